@@ -1,0 +1,5 @@
+"""`python -m crushpy`."""
+
+from crushpy.cli import main
+
+main()

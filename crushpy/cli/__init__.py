@@ -1,0 +1,27 @@
+"""The commands a person types. Only the module of the command in hand is imported: start-up is felt."""
+
+import sys
+
+COMMANDS = {
+    "run": "Work on a prompt without the app and print what happens.",
+    "sessions": "List, show, export and delete what was said and done.",
+    "config": "Read and change settings.",
+    "models": "List models, their windows and prices.",
+    "permissions": "List, test and revoke permission rules.",
+    "trust": "Let a project bring its own settings and templates.",
+    "untrust": "Take that back.",
+    "doctor": "Check the installation and say what is wrong.",
+}
+"""Each is a module of this package with a function `register(app)`."""
+
+
+def main() -> None:
+    """Entry point of the `crushpy` command."""
+    if sys.argv[1:] in (["--version"], ["-V"]):
+        from crushpy import __version__
+
+        print(f"crushpy {__version__}")
+        return
+    from crushpy.cli.app import run_app
+
+    run_app(sys.argv[1:])

@@ -1,0 +1,25 @@
+"""The errors a person is meant to read: what went wrong, and the way out."""
+
+
+class CrushpyError(Exception):
+    """Base of all our own errors. `hint` is the way out, in words."""
+
+    exit_code = 1
+
+    def __init__(self, message: str, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def __str__(self) -> str:
+        return f"{self.message}\n{self.hint}" if self.hint else self.message
+
+
+class UsageError(CrushpyError):
+    """What was asked for makes no sense: a flag, a setting, a name."""
+
+    exit_code = 2
+
+
+class SettingsError(UsageError):
+    """A settings file, variable or value that cannot be used. Names file, key, value and what is allowed."""

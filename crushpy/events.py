@@ -1,0 +1,215 @@
+"""What the engine tells the outside: frozen data, one JSON object each, `type` first.
+
+Every front end is a consumer of this one stream. An event is emitted only after what it speaks of is
+stored; `text`, `thinking` and `tool_output` are live pieces of something that is stored a moment later.
+Each docstring says what comes before and after; `tests/event_order.py` holds every recorded run to it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from crushpy.access import Access
+from crushpy.messages import Data, Display, Todo, Usage
+
+
+class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
+    """Base of all events."""
+
+
+class SessionOpened(Event, frozen=True, tag="session"):
+    """A session is open and its prompt is committed. First of all events, and first again for each child."""
+
+    id: str
+    parent_id: str | None
+    model: str
+    compaction: str
+
+
+class PromptQueued(Event, frozen=True, tag="queued"):
+    """A prompt waits for the running turn to end. `prompt` follows when it goes out, unless it is removed."""
+
+    id: str
+    text: str
+
+
+class PromptCommitted(Event, frozen=True, tag="prompt"):
+    """A user's prompt is stored. Comes after `session`; opens a turn, closed by exactly one `turn_end`."""
+
+    message_id: str
+    text: str
+
+
+class TextDelta(Event, frozen=True, tag="text"):
+    """A piece of the reply. Only inside a turn; the pieces of a step make up its `message`."""
+
+    text: str
+
+
+class ThinkingDelta(Event, frozen=True, tag="thinking"):
+    """A piece of the model's thinking. Only inside a turn."""
+
+    text: str
+
+
+class MessageCommitted(Event, frozen=True, tag="message"):
+    """The assistant's message of this step is stored. Before the `tool_call`s it asks for."""
+
+    message_id: str
+    text: str
+    model: str
+
+
+class UsageReported(Event, frozen=True, tag="usage"):
+    """What the last model call used, and the conversation so far. After the step's `message`."""
+
+    call: Usage
+    total: Usage
+
+
+class ToolCalled(Event, frozen=True, tag="tool_call"):
+    """The model asked for a tool. After the `message` that holds it; answered by one `tool_result`."""
+
+    id: str
+    name: str
+    args: dict[str, Any]
+
+
+class ApprovalNeeded(Event, frozen=True, tag="approval"):
+    """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
+
+    Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
+    """
+
+    id: str
+    name: str
+    args: dict[str, Any]
+    accesses: tuple[Access, ...]
+    reason: str
+    """Why it is asked: the rule, or what no rule covers."""
+    rule: str
+    """What "always" would store; empty where no rule could cover it."""
+    preview: Display | None = None
+
+
+class ApprovalDone(Event, frozen=True, tag="approval_done"):
+    """The answer to an `approval`: once, conversation, always, deny, or interrupted."""
+
+    id: str
+    answer: str
+
+
+class ToolStarted(Event, frozen=True, tag="tool_start"):
+    """A call's intent is stored and it runs now. After its `tool_call`, before its `tool_result`."""
+
+    id: str
+
+
+class ToolOutput(Event, frozen=True, tag="tool_output"):
+    """A piece of what a running tool prints. Between `tool_start` and `tool_result`; not stored."""
+
+    id: str
+    text: str
+
+
+class ToolFinished(Event, frozen=True, tag="tool_result"):
+    """A call has its result, stored. Exactly one for each `tool_call`."""
+
+    id: str
+    name: str
+    is_error: bool
+    text: str
+    display: Display | None = None
+
+
+class TodosChanged(Event, frozen=True, tag="todos"):
+    """The list of todos as it is now. After the `tool_result` that changed it."""
+
+    todos: tuple[Todo, ...]
+
+
+class Boundary(Event, frozen=True, tag="boundary"):
+    """A session ended and its child is open, both stored. The child's `session` follows at once."""
+
+    trigger: str
+    parent_id: str
+    child_id: str
+    tokens_before: int
+    tokens_after: int
+    coverage: float | None
+
+
+class Notice(Event, frozen=True, tag="notice"):
+    """Something the user should know and need not act on. Anywhere."""
+
+    text: str
+    level: str = "info"
+    """info or warning."""
+
+
+class Retry(Event, frozen=True, tag="retry"):
+    """A model call failed and is tried again; what was streamed of this step is void. Inside a turn."""
+
+    attempt: int
+    seconds: float
+    """How long until then."""
+    reason: str
+
+
+class Error(Event, frozen=True, tag="error"):
+    """The turn could not go on. `turn_end` follows with status `error`."""
+
+    kind: str
+    message: str
+    hint: str = ""
+    """The way out."""
+
+
+class TurnEnded(Event, frozen=True, tag="turn_end"):
+    """A turn is over. After it the session is valid and idle: every call has its result."""
+
+    status: str
+    """done, interrupted, error, limit or loop."""
+
+
+class Result(Event, frozen=True, tag="result"):
+    """The end of a headless run. Last of all events, always."""
+
+    session_id: str
+    root_id: str
+    text: str
+    usage: Usage
+    cost: float
+    exit_code: int
+
+
+AnyEvent = (
+    SessionOpened
+    | PromptQueued
+    | PromptCommitted
+    | TextDelta
+    | ThinkingDelta
+    | MessageCommitted
+    | UsageReported
+    | ToolCalled
+    | ApprovalNeeded
+    | ApprovalDone
+    | ToolStarted
+    | ToolOutput
+    | ToolFinished
+    | TodosChanged
+    | Boundary
+    | Notice
+    | Retry
+    | Error
+    | TurnEnded
+    | Result
+)
+
+
+def event_to_json(event: Event) -> bytes:
+    return msgspec.json.encode(event)
+
+
+def event_from_json(data: bytes | str) -> AnyEvent:
+    return msgspec.json.decode(data, type=AnyEvent)

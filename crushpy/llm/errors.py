@@ -1,0 +1,81 @@
+"""What can go wrong with a model call, in our own words, whichever provider it came from."""
+
+from crushpy.errors import CrushpyError
+
+
+class ModelError(CrushpyError):
+    """A model call failed. `retryable`: the same request may succeed a moment later."""
+
+    exit_code = 5
+    kind = "model_error"
+    retryable = False
+
+    def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
+        super().__init__(message, hint)
+        self.status = status
+
+
+class RateLimited(ModelError):
+    """429. `retry_after`: seconds the provider asked us to wait, where it said."""
+
+    kind = "rate_limited"
+    retryable = True
+
+    def __init__(
+        self, message: str, hint: str = "", *, status: int | None = 429, retry_after: float | None = None
+    ) -> None:
+        super().__init__(message, hint, status=status)
+        self.retry_after = retry_after
+
+
+class Unavailable(ModelError):
+    """The server cannot be reached, or answers 5xx."""
+
+    kind = "unavailable"
+    retryable = True
+
+
+class TimedOut(ModelError):
+    """Nothing came for too long."""
+
+    kind = "timeout"
+    retryable = True
+
+
+class CutStream(ModelError):
+    """The reply ended before its end mark, or a piece of it could not be read."""
+
+    kind = "cut_stream"
+    retryable = True
+
+
+class EmptyReply(ModelError):
+    """The reply was complete and held nothing."""
+
+    kind = "empty_reply"
+    retryable = True
+
+
+class ContextOverflow(ModelError):
+    """The request is larger than the model's window. `limit`: the window, where the error names it."""
+
+    exit_code = 1
+    kind = "overflow"
+
+    def __init__(
+        self, message: str, hint: str = "", *, status: int | None = 400, limit: int | None = None
+    ) -> None:
+        super().__init__(message, hint, status=status)
+        self.limit = limit
+
+
+class AuthenticationFailed(ModelError):
+    """No key, a wrong key, or a key without the right."""
+
+    kind = "authentication"
+
+
+class BadRequest(ModelError):
+    """The provider refuses the request as it is: unknown model, unsupported parameter."""
+
+    kind = "bad_request"

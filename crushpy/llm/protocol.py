@@ -1,0 +1,103 @@
+"""The model seam: what every provider takes and gives. Knows no provider."""
+
+from collections.abc import AsyncIterator
+from typing import Any, Protocol
+
+from crushpy.messages import Data, Finish, Json, Message, Usage
+
+
+class ToolSpec(Data, frozen=True):
+    """A tool as the model sees it."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+    """JSON schema of its arguments."""
+
+
+class Request(Data, frozen=True):
+    """One model call. `messages` is a valid history: see context/history.py."""
+
+    model: str
+    """As litellm names it: openai/gpt-5, anthropic/claude-..., ollama/qwen3, demo/tour."""
+    system: str
+    messages: tuple[Message, ...]
+    tools: tuple[ToolSpec, ...] = ()
+    max_output_tokens: int | None = None
+    effort: str = ""
+    """Thinking effort where the model has one: low, medium, high. Empty: the provider's default."""
+    status: str = ""
+    """The context status, in a form that never enters the cached prefix. Empty: none."""
+    status_placement: str = "message"
+    """message: a trailing system message; append: at the end of the last message's text."""
+
+
+class Sent(Data, frozen=True):
+    """The request is on its way. First item of every stream, exactly once."""
+
+
+class TextPiece(Data, frozen=True):
+    text: str
+
+
+class ThinkingPiece(Data, frozen=True):
+    text: str
+
+
+class ThinkingOpaque(Data, frozen=True):
+    """A signed or encrypted block of thinking, to be stored whole and sent back whole."""
+
+    data: Json
+
+
+class CallPiece(Data, frozen=True):
+    """A piece of a tool call. Pieces with one `index` belong together; `args` is a slice of JSON text."""
+
+    index: int
+    id: str = ""
+    name: str = ""
+    args: str = ""
+    opaque: Json | None = None
+
+
+class Done(Data, frozen=True):
+    """The reply is complete. Last item of every stream that did not fail, exactly once."""
+
+    finish: Finish
+    usage: Usage | None = None
+    """None where the provider reported none."""
+
+
+Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done
+
+
+class Provider(Protocol):
+    """Something that answers requests.
+
+    `stream` raises only `llm.errors.ModelError` (and CancelledError). It does not retry. A stream that ends
+    without the provider's own end mark raises `CutStream`: it never ends in `Done`. Closing the
+    iterator, or cancelling the task that reads it, closes the connection.
+    """
+
+    def stream(self, request: Request) -> AsyncIterator[Piece]: ...
+
+    async def close(self) -> None:
+        """Lets go of idle connections. Must not raise."""
+        ...
+
+
+class ModelInfo(Data, frozen=True):
+    """What is known of a model. Prices are US dollars a million tokens."""
+
+    name: str
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    input_cost: float | None = None
+    output_cost: float | None = None
+    cache_read_cost: float | None = None
+    cache_write_cost: float | None = None
+    tools: bool = True
+    images: bool = False
+    thinking: bool = False
+    source: str = "default"
+    """Where the window comes from: settings, catalog or default."""

@@ -1,0 +1,193 @@
+"""The vocabulary: messages, their parts, and what a model call used.
+
+Everything here is frozen data that round-trips through JSON. It knows no room of the house.
+"""
+
+from typing import Any, Literal
+
+import msgspec
+
+Role = Literal["user", "assistant", "tool"]
+Json = dict[str, Any]
+
+
+class Data(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=False):
+    """Base of every stored or emitted value."""
+
+
+# --- what a person sees of a tool's result --------------------------------------------------------------
+
+
+class Diff(Data, frozen=True, tag="diff"):
+    """A change to one file, as unified diff text."""
+
+    path: str
+    unified: str
+    added: int = 0
+    removed: int = 0
+    created: bool = False
+
+
+class Terminal(Data, frozen=True, tag="terminal"):
+    """A command and what it printed (already bounded)."""
+
+    command: str
+    output: str
+    exit_code: int | None = None
+    """None while it runs, or when a signal ended it."""
+    seconds: float = 0.0
+    note: str = ""
+    """Timed out, killed, moved to the background: said in words."""
+
+
+class FileList(Data, frozen=True, tag="files"):
+    """Paths (or path:line: text rows) that a search or a listing found."""
+
+    rows: tuple[str, ...]
+    total: int = 0
+    """How many there were before the list was bounded."""
+
+
+class Todo(Data, frozen=True):
+    text: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
+class TodoList(Data, frozen=True, tag="todos"):
+    todos: tuple[Todo, ...]
+
+
+class Excerpt(Data, frozen=True, tag="excerpt"):
+    """Some text with a title: a file's lines, a fetched page."""
+
+    title: str
+    text: str
+    language: str = ""
+
+
+Display = Diff | Terminal | FileList | TodoList | Excerpt
+
+
+# --- parts of a message --------------------------------------------------------------------------------
+
+
+class Text(Data, frozen=True, tag="text"):
+    text: str
+
+
+class Image(Data, frozen=True, tag="image"):
+    media_type: str
+    data: str
+    """Base64."""
+
+
+class Thinking(Data, frozen=True, tag="thinking"):
+    """What a model thought. `opaque` holds the provider's signed or encrypted form, whole.
+
+    It is sent back only to the model that made it (`Message.model`), and never cut.
+    """
+
+    text: str
+    opaque: tuple[Json, ...] = ()
+
+
+class ToolCall(Data, frozen=True, tag="tool_call"):
+    """One call that a model asked for. `args` is what the model wrote, before validation."""
+
+    id: str
+    name: str
+    args: Json = msgspec.field(default_factory=dict[str, Any])
+    bad_json: str = ""
+    """The argument text as it came, where it was not a JSON object; such a call is never run."""
+    opaque: Json | None = None
+    """Provider data that must travel with the call (Gemini's thought signature)."""
+
+
+class ToolResult(Data, frozen=True, tag="tool_result"):
+    """The answer to one call: `text` for the model, `display` for a person."""
+
+    call_id: str
+    name: str
+    text: str
+    is_error: bool = False
+    images: tuple[Image, ...] = ()
+    display: Display | None = None
+
+
+Part = Text | Image | Thinking | ToolCall | ToolResult
+
+
+class Usage(Data, frozen=True):
+    """Tokens of one model call as the provider reported them, and what they cost in US dollars.
+
+    `input_tokens` counts what was neither read from nor written to the cache.
+    """
+
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cache_read_tokens: int = 0
+    cache_write_tokens: int = 0
+    cost: float = 0.0
+
+    @property
+    def total(self) -> int:
+        return self.input_tokens + self.output_tokens + self.cache_read_tokens + self.cache_write_tokens
+
+    def __add__(self, other: "Usage") -> "Usage":
+        return Usage(
+            self.input_tokens + other.input_tokens,
+            self.output_tokens + other.output_tokens,
+            self.cache_read_tokens + other.cache_read_tokens,
+            self.cache_write_tokens + other.cache_write_tokens,
+            self.cost + other.cost,
+        )
+
+
+Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrupted"]
+
+
+class Message(Data, frozen=True):
+    """One message of a session.
+
+    A user's message holds Text and Image, an assistant's Text, Thinking and ToolCall, and a tool
+    message holds exactly one ToolResult.
+    """
+
+    id: str
+    role: Role
+    parts: tuple[Part, ...]
+    created_at: float = 0.0
+    """Seconds since the epoch."""
+    model: str = ""
+    """Which model wrote it (assistant messages)."""
+    usage: Usage | None = None
+    finish: Finish = ""
+    tokens: int = 0
+    """Our own estimate of this message's size; 0 where it was not counted yet."""
+
+    @property
+    def text(self) -> str:
+        """All its prose, without thinking and without tool traffic."""
+        return "".join(part.text for part in self.parts if isinstance(part, Text))
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def result(self) -> ToolResult | None:
+        """The result a tool message carries."""
+        return next((part for part in self.parts if isinstance(part, ToolResult)), None)
+
+
+def to_json(value: object) -> bytes:
+    """Any value of this vocabulary as JSON."""
+    return msgspec.json.encode(value)
+
+
+def message_from_json(data: bytes | str) -> Message:
+    return msgspec.json.decode(data, type=Message)
+
+
+def parts_from_json(data: bytes | str) -> tuple[Part, ...]:
+    return msgspec.json.decode(data, type=tuple[Part, ...])

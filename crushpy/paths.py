@@ -1,0 +1,82 @@
+"""Every directory and file crushpy uses, in one place."""
+
+import os
+from functools import cached_property
+from pathlib import Path
+
+PROJECT_FOLDER = ".crushpy"
+
+
+class Paths:
+    """Where crushpy keeps things for this user. `CRUSHPY_HOME` puts everything flat in one folder."""
+
+    def __init__(self, home: str | None = None) -> None:
+        self._home = home if home is not None else os.environ.get("CRUSHPY_HOME", "")
+
+    @cached_property
+    def config_dir(self) -> Path:
+        if self._home:
+            return Path(self._home).expanduser().absolute()
+        import platformdirs
+
+        return Path(platformdirs.user_config_dir("crushpy", appauthor=False))
+
+    @cached_property
+    def data_dir(self) -> Path:
+        if self._home:
+            return self.config_dir
+        import platformdirs
+
+        return Path(platformdirs.user_data_dir("crushpy", appauthor=False))
+
+    @property
+    def config_file(self) -> Path:
+        """What the user wrote."""
+        return self.config_dir / "config.toml"
+
+    @property
+    def state_file(self) -> Path:
+        """What was chosen in the app."""
+        return self.data_dir / "state.toml"
+
+    @property
+    def trust_file(self) -> Path:
+        """Which projects may bring settings and templates."""
+        return self.data_dir / "trusted.json"
+
+    @property
+    def database(self) -> Path:
+        return self.data_dir / "crushpy.db"
+
+    @property
+    def templates(self) -> Path:
+        """The user's own templates."""
+        return self.config_dir / "templates"
+
+    @property
+    def logs(self) -> Path:
+        return self.data_dir / "logs"
+
+    @property
+    def outputs(self) -> Path:
+        """The whole of outputs that were too large for a message."""
+        return self.data_dir / "outputs"
+
+
+def private_dir(path: Path) -> Path:
+    """`path`, made if need be, open to its owner only."""
+    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return path
+
+
+def project_dir(cwd: Path) -> Path:
+    """The project's own crushpy folder: the nearest one from `cwd` up to the repository's root."""
+    return project_root(cwd) / PROJECT_FOLDER
+
+
+def project_root(cwd: Path) -> Path:
+    """The folder that holds `.crushpy` or `.git`, from `cwd` upwards; `cwd` itself where there is none."""
+    for folder in (cwd, *cwd.parents):
+        if (folder / PROJECT_FOLDER).is_dir() or (folder / ".git").exists():
+            return folder
+    return cwd

@@ -1,0 +1,116 @@
+"""What a tool is: a name, arguments, what it would touch, and what it does. Knows no single tool."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+import msgspec
+
+from crushpy.access import Access
+from crushpy.messages import Data, Display, Image, Todo
+
+if TYPE_CHECKING:
+    from crushpy.tools.filememory import FileMemory
+    from crushpy.tools.jobs import Jobs
+
+
+class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of a tool's arguments. Describe a field with `Annotated[.., Meta(description=...)]`."""
+
+
+A = TypeVar("A", bound=Args)
+
+
+class Outcome(Data, frozen=True):
+    """What a tool gives back: `text` for the model, `display` for a person."""
+
+    text: str
+    is_error: bool = False
+    display: Display | None = None
+    images: tuple[Image, ...] = ()
+    todos: tuple[Todo, ...] | None = None
+    """Set by `todos`: the new list."""
+
+
+class ToolError(Exception):
+    """A tool could not do what was asked, for a reason the model can act on. Becomes an error result."""
+
+
+def _ignore(_: str) -> None:
+    pass
+
+
+class ToolContext:
+    """What a conversation lends its tools while they run."""
+
+    def __init__(
+        self,
+        cwd: Path,
+        output_dir: Path,
+        memory: "FileMemory",
+        jobs: "Jobs",
+        *,
+        allow_private_hosts: bool = False,
+    ) -> None:
+        self.cwd = cwd
+        """The workspace: relative paths start here."""
+        self.output_dir = output_dir
+        """Where the whole of a large output is kept."""
+        self.memory = memory
+        """Which files the model has read, and their content at that moment."""
+        self.jobs = jobs
+        """Background commands."""
+        self.allow_private_hosts = allow_private_hosts
+        self.emit: Callable[[str], None] = _ignore
+        """Shows a piece of live output. Never blocks."""
+
+    def with_emit(self, emit: Callable[[str], None]) -> "ToolContext":
+        """The same context, reporting live output of one call to `emit`."""
+        copy = ToolContext(
+            self.cwd,
+            self.output_dir,
+            self.memory,
+            self.jobs,
+            allow_private_hosts=self.allow_private_hosts,
+        )
+        copy.emit = emit
+        return copy
+
+    def resolve(self, path: str) -> Path:
+        """`path` as the model wrote it, made absolute. `~` is the home folder."""
+        expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
+        return expanded if expanded.is_absolute() else self.cwd / expanded
+
+    def shown(self, path: Path) -> str:
+        """`path` as a person reads it: relative inside the workspace."""
+        try:
+            return str(path.relative_to(self.cwd))
+        except ValueError:
+            return str(path)
+
+
+class Tool(Generic[A]):
+    """One tool. Subclasses live one to a file and are listed in `registry.py`.
+
+    `run` raises `ToolError` for anything the model can act on; any other exception is a bug, reported to
+    the model without ending the turn. Cancelling `run` leaves no process and no half-written file.
+    """
+
+    name: ClassVar[str]
+    args: type[A]
+    parallel: ClassVar[bool] = False
+    """True where it changes nothing, so that several may run side by side."""
+
+    def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
+        """What this call would touch. Pure: looks at the arguments and at paths, runs nothing."""
+        raise NotImplementedError
+
+    async def preview(self, args: A, context: ToolContext) -> Display | None:
+        """What to show a person who is asked to allow this call. Must not change anything nor raise."""
+        return None
+
+    async def run(self, args: A, context: ToolContext) -> Outcome:
+        raise NotImplementedError
+
+
+AnyTool = Tool[Any]
