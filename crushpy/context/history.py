@@ -1,0 +1,73 @@
+"""Histories a provider accepts, made from whatever is stored. Pure: looks at messages, touches nothing."""
+
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from crushpy.messages import Message, Text, ToolCall, ToolResult
+
+INTERRUPTED = (
+    "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "
+    "check before repeating it."
+)
+NOT_RUN = "Not run: crushpy stopped before this call started."
+
+
+def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[tuple[ToolCall, ToolResult]]:
+    """What to add to a stored history so that every call has a result.
+
+    `begun` are the ids of calls whose intent was stored: what they did before crushpy stopped is unknown.
+    """
+    started = set(begun)
+    found: list[tuple[ToolCall, ToolResult]] = []
+    for message, results in _units(messages):
+        answered = {result.call_id for result in results}
+        for call in message.calls:
+            if call.id not in answered:
+                text = INTERRUPTED if call.id in started else NOT_RUN
+                found.append((call, ToolResult(call.id, call.name, text, is_error=True)))
+    return found
+
+
+def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The same history, valid for every provider.
+
+    The first message is a user's; every call has exactly one result, directly after it and in the order of
+    the calls; neighbouring user messages are one; messages that hold nothing are left out.
+    """
+    valid: list[Message] = []
+    for message, results in _units(messages):
+        if not message.parts:
+            continue
+        if message.role == "user":
+            if valid and valid[-1].role == "user":
+                valid[-1] = msgspec.structs.replace(valid[-1], parts=(*valid[-1].parts, *message.parts))
+            else:
+                valid.append(message)
+            continue
+        if not valid:
+            valid.append(Message(id=f"{message.id}-before", role="user", parts=(Text("(The conversation continues.)"),)))
+        valid.append(message)
+        by_call: dict[str, ToolResult] = {}
+        for result in results:
+            by_call.setdefault(result.call_id, result)
+        for call in message.calls:
+            result = by_call.get(call.id) or ToolResult(call.id, call.name, NOT_RUN, is_error=True)
+            valid.append(Message(id=f"{message.id}-{call.id}", role="tool", parts=(result,)))
+    return tuple(valid)
+
+
+def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, list[ToolResult]]]:
+    """Each message that is not a tool's, with the tool results that follow it."""
+    current: Message | None = None
+    results: list[ToolResult] = []
+    for message in messages:
+        if message.role == "tool":
+            if message.result is not None:
+                results.append(message.result)
+            continue
+        if current is not None:
+            yield current, results
+        current, results = message, []
+    if current is not None:
+        yield current, results

@@ -1,0 +1,121 @@
+"""Every tool there is, their schemas, and the check of what a model wrote as arguments."""
+
+from collections.abc import Iterable, Mapping
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from crushpy.messages import Json
+from crushpy.tools.base import AnyTool, Args, ToolError
+
+
+def all_tools() -> tuple[AnyTool, ...]:
+    """The tools of the main agent, in the order in which the model sees them."""
+    from crushpy.tools.bash import Bash
+    from crushpy.tools.edit import Edit
+    from crushpy.tools.fetch import Fetch
+    from crushpy.tools.glob import Glob
+    from crushpy.tools.grep import Grep
+    from crushpy.tools.job_kill import JobKill
+    from crushpy.tools.job_output import JobOutput
+    from crushpy.tools.ls import Ls
+    from crushpy.tools.multiedit import MultiEdit
+    from crushpy.tools.todos import Todos
+    from crushpy.tools.view import View
+    from crushpy.tools.write import Write
+
+    return (
+        View(),
+        Ls(),
+        Glob(),
+        Grep(),
+        Edit(),
+        MultiEdit(),
+        Write(),
+        Bash(),
+        JobOutput(),
+        JobKill(),
+        Fetch(),
+        Todos(),
+    )
+
+
+@cache
+def schema(args: type[Args]) -> Json:
+    """The JSON schema of a tool's arguments: inlined, and without what a model does not need."""
+    (root,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
+    return _lean(_inline(root, definitions))
+
+
+def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
+    if isinstance(node, dict):
+        reference: str | None = node.get("$ref")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        if reference is not None:
+            return _inline(definitions[reference], definitions)
+        return {key: _inline(value, definitions) for key, value in node.items()}  # pyright: ignore[reportUnknownVariableType]
+    if isinstance(node, list):
+        return [_inline(value, definitions) for value in node]  # pyright: ignore[reportUnknownVariableType]
+    return node
+
+
+def _lean(node: Any, *, names: bool = False) -> Any:
+    """Drops titles, docstrings of structs and defaults; `names` is True where keys are argument names."""
+    if isinstance(node, list):
+        return [_lean(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
+    if not isinstance(node, dict):
+        return node
+    fields: dict[str, Any] = node  # pyright: ignore[reportUnknownVariableType]
+    if names:
+        return {key: _lean(value) for key, value in fields.items()}
+    if "anyOf" in fields:
+        options = [option for option in fields["anyOf"] if option != {"type": "null"}]
+        if len(options) == 1:
+            fields = {**fields, **options[0]}
+            del fields["anyOf"]
+    is_struct = "properties" in fields
+    dropped = {"title", "default", "additionalProperties"} | ({"description"} if is_struct else set[str]())
+    if not fields.get("required", True):
+        dropped.add("required")
+    return {
+        key: _lean(value, names=key == "properties") for key, value in fields.items() if key not in dropped
+    }
+
+
+def check(tool: AnyTool, args: Json) -> Args:
+    """`args` as the tool's own type, or a ToolError that tells the model what to mend."""
+    try:
+        return msgspec.convert(_forgive(tool.args, args), tool.args)
+    except msgspec.ValidationError as error:
+        wanted = ", ".join(_signature(tool.args))
+        raise ToolError(f"Invalid arguments for {tool.name}: {error}. It takes: {wanted}.") from error
+
+
+def _forgive(args: type[Args], values: Json) -> Json:
+    """Models write null for "not given", and numbers as text: both are understood."""
+    fields = {field.encode_name: field for field in msgspec.structs.fields(args)}
+    forgiven: Json = {}
+    for name, value in values.items():
+        field = fields.get(name)
+        if value is None and field is not None and not field.required:
+            continue
+        if field is not None and isinstance(value, str) and _is_number_or_flag(field.type):
+            value = _plain(value)
+        forgiven[name] = value
+    return forgiven
+
+
+def _is_number_or_flag(kind: Any) -> bool:
+    return "str" not in str(kind) and any(word in str(kind) for word in ("int", "float", "bool"))
+
+
+def _plain(text: str) -> object:
+    try:
+        return msgspec.json.decode(text.strip().lower())
+    except msgspec.DecodeError:
+        return text
+
+
+def _signature(args: type[Args]) -> Iterable[str]:
+    for field in msgspec.structs.fields(args):
+        yield field.encode_name if field.required else f"{field.encode_name}?"
