@@ -181,6 +181,8 @@ class Result(Event, frozen=True, tag="result"):
     usage: Usage
     cost: float
     exit_code: int
+    error: str = ""
+    """What went wrong, where the run failed."""
 
 
 AnyEvent = (

@@ -87,7 +87,9 @@ def read(path: Path) -> str:
     except UnicodeDecodeError as error:
         raise TemplateProblem(f"{path}: not UTF-8 text", "Save it as UTF-8.") from error
     except OSError as error:
-        raise TemplateProblem(f"{path}: {error.strerror or error}", "Make it readable or remove it.") from error
+        raise TemplateProblem(
+            f"{path}: {error.strerror or error}", "Make it readable or remove it."
+        ) from error
     if "\0" in text:
         raise TemplateProblem(f"{path}: not a text file", "Replace or remove it.")
     return text
@@ -108,7 +110,14 @@ def fill(text: str, origin: str, values: dict[str, object]) -> str:
     except jinja2.UndefinedError as error:
         known = ", ".join(sorted(values)) or "none"
         raise TemplateProblem(f"{origin}: {error.message}", f"Names it may use: {known}.") from error
-    except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, RecursionError, MemoryError) as error:
+    except (
+        jinja2.TemplateError,
+        ArithmeticError,
+        TypeError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ) as error:
         raise TemplateProblem(f"{origin}: {type(error).__name__}: {error}", _HINT) from error
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from crushpy.messages import Message, Text, ToolCall, ToolResult
+from crushpy.messages import Message, Text, ToolResult
 
 INTERRUPTED = (
     "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "
@@ -13,19 +13,19 @@ INTERRUPTED = (
 NOT_RUN = "Not run: crushpy stopped before this call started."
 
 
-def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[tuple[ToolCall, ToolResult]]:
+def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[ToolResult]:
     """What to add to a stored history so that every call has a result.
 
     `begun` are the ids of calls whose intent was stored: what they did before crushpy stopped is unknown.
     """
     started = set(begun)
-    found: list[tuple[ToolCall, ToolResult]] = []
+    found: list[ToolResult] = []
     for message, results in _units(messages):
         answered = {result.call_id for result in results}
         for call in message.calls:
             if call.id not in answered:
                 text = INTERRUPTED if call.id in started else NOT_RUN
-                found.append((call, ToolResult(call.id, call.name, text, is_error=True)))
+                found.append(ToolResult(call.id, call.name, text, is_error=True))
     return found
 
 
@@ -46,7 +46,11 @@ def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
                 valid.append(message)
             continue
         if not valid:
-            valid.append(Message(id=f"{message.id}-before", role="user", parts=(Text("(The conversation continues.)"),)))
+            valid.append(
+                Message(
+                    id=f"{message.id}-before", role="user", parts=(Text("(The conversation continues.)"),)
+                )
+            )
         valid.append(message)
         by_call: dict[str, ToolResult] = {}
         for result in results:

@@ -99,9 +99,8 @@ def _forgive(args: type[Args], values: Json) -> Json:
         field = fields.get(name)
         if value is None and field is not None and not field.required:
             continue
-        if field is not None and isinstance(value, str) and _is_number_or_flag(field.type):
-            value = _plain(value)
-        forgiven[name] = value
+        as_text = field is not None and isinstance(value, str) and _is_number_or_flag(field.type)
+        forgiven[name] = _plain(value) if as_text else value
     return forgiven
 
 

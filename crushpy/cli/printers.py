@@ -1,0 +1,135 @@
+"""What a headless run prints: prose for people, one JSON object, or one JSON object a line."""
+
+import os
+import sys
+from typing import Protocol, TextIO
+
+from crushpy.events import (
+    Boundary,
+    Error,
+    Event,
+    MessageCommitted,
+    Notice,
+    Result,
+    Retry,
+    SessionOpened,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    UsageReported,
+    event_to_json,
+)
+from crushpy.messages import Diff, Json
+from crushpy.sanitize import clean
+
+STREAMED = (
+    SessionOpened,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    UsageReported,
+    Boundary,
+    Notice,
+    Retry,
+    Error,
+    Result,
+)
+"""The events of the public stream-json contract."""
+
+
+class Printer(Protocol):
+    def __call__(self, event: Event) -> None: ...
+
+
+class StreamJson:
+    """Each event of the contract as one line, at once."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, STREAMED):
+            sys.stdout.write(event_to_json(event).decode() + "\n")
+            sys.stdout.flush()
+
+
+class OneJson:
+    """Only the result, as one object."""
+
+    def __call__(self, event: Event) -> None:
+        if isinstance(event, Result):
+            sys.stdout.write(event_to_json(event).decode() + "\n")
+            sys.stdout.flush()
+
+
+class Prose:
+    """The answer on stdout, what happens on the way on stderr.
+
+    On a terminal the answer streams; into a pipe or a file goes only the final text, so that a retried or
+    interrupted reply never leaves half a text behind.
+    """
+
+    def __init__(self, *, quiet: bool = False) -> None:
+        self._live = sys.stdout.isatty()
+        self._quiet = quiet
+        self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
+        self._open_line = False
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                if self._live:
+                    text = clean(event.text)
+                    self._write(sys.stdout, text)
+                    self._open_line = not text.endswith("\n") if text else self._open_line
+            case MessageCommitted():
+                self._end_line()
+            case ToolCalled():
+                self._say(f"· {event.name} {headline(event.args)}")
+            case ToolFinished():
+                self._finished(event)
+            case Notice():
+                self._say(f"! {event.text}" if event.level == "warning" else event.text)
+            case Retry():
+                self._say(f"! {event.reason} Trying again in {event.seconds:g} s.", always=True)
+            case Error():
+                self._say(f"crushpy: {event.message}", always=True)
+                if event.hint:
+                    self._say(f"  {event.hint}", always=True)
+            case Result():
+                self._end_line()
+                if not self._live and event.text:
+                    self._write(sys.stdout, clean(event.text) + "\n")
+            case _:
+                pass
+
+    def _finished(self, event: ToolFinished) -> None:
+        if event.is_error:
+            first = next((line for line in event.text.splitlines() if line.strip()), "failed")
+            self._say(f"  ✗ {first[:300]}")
+        elif isinstance(event.display, Diff):
+            self._say(f"  +{event.display.added} -{event.display.removed} {event.display.path}")
+
+    def _say(self, text: str, *, always: bool = False) -> None:
+        if self._quiet and not always:
+            return
+        self._end_line()
+        line = clean(text)
+        self._write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
+
+    def _end_line(self) -> None:
+        if self._open_line:
+            self._write(sys.stdout, "\n")
+            self._open_line = False
+
+    def _write(self, stream: TextIO, text: str) -> None:
+        stream.write(text)
+        stream.flush()
+
+
+def headline(args: Json) -> str:
+    """The one argument that says most about a call, on one line."""
+    for name in ("command", "file_path", "pattern", "url", "path", "job_id"):
+        if args.get(name):
+            line = str(args[name]).strip().splitlines()[0]
+            return line if len(line) <= 120 else line[:119] + "…"
+    return ""

@@ -1,0 +1,134 @@
+"""May this call run? Rules first, then the user, and the user's answer is remembered as far as they said."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from crushpy.access import Access
+from crushpy.events import ApprovalDone, ApprovalNeeded, Event
+from crushpy.messages import Data, Display, ToolCall
+from crushpy.permissions.decide import Decision, decide
+from crushpy.permissions.rules import RuleSet
+
+Emit = Callable[[Event], None]
+
+
+class Answer(Data, frozen=True):
+    """What the user said to an approval."""
+
+    kind: Literal["once", "conversation", "always", "deny"]
+    words: str = ""
+    """With deny: what to tell the agent instead."""
+
+
+class Refusal(Data, frozen=True):
+    """Why a call may not run, for the model. `unasked`: nobody was there to ask."""
+
+    text: str
+    unasked: bool = False
+
+
+class Approvals:
+    """The permissions of one conversation.
+
+    `rules` come from settings and flags, `remember` stores a rule for good, and `keep` stores the
+    conversation's grants. Without `interactive` nobody can be asked, and what needs a question is refused.
+    """
+
+    def __init__(
+        self,
+        workspace: Path,
+        rules: RuleSet,
+        *,
+        emit: Emit,
+        remember: Callable[[str], None],
+        keep: Callable[[tuple[str, ...]], Awaitable[None]],
+        grants: tuple[str, ...] = (),
+        interactive: bool = False,
+        yolo: bool = False,
+    ) -> None:
+        self._workspace = workspace
+        self._rules = rules
+        self._emit = emit
+        self._remember = remember
+        self._keep = keep
+        self._waiting: dict[str, asyncio.Future[Answer]] = {}
+        self._asking = asyncio.Lock()
+        self._always: tuple[str, ...] = ()
+        self.grants = grants
+        self.interactive = interactive
+        self.yolo = yolo
+
+    def answer(self, call_id: str, answer: Answer) -> bool:
+        """Answers an approval that waits; False where none of that id does."""
+        waiting = self._waiting.get(call_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(answer)
+        return True
+
+    def judge(self, accesses: tuple[Access, ...]) -> Decision:
+        rules = self._rules
+        if self.grants or self._always:
+            granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
+            rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
+        return decide(accesses, rules, self._workspace, yolo=self.yolo)
+
+    async def refuse(
+        self,
+        call: ToolCall,
+        accesses: tuple[Access, ...],
+        preview: Callable[[], Awaitable[Display | None]],
+    ) -> Refusal | None:
+        """None where the call may run, else why not."""
+        decision = self.judge(accesses)
+        if decision.verdict == "ask" and self.interactive:
+            async with self._asking:  # one question at a time; an earlier answer may have settled this one
+                decision = self.judge(accesses)
+                if decision.verdict == "ask":
+                    return await self._ask(call, accesses, decision, await preview())
+        if decision.verdict == "allow":
+            return None
+        if decision.verdict == "deny":
+            return Refusal(f"Denied: {decision.reason}. Do not try to get around this.")
+        return Refusal(_unasked_text(decision), unasked=True)
+
+    async def _ask(
+        self, call: ToolCall, accesses: tuple[Access, ...], decision: Decision, preview: Display | None
+    ) -> Refusal | None:
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[call.id] = waiting
+        rule = ", ".join(decision.suggested)
+        args: dict[str, Any] = call.args
+        self._emit(ApprovalNeeded(call.id, call.name, args, accesses, decision.reason, rule, preview))
+        answer: Answer | None = None
+        try:
+            answer = await waiting
+        finally:
+            del self._waiting[call.id]
+            self._emit(ApprovalDone(call.id, answer.kind if answer else "interrupted"))
+        if answer.kind == "deny":
+            return Refusal(
+                f"The user denied this call. {answer.words}".strip()
+                if answer.words
+                else "The user denied this call. Ask what they want instead, or go on without it."
+            )
+        if answer.kind == "conversation" and decision.suggested:
+            self.grants = tuple(dict.fromkeys((*self.grants, *decision.suggested)))
+            await self._keep(self.grants)
+        if answer.kind == "always":
+            self._always = (*self._always, *decision.suggested)
+            for suggested in decision.suggested:
+                self._remember(suggested)
+        return None
+
+
+def _unasked_text(decision: Decision) -> str:
+    text = f"Permission needed: {decision.reason}. Nobody can be asked in this run, so it was not done."
+    if not decision.suggested:
+        return f"{text} No rule can allow it; only --yolo would."
+    flags = " ".join(f"--allow '{rule}'" for rule in decision.suggested)
+    return f"{text} The user could allow it with: {flags}"

@@ -1,0 +1,56 @@
+"""The model side of a conversation: which provider serves a model, and what is sent to it."""
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crushpy.context.history import well_formed
+from crushpy.llm.catalog import cost, lookup
+from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
+from crushpy.llm.select import select
+from crushpy.messages import Message
+from crushpy.settings import Settings
+from crushpy.storage.records import SessionInfo
+
+
+class Models:
+    """Providers are made when first needed and kept: a connection serves the whole conversation."""
+
+    def __init__(self, settings: Settings, tool_specs: Callable[[], tuple[ToolSpec, ...]]) -> None:
+        self._settings = settings
+        self._tool_specs = tool_specs
+        self._providers: dict[str, Provider] = {}
+        self._infos: dict[str, ModelInfo] = {}
+
+    def provider(self, model: str) -> Provider:
+        """Who answers for `model`. Raises AuthenticationFailed where a key is missing."""
+        if model not in self._providers:
+            self._providers[model] = select(model, self._settings)
+        return self._providers[model]
+
+    def info(self, model: str) -> ModelInfo:
+        if model not in self._infos:
+            self._infos[model] = lookup(model, self._settings.models.get(model))
+        return self._infos[model]
+
+    def request(self, session: SessionInfo, history: Sequence[Message]) -> Request:
+        """The next model call of a session: valid by construction, its prefix byte-identical to the last."""
+        return Request(
+            model=session.model,
+            system=session.system,
+            messages=well_formed(history),
+            tools=self._tool_specs(),
+            max_output_tokens=self.info(session.model).max_output_tokens,
+            effort=self._settings.effort,
+        )
+
+    def priced(self, message: Message) -> Message:
+        """The reply with the cost of its usage filled in."""
+        if message.usage is None or message.usage.cost:
+            return message
+        price = cost(self.info(message.model), message.usage)
+        return msgspec.structs.replace(message, usage=msgspec.structs.replace(message.usage, cost=price))
+
+    async def close(self) -> None:
+        for provider in self._providers.values():
+            await provider.close()

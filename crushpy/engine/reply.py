@@ -1,0 +1,150 @@
+"""One model call: pieces of a stream become events, and at the end one complete reply."""
+
+import asyncio
+import json
+import random
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any, cast
+
+from crushpy.events import Event, Retry, TextDelta, ThinkingDelta
+from crushpy.ids import new_id
+from crushpy.llm.errors import EmptyReply, ModelError
+from crushpy.llm.protocol import (
+    CallPiece,
+    Done,
+    Provider,
+    Request,
+    Sent,
+    TextPiece,
+    ThinkingOpaque,
+    ThinkingPiece,
+)
+from crushpy.llm.retry import delay
+from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+
+Emit = Callable[[Event], None]
+
+
+class Draft:
+    """What has come of a reply so far."""
+
+    def __init__(self) -> None:
+        self.text: list[str] = []
+        self.thinking: list[str] = []
+        self.opaque: list[Json] = []
+        self.calls: dict[int, list[CallPiece]] = {}
+        self.finish: Finish = ""
+        self.usage: Usage | None = None
+
+    def message(self, model: str, taken_ids: set[str]) -> Message:
+        """The assistant's message. Call ids are made unique within the session: providers repeat them."""
+        parts: list[Part] = []
+        if self.thinking or self.opaque:
+            parts.append(Thinking("".join(self.thinking), tuple(self.opaque)))
+        if self.text:
+            parts.append(Text("".join(self.text)))
+        for index in sorted(self.calls):
+            call = _join(self.calls[index], taken_ids)
+            taken_ids.add(call.id)
+            parts.append(call)
+        return Message(
+            id=new_id(),
+            role="assistant",
+            parts=tuple(parts),
+            created_at=time.time(),
+            model=model,
+            usage=self.usage,
+            finish=self.finish,
+        )
+
+    def interrupted(self, model: str) -> Message | None:
+        """The prose of a reply that was stopped half-way; its calls are dropped, never run."""
+        text = "".join(self.text)
+        if not text.strip():
+            return None
+        return Message(
+            id=new_id(),
+            role="assistant",
+            parts=(Text(text),),
+            created_at=time.time(),
+            model=model,
+            finish="interrupted",
+        )
+
+
+def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
+    given = next((piece.id for piece in pieces if piece.id), "")
+    call_id = given if given and given not in taken_ids else f"call_{new_id()}"
+    name = "".join(piece.name for piece in pieces)
+    opaque = next((piece.opaque for piece in pieces if piece.opaque), None)
+    source = "".join(piece.args for piece in pieces)
+    try:
+        args: Any = json.loads(source) if source.strip() else {}
+    except ValueError:
+        args = None
+    if not isinstance(args, dict):
+        return ToolCall(call_id, name, {}, bad_json=source, opaque=opaque)
+    return ToolCall(call_id, name, cast(Json, args), opaque=opaque)
+
+
+class ModelCall:
+    """One request, asked until there is a complete reply or no hope of one.
+
+    `before_reply` is awaited once the request is on its way, and before anything of the reply is shown.
+    `draft` holds what has come so far, for whoever interrupts.
+    """
+
+    def __init__(
+        self, provider: Provider, request: Request, emit: Emit, before_reply: Callable[[], Awaitable[None]]
+    ) -> None:
+        self.draft = Draft()
+        self._provider = provider
+        self._request = request
+        self._emit = emit
+        self._before_reply = before_reply
+
+    async def run(self) -> Draft:
+        """The complete reply. Raises ModelError when there is none to be had."""
+        attempt = 0
+        while True:
+            self.draft = Draft()
+            try:
+                await self._stream(self.draft)
+                if not self.draft.calls and not "".join(self.draft.text).strip():
+                    raise EmptyReply(
+                        f"{self._request.model} sent an empty reply.", "Ask again, or switch the model."
+                    )
+                return self.draft
+            except ModelError as error:
+                await self._before_reply()
+                attempt += 1
+                seconds = delay(error, attempt, random.random())  # noqa: S311
+                if seconds is None:
+                    raise
+                self._emit(Retry(attempt, round(seconds, 2), error.message))
+                await asyncio.sleep(seconds)
+
+    async def _stream(self, draft: Draft) -> None:
+        stream = self._provider.stream(self._request)
+        try:
+            async for piece in stream:
+                match piece:
+                    case TextPiece():
+                        draft.text.append(piece.text)
+                        self._emit(TextDelta(piece.text))
+                    case ThinkingPiece():
+                        draft.thinking.append(piece.text)
+                        self._emit(ThinkingDelta(piece.text))
+                    case CallPiece():
+                        draft.calls.setdefault(piece.index, []).append(piece)
+                    case ThinkingOpaque():
+                        draft.opaque.append(piece.data)
+                    case Sent():
+                        await self._before_reply()
+                    case Done():
+                        draft.finish, draft.usage = piece.finish, piece.usage
+        finally:
+            close = getattr(stream, "aclose", None)
+            if close is not None:
+                await close()

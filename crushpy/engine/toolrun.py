@@ -1,0 +1,124 @@
+"""Runs the tool calls of one reply: check, permission, intent, run, result. Every call gets one result."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from itertools import groupby
+
+from crushpy.engine.approvals import Approvals
+from crushpy.engine.live import LiveSession
+from crushpy.engine.loopguard import LoopGuard
+from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
+from crushpy.messages import Display, Message, ToolCall, ToolResult
+from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext, ToolError
+from crushpy.tools.registry import check
+from crushpy.tools.truncate import truncate
+
+Emit = Callable[[Event], None]
+
+CUT_SHORT = (
+    "Not run: the reply was cut off at the output limit, so this call may be incomplete. "
+    "Call again with less at once (smaller edits, a file in several parts)."
+)
+STOPPED = (
+    "Interrupted by the user while it ran. What it had done by then stays done; check before repeating it."
+)
+NOT_STARTED = "Not run: interrupted by the user."
+
+
+class ToolRunner:
+    """The tools of one conversation. `unasked` tells whether a permission was needed and nobody was there."""
+
+    def __init__(
+        self,
+        tools: tuple[AnyTool, ...],
+        context: ToolContext,
+        session: LiveSession,
+        approvals: Approvals,
+        emit: Emit,
+    ) -> None:
+        self._tools = {tool.name: tool for tool in tools}
+        self._context = context
+        self._session = session
+        self._approvals = approvals
+        self._emit = emit
+        self.unasked = False
+
+    async def run(self, message: Message, guard: LoopGuard) -> None:
+        """Runs the calls of `message` in order; neighbours that change nothing run side by side."""
+        for call in message.calls:
+            self._emit(ToolCalled(call.id, call.name, call.args))
+        answered: set[str] = set()
+        try:
+            for side_by_side, group in groupby(message.calls, self._is_parallel):
+                calls = list(group)
+                if side_by_side:
+                    await asyncio.gather(*(self._answer(message, call, guard, answered) for call in calls))
+                else:
+                    for call in calls:
+                        await self._answer(message, call, guard, answered)
+        except asyncio.CancelledError:
+            for call in message.calls:
+                if call.id not in answered:
+                    await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
+            raise
+
+    def _is_parallel(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.parallel
+
+    async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
+        try:
+            outcome = await self._outcome(message, call)
+        except asyncio.CancelledError:
+            await self._finish(call, Outcome(STOPPED, is_error=True), answered)
+            raise
+        await self._finish(call, outcome, answered, guard)
+
+    async def _finish(
+        self, call: ToolCall, outcome: Outcome, answered: set[str], guard: LoopGuard | None = None
+    ) -> None:
+        text = truncate(outcome.text).text
+        if guard is not None:
+            text += guard.seen(call, text)
+        result = ToolResult(call.id, call.name, text, outcome.is_error, outcome.images, outcome.display)
+        answered.add(call.id)
+        await self._session.add_result(result)
+        self._emit(ToolFinished(call.id, call.name, outcome.is_error, text, outcome.display))
+        if outcome.todos is not None:
+            await self._session.set_todos(outcome.todos)
+
+    async def _outcome(self, message: Message, call: ToolCall) -> Outcome:
+        if message.finish == "length":
+            return Outcome(CUT_SHORT, is_error=True)
+        try:
+            tool, args = self._checked(call)
+            accesses = tool.accesses(args, self._context)
+
+            async def preview() -> Display | None:
+                return await tool.preview(args, self._context)
+
+            refusal = await self._approvals.refuse(call, accesses, preview)
+            if refusal is not None:
+                self.unasked = self.unasked or refusal.unasked
+                return Outcome(refusal.text, is_error=True)
+            await self._session.begin_call(message, call)
+            self._emit(ToolStarted(call.id))
+            context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)))
+            run: Awaitable[Outcome] = tool.run(args, context)
+            return await run
+        except ToolError as error:
+            return Outcome(str(error), is_error=True)
+        except OSError as error:
+            return Outcome(f"{call.name} failed: {error}", is_error=True)
+
+    def _checked(self, call: ToolCall) -> tuple[AnyTool, Args]:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            raise ToolError(f"There is no tool named {call.name!r}. There are: {known}.")
+        if call.bad_json:
+            raise ToolError(
+                f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
+                "Call it again with one."
+            )
+        return tool, check(tool, call.args)

@@ -1,0 +1,120 @@
+"""The turn: from a user's prompt until the agent stops. Ask the model, run what it asks for, again.
+
+Read this file first to see how crushpy works; everything else hangs on it.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from crushpy.engine.limits import Limits
+from crushpy.engine.live import LiveSession
+from crushpy.engine.loopguard import LoopGuard
+from crushpy.engine.models import Models
+from crushpy.engine.reply import Draft, ModelCall
+from crushpy.engine.toolrun import ToolRunner
+from crushpy.errors import CrushpyError
+from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
+from crushpy.llm.errors import ModelError
+from crushpy.messages import Message, Usage
+
+Status = Literal["done", "interrupted", "error", "limit", "loop"]
+
+
+class Turn:
+    """One turn of one session. `run` never raises: whatever happens, the session is valid afterwards."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        models: Models,
+        tools: ToolRunner,
+        limits: Limits,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._session = session
+        self._models = models
+        self._tools = tools
+        self._limits = limits
+        self._emit = emit
+        self._steps = 0
+        self._used = Usage()
+        self.failure: CrushpyError | None = None
+        """Why it ended in error."""
+
+    async def run(self, prompt: Message) -> Status:
+        commit = Once(lambda: self._session.add_prompt(prompt))
+        try:
+            if self._session.stored:
+                await commit()
+            status = await self._steps_until_done(prompt, commit)
+        except asyncio.CancelledError:
+            await commit()  # the user's words are kept, however early they changed their mind
+            status = "interrupted"
+        except CrushpyError as error:
+            self.failure = error
+            status = "error"
+            kind = error.kind if isinstance(error, ModelError) else "failed"
+            self._emit(Error(kind, error.message, error.hint))
+        self._emit(TurnEnded(status))
+        return status
+
+    async def _steps_until_done(self, prompt: Message, commit: "Once") -> Status:
+        guard = LoopGuard()
+        while True:
+            reached = self._limits.reached(self._steps, self._used)
+            if reached:
+                self._emit(Notice(f"Stopped: {reached}.", "warning"))
+                return "limit"
+            self._steps += 1
+            message = await self._ask_model(prompt, commit)
+            if not message.calls:
+                if message.finish == "length":
+                    self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+                return "done"
+            await self._tools.run(message, guard)
+            if guard.stuck:
+                self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
+                return "loop"
+
+    async def _ask_model(self, prompt: Message, commit: "Once") -> Message:
+        """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
+        history = self._session.history if commit.done else [*self._session.history, prompt]
+        model = self._session.info.model
+        request = self._models.request(self._session.info, history)
+        call = ModelCall(self._models.provider(model), request, self._emit, commit)
+        try:
+            draft = await call.run()
+        except asyncio.CancelledError:
+            await self._keep_partial(call.draft, model)
+            raise
+        message = self._models.priced(draft.message(model, self._session.call_ids))
+        await self._session.add_reply(message)
+        if message.usage is not None:
+            self._used += message.usage
+            self._emit(UsageReported(message.usage, self._session.usage))
+        return message
+
+    async def _keep_partial(self, draft: Draft, model: str) -> None:
+        partial = draft.interrupted(model)
+        if partial is not None:
+            await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))
+
+
+class Once:
+    """Awaits something exactly once, however often it is called; a failure is raised to every caller."""
+
+    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+        self._action = action
+        self._task: asyncio.Future[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._task is not None and self._task.done() and self._task.exception() is None
+
+    async def __call__(self) -> None:
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._action())
+        await asyncio.shield(self._task)
