@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytest_plugins = ["scripted_llm.fixtures"]
+
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 

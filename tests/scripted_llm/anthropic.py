@@ -1,0 +1,121 @@
+"""The Anthropic messages format, as a server writes it."""
+
+import json
+from typing import Any
+
+from crushpy.messages import Usage
+from scripted_llm.replies import Reply, split
+
+Frame = dict[str, Any]
+
+STOP_REASONS = {
+    "stop": "end_turn",
+    "tool_calls": "tool_use",
+    "length": "max_tokens",
+    "content_filter": "refusal",
+}
+ERROR_TYPES = {
+    400: "invalid_request_error",
+    401: "authentication_error",
+    403: "permission_error",
+    404: "not_found_error",
+    413: "request_too_large",
+    429: "rate_limit_error",
+    529: "overloaded_error",
+}
+
+
+def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -> list[Frame]:
+    """The pieces of `reply` without its finish: every frame one SSE event, named by its type."""
+    events: list[Frame] = [
+        {
+            "type": "message_start",
+            "message": {
+                "id": "msg_scripted",
+                "type": "message",
+                "role": "assistant",
+                "model": model,
+                "content": [],
+                "stop_reason": None,
+                "stop_sequence": None,
+                "usage": usage_object(usage or Usage(), output=1),
+            },
+        },
+        {"type": "ping"},
+    ]
+    index = 0
+    if reply.thinking:
+        deltas = [
+            {"type": "thinking_delta", "thinking": piece} for piece in split(reply.thinking, reply.chunk)
+        ]
+        deltas.append({"type": "signature_delta", "signature": reply.signature})
+        events += _block(index, {"type": "thinking", "thinking": "", "signature": ""}, deltas)
+        index += 1
+    if reply.text:
+        deltas = [{"type": "text_delta", "text": piece} for piece in split(reply.text, reply.chunk)]
+        events += _block(index, {"type": "text", "text": ""}, deltas)
+        index += 1
+    for call, call_id in zip(reply.calls, call_ids, strict=True):
+        arguments = call.args if isinstance(call.args, str) else json.dumps(call.args)
+        deltas = [
+            {"type": "input_json_delta", "partial_json": piece} for piece in split(arguments, reply.chunk)
+        ]
+        events += _block(index, {"type": "tool_use", "id": call_id, "name": call.name, "input": {}}, deltas)
+        index += 1
+    return events
+
+
+def ending(reply: Reply, usage: Usage | None) -> list[Frame]:
+    stop = STOP_REASONS.get(reply.finish_reason, reply.finish_reason)
+    return [
+        {
+            "type": "message_delta",
+            "delta": {"stop_reason": stop, "stop_sequence": None},
+            "usage": {"output_tokens": usage.output_tokens if usage else 0},
+        },
+        {"type": "message_stop"},
+    ]
+
+
+def whole(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -> Frame:
+    """The answer to a request that did not ask for a stream."""
+    content: list[Frame] = []
+    if reply.thinking:
+        content.append({"type": "thinking", "thinking": reply.thinking, "signature": reply.signature})
+    if reply.text:
+        content.append({"type": "text", "text": reply.text})
+    for call, call_id in zip(reply.calls, call_ids, strict=True):
+        content.append({"type": "tool_use", "id": call_id, "name": call.name, "input": call.args})
+    usage = usage or Usage()
+    return {
+        "id": "msg_scripted",
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": content,
+        "stop_reason": STOP_REASONS.get(reply.finish_reason, reply.finish_reason),
+        "stop_sequence": None,
+        "usage": usage_object(usage, output=usage.output_tokens),
+    }
+
+
+def usage_object(usage: Usage, *, output: int) -> Frame:
+    return {
+        "input_tokens": usage.input_tokens,
+        "output_tokens": output,
+        "cache_read_input_tokens": usage.cache_read_tokens,
+        "cache_creation_input_tokens": usage.cache_write_tokens,
+    }
+
+
+def error(status: int, message: str) -> Frame:
+    kind = ERROR_TYPES.get(status, "api_error")
+    return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def _block(index: int, start: Frame, deltas: list[Frame]) -> list[Frame]:
+    return [
+        {"type": "content_block_start", "index": index, "content_block": start},
+        *({"type": "content_block_delta", "index": index, "delta": delta} for delta in deltas),
+        {"type": "content_block_stop", "index": index},
+    ]
