@@ -1,0 +1,25 @@
+"""What the user chose: the schema, its layers, and saving. Nothing here imports more than msgspec."""
+
+from crushpy.settings.files import project_file
+from crushpy.settings.layers import Loaded, RuleOrigin, load
+from crushpy.settings.schema import (
+    Compaction,
+    ModelSettings,
+    PermissionSettings,
+    ProviderSettings,
+    Settings,
+    Tasks,
+)
+
+__all__ = [
+    "Compaction",
+    "Loaded",
+    "ModelSettings",
+    "PermissionSettings",
+    "ProviderSettings",
+    "RuleOrigin",
+    "Settings",
+    "Tasks",
+    "load",
+    "project_file",
+]

@@ -1,0 +1,217 @@
+"""The keys of the schema as data: look one up, spell it, and say in words what it takes."""
+
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from types import NoneType, UnionType
+from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
+
+import msgspec
+
+from crushpy.errors import SettingsError
+from crushpy.settings.schema import Settings
+
+KeyPath = tuple[str, ...]
+"""A key as its parts: `("models", "openai/gpt-5", "threshold")`."""
+
+ANY_NAME = "<name>"
+"""Stands for the user's own name in `models.<name>.threshold` and `providers.<name>.api_base`."""
+
+
+class Leaf(msgspec.Struct, frozen=True):
+    """One key that holds a value, not other keys."""
+
+    path: KeyPath
+    type: Any
+    default: Any
+
+    @property
+    def key(self) -> str:
+        return ".".join(self.path)
+
+    @property
+    def is_list(self) -> bool:
+        """True for the permission lists: the lists of all layers are joined."""
+        return isinstance(self.default, tuple)
+
+    @property
+    def is_text(self) -> bool:
+        """True where every value is a text, so nothing else need be tried."""
+        return isinstance(self.default, str)
+
+    @property
+    def description(self) -> str:
+        return _unwrap(self.type)[1]["description"]
+
+    @property
+    def allowed(self) -> str:
+        """What this key takes, in words."""
+        return _words(self.type)
+
+    @property
+    def secret(self) -> bool:
+        """True where a wrong value may be a key pasted by mistake, and must not be shown."""
+        return "secret" in _unwrap(self.type)[1]
+
+
+@cache
+def leaves() -> dict[KeyPath, Leaf]:
+    """All keys in the order of the schema, `<name>` standing for the user's own names."""
+    return {leaf.path: leaf for leaf in _leaves(Settings, ())}
+
+
+@cache
+def tables() -> frozenset[KeyPath]:
+    """All keys that hold other keys; `()` is the whole file."""
+    return frozenset(path[:end] for path in leaves() for end in range(len(path)))
+
+
+def general(path: KeyPath) -> KeyPath:
+    """`models.x.threshold` -> `models.<name>.threshold`; other keys as they are."""
+    if len(path) > 1 and (path[0], ANY_NAME) in tables():
+        return (path[0], ANY_NAME, *path[2:])
+    return path
+
+
+def find(path: KeyPath) -> Leaf | None:
+    return leaves().get(general(path))
+
+
+def _leaves(struct: type[msgspec.Struct], prefix: KeyPath) -> Iterator[Leaf]:
+    for field in msgspec.structs.fields(struct):
+        path, kind = (*prefix, field.name), cast("Any", field).type
+        if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+            yield from _leaves(kind, path)
+        elif get_origin(kind) is dict:
+            yield from _leaves(get_args(kind)[1], (*path, ANY_NAME))
+        else:
+            yield Leaf(path, kind, field.default)
+
+
+# --- how a key is spelled -------------------------------------------------------------------------------
+
+_BARE = re.compile(r"[A-Za-z0-9_-]+")
+_MARK = "the value after the key"
+
+
+def spell(path: KeyPath) -> str:
+    """The key as TOML writes it: `models."openai/gpt-5".threshold`."""
+    return ".".join(part if _BARE.fullmatch(part) else _quoted(part) for part in path)
+
+
+def parse_key(text: str) -> KeyPath:
+    """The parts of a key as TOML writes it; a model's name may go without its quotes."""
+    text = text.strip()
+    head, _, rest = text.partition(".")
+    name, _, last = rest.rpartition(".")
+    if (head, ANY_NAME) in tables() and name and not set(name) & set("\"'"):
+        return (head, name, last)
+    import tomllib
+
+    try:
+        value: Any = tomllib.loads(f'{text} = "{_MARK}"')
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        raise _bad_key(text) from error
+    path: list[str] = []
+    while isinstance(value, dict) and len(cast("dict[str, Any]", value)) == 1:
+        part, value = next(iter(cast("dict[str, Any]", value).items()))
+        path.append(part)
+    if value != _MARK:
+        raise _bad_key(text)
+    return tuple(path)
+
+
+def variable(path: KeyPath) -> str:
+    """The environment's name for a key: `CRUSHPY_COMPACTION__METHOD`."""
+    return "CRUSHPY_" + "__".join(part if part == ANY_NAME else part.upper() for part in path)
+
+
+def unknown(path: KeyPath, value: object = None) -> str:
+    """What to say of a key that holds no setting: the nearest one that does."""
+    wanted, known = general(path), leaves()
+    if wanted in tables():
+        inside = ", ".join(leaf.key for leaf in known.values() if leaf.path[: len(wanted)] == wanted)
+        return f"{spell(path)} is a group of settings: {inside}"
+    if len(path) == 3 and wanted != path and isinstance(value, dict):
+        quoted = f"[{path[0]}.{_quoted('.'.join(path[1:]))}]"
+        return f"{spell(path)} is not a setting; put the name in quotes: {quoted}"
+    names = [leaf.key for leaf in known.values()] + [".".join(table) for table in tables() if table]
+    near = nearest(".".join(wanted), names)
+    if not near:
+        near = next((leaf.key for leaf in known.values() if leaf.path[-1] == path[-1]), "")
+    near = near.replace(ANY_NAME, spell(path[1:2])) if wanted != path else near
+    return f"{spell(path)} is not a setting" + (f"; did you mean {near}?" if near else "")
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """The known name most like `word`, or nothing where none is near."""
+    import difflib
+
+    return next(iter(difflib.get_close_matches(word, known, n=1)), "")
+
+
+def show(value: object) -> str:
+    """A value as TOML writes it, on one line and bounded."""
+    text = toml_value(value)
+    return text if len(text) <= 80 else f"{text[:79]}…"
+
+
+def toml_value(value: object) -> str:
+    match value:
+        case str():
+            return _quoted(value)
+        case bool():
+            return "true" if value else "false"
+        case list() | tuple():
+            return f"[{', '.join(toml_value(item) for item in cast('list[object]', value))}]"
+        case Mapping():
+            items = cast("Mapping[str, object]", value).items()
+            return f"{{{', '.join(f'{spell((key,))} = {toml_value(item)}' for key, item in items)}}}"
+        case _:
+            return str(value)
+
+
+def _quoted(text: str) -> str:
+    quoted = msgspec.json.encode(text).decode()
+    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in quoted)
+
+
+def _bad_key(text: str) -> SettingsError:
+    return SettingsError(
+        f"{show(text)} is not a key",
+        'Keys look like compaction.method or models."openai/gpt-5".threshold; see crushpy config list --all',
+    )
+
+
+# --- what a key takes, in words -------------------------------------------------------------------------
+
+
+def _unwrap(kind: Any) -> tuple[Any, dict[str, Any]]:
+    """The bare type inside `Annotated`, and what its `Meta` says."""
+    if get_origin(kind) is not Annotated:
+        return kind, {}
+    bare, *metas = get_args(kind)
+    facts: dict[str, Any] = {}
+    for meta in metas:
+        found = {name: getattr(meta, name) for name in ("description", "gt", "ge", "le")}
+        facts |= {name: fact for name, fact in found.items() if fact is not None}
+        facts |= meta.extra or {}
+    return bare, facts
+
+
+def _words(kind: Any) -> str:
+    bare, facts = _unwrap(kind)
+    if "allowed" in facts:
+        return facts["allowed"]
+    if get_origin(bare) in (Union, UnionType):
+        return ", or ".join(_words(option) for option in get_args(bare) if option is not NoneType)
+    if get_origin(bare) is Literal:
+        quoted = [f'"{value}"' for value in get_args(bare)]
+        return f"one of {', '.join(quoted)}" if len(quoted) > 1 else quoted[0]
+    if bare in (int, float):
+        low = f" above {facts['gt']}" if "gt" in facts else f" of at least {facts['ge']}"
+        high = f" and at most {facts['le']}" if "le" in facts else ""
+        return ("a whole number" if bare is int else "a number") + low + high
+    if bare is bool:
+        return "true or false"
+    return "a text" if bare is str else 'a list of texts, such as ["one", "two"]'

@@ -1,0 +1,168 @@
+"""Takes the layers together: defaults, the user's files, the project's, the environment, flags.
+
+A later layer overrides an earlier one, except for permission rules: those of all layers are joined, so
+that no layer can take back what another one denies.
+"""
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.errors import SettingsError
+from crushpy.messages import Data
+from crushpy.paths import Paths
+from crushpy.settings import keys, values
+from crushpy.settings.files import exists, project_file, read_table, user_files
+from crushpy.settings.keys import KeyPath, Leaf, spell
+from crushpy.settings.schema import Settings
+
+DEFAULT = "default"
+
+NOT_SETTINGS = frozenset({"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_PORTS"})
+"""Variables of ours that are no settings."""
+
+PROJECT_MAY_NOT = frozenset(
+    {("providers",), ("database_url",), ("permissions", "allow"), ("permissions", "private_hosts")}
+)
+"""What would let a repository send keys elsewhere or loosen what the user allows."""
+
+FLAGS = {"model": "--model", "compaction.method": "--compaction", "permissions.allow": "--allow"}
+
+
+class RuleOrigin(Data, frozen=True):
+    """One permission rule and where it was written."""
+
+    kind: str
+    """allow, ask or deny."""
+    rule: str
+    origin: str
+
+
+class Loaded(Data, frozen=True):
+    """The settings in force, where each came from, and what the user should be told."""
+
+    settings: Settings
+    origins: dict[str, str]
+    """For each key `default`, or the layer and its file, variable or flag: `environment: CRUSHPY_MODEL`."""
+    warnings: tuple[str, ...] = ()
+    rules: tuple[RuleOrigin, ...] = ()
+    """Every permission rule of every layer; one that stands in two files is here twice."""
+
+
+def load(
+    paths: Paths,
+    cwd: Path,
+    *,
+    trusted: bool = False,
+    flags: Mapping[str, object] | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """All layers taken together. `trusted`: whether the project around `cwd` may bring settings.
+
+    `flags` maps dotted keys to values or text; a value of None counts as not given.
+    """
+    merge = _Merge()
+    config, state = user_files(paths)
+    merge.add_file("user", config)
+    merge.add_file("state", state)
+    project = project_file(cwd)
+    if project != config and exists(project):
+        if trusted:
+            merge.add_file("project", project, PROJECT_MAY_NOT)
+        else:
+            merge.warnings.append(
+                f"{project} is ignored: this project is not trusted (`crushpy trust` changes that)"
+            )
+    merge.add_environment(os.environ if environ is None else environ)
+    merge.add_flags(flags or {})
+    return merge.loaded()
+
+
+class _Merge:
+    """The layers so far, the strongest value of each key on top."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, Any] = {}
+        self.origins = {
+            leaf.key: DEFAULT for leaf in keys.leaves().values() if keys.ANY_NAME not in leaf.path
+        }
+        self.warnings: list[str] = []
+        self.rules: list[RuleOrigin] = []
+
+    def add_file(self, layer: str, file: Path, forbidden: frozenset[KeyPath] = frozenset()) -> None:
+        self._add_table(read_table(file), (), layer, str(file), forbidden)
+
+    def add_environment(self, environ: Mapping[str, str]) -> None:
+        for name in sorted(environ):
+            if not name.startswith("CRUSHPY_") or name in NOT_SETTINGS or not environ[name]:
+                continue
+            path = _variable_path(name)
+            leaf = keys.find(path)
+            if leaf:
+                self._put(leaf, path, values.from_text(leaf, environ[name]), "environment", name)
+            else:
+                near = keys.nearest(name, [keys.variable(known) for known in keys.leaves()])
+                hint = f"; did you mean {near}?" if near else ""
+                self.warnings.append(f"environment: {name} is not a setting{hint}")
+
+    def add_flags(self, flags: Mapping[str, object]) -> None:
+        for key, value in flags.items():
+            if value is None:
+                continue
+            path = keys.parse_key(key)
+            leaf = keys.find(path)
+            if not leaf:
+                raise SettingsError(keys.unknown(path))
+            meant = values.from_text(leaf, value) if isinstance(value, str) else value
+            self._put(leaf, path, meant, "flag", FLAGS.get(key, key))
+
+    def loaded(self) -> Loaded:
+        settings = msgspec.convert(self.values, Settings)
+        return Loaded(settings, self.origins, tuple(self.warnings), tuple(self.rules))
+
+    def _add_table(
+        self, table: dict[str, Any], prefix: KeyPath, layer: str, where: str, forbidden: frozenset[KeyPath]
+    ) -> None:
+        for name, value in table.items():
+            path = (*prefix, name)
+            leaf = keys.find(path)
+            if path in forbidden:
+                self.warnings.append(f"{where}: {spell(path)} is ignored: a project may not set it")
+            elif leaf:
+                self._put(leaf, path, value, layer, where)
+            elif keys.general(path) not in keys.tables():
+                self.warnings.append(f"{where}: {keys.unknown(path, value)}")
+            elif isinstance(value, dict):
+                self._add_table(cast("dict[str, Any]", value), path, layer, where, forbidden)
+            else:
+                shown, section = keys.show(value), f"[{spell(path)}]"
+                raise SettingsError(f"{where}: {spell(path)} = {shown}: must be a table, opened by {section}")
+
+    def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:
+        checked, origin = values.check(leaf, path, value, where), f"{layer}: {where}"
+        table = self.values
+        for name in path[:-1]:
+            table = table.setdefault(name, {})
+        if leaf.is_list:
+            self._join_rules(table, leaf, cast("tuple[str, ...]", checked), origin)
+            return
+        table[path[-1]] = checked
+        self.origins[spell(path)] = origin
+
+    def _join_rules(self, table: dict[str, Any], leaf: Leaf, added: tuple[str, ...], origin: str) -> None:
+        if not added:
+            return
+        kind = leaf.path[-1]
+        self.rules += [RuleOrigin(kind, rule, origin) for rule in added]
+        table[kind] = tuple(dict.fromkeys((*table.get(kind, ()), *added)))
+        before = self.origins[leaf.key]
+        self.origins[leaf.key] = origin if before == DEFAULT else f"{before}, {origin}"
+
+
+def _variable_path(name: str) -> KeyPath:
+    """`CRUSHPY_COMPACTION__METHOD` -> `compaction.method`; a name in mixed case stays as it is."""
+    parts = name.removeprefix("CRUSHPY_").split("__")
+    return tuple(part.lower() if part.isupper() else part for part in parts)

@@ -1,0 +1,138 @@
+"""Every key a user may set: its type, its default and what it means.
+
+The types here are the only place that says what is allowed; errors, `config list` and the docs are
+made from them.
+"""
+
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from crushpy.messages import Data
+
+PositiveInt = Annotated[int, Meta(gt=0)]
+Cost = Annotated[float, Meta(ge=0, le=1_000_000)]
+Share = Annotated[float, Meta(gt=0, le=1)]
+Threshold = Share | Literal["off"]
+VariableName = Annotated[
+    str,
+    Meta(
+        pattern=r"\A([A-Za-z_][A-Za-z0-9_]*)?\Z",
+        extra={"allowed": "the name of an environment variable, such as OPENAI_API_KEY", "secret": True},
+    ),
+]
+
+
+class Compaction(Data, frozen=True):
+    """When a session ends and a fresh one takes over, and what is carried across."""
+
+    method: Annotated[
+        Literal["auto", "llm"],
+        Meta(description="Who decides when a session ends: crushpy (auto) or the model itself (llm)."),
+    ] = "auto"
+    threshold: Annotated[
+        Threshold,
+        Meta(description='With auto: how full the window is when a session ends; "off" waits for overflow.'),
+    ] = 0.75
+    fallback_threshold: Annotated[
+        Share,
+        Meta(description="With llm: how full the window is when crushpy ends the session itself."),
+    ] = 0.90
+    keep_recent_tokens: Annotated[
+        int, Meta(ge=0, description="How many tokens of the latest messages are carried over word for word.")
+    ] = 20000
+    summary_tokens: Annotated[
+        PositiveInt, Meta(description="How long a summary should be, in tokens; it is cut at twice that.")
+    ] = 2000
+    evidence_tokens: Annotated[
+        int, Meta(ge=0, description="How many tokens of evidence (facts built by code) are carried over.")
+    ] = 4000
+    model: Annotated[
+        str, Meta(description="The model that writes summaries; empty: the model of the conversation.")
+    ] = ""
+    review: Annotated[
+        Literal["never", "ask"], Meta(description="Whether the app shows a summary before it is used.")
+    ] = "never"
+    status_placement: Annotated[
+        Literal["auto", "message", "append"],
+        Meta(
+            description="Where the context status goes: a message of its own, the end of the last message, "
+            "or whichever the provider takes (auto)."
+        ),
+    ] = "auto"
+
+
+class Tasks(Data, frozen=True):
+    """How the work of sub-agents comes back."""
+
+    context_strategy: Annotated[
+        Literal["full", "summarized"],
+        Meta(description="Whether a task's result reaches its caller whole or as a short summary."),
+    ] = "full"
+
+
+class PermissionSettings(Data, frozen=True):
+    """What tools may do. The lists of all layers are joined; deny beats ask beats allow."""
+
+    allow: Annotated[tuple[str, ...], Meta(description="Rules for what runs without a question.")] = ()
+    ask: Annotated[tuple[str, ...], Meta(description="Rules for what always asks.")] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Rules for what never runs.")] = ()
+    private_hosts: Annotated[
+        bool, Meta(description="Whether fetch may reach loopback and private addresses.")
+    ] = False
+
+
+class ModelSettings(Data, frozen=True):
+    """What is known about one model; goes before the catalog."""
+
+    context_window: Annotated[PositiveInt | None, Meta(description="Size of its window in tokens.")] = None
+    max_output_tokens: Annotated[
+        PositiveInt | None, Meta(description="The most tokens it may write in one reply.")
+    ] = None
+    input_cost: Annotated[Cost | None, Meta(description="Price of a million input tokens in US dollars.")] = (
+        None
+    )
+    output_cost: Annotated[
+        Cost | None, Meta(description="Price of a million output tokens in US dollars.")
+    ] = None
+    threshold: Annotated[
+        Threshold | None, Meta(description="Goes before compaction.threshold for this model.")
+    ] = None
+
+
+class ProviderSettings(Data, frozen=True):
+    """How to reach one provider."""
+
+    api_base: Annotated[str, Meta(description="Address of its API; empty: the provider's usual one.")] = ""
+    api_key_env: Annotated[
+        VariableName,
+        Meta(description="Name of the environment variable that holds its key (never the key itself)."),
+    ] = ""
+
+
+class Settings(Data, frozen=True):
+    """What the user chose, all layers taken together."""
+
+    model: Annotated[
+        str, Meta(description="The model to talk to, named as litellm names it; empty: crushpy picks one.")
+    ] = ""
+    small_model: Annotated[
+        str, Meta(description="The model for small work such as titles; empty: the main model.")
+    ] = ""
+    provider: Annotated[
+        Literal["auto", "litellm"],
+        Meta(description="auto: the lean wire where it can be used; litellm: every request through litellm."),
+    ] = "auto"
+    effort: Annotated[
+        Literal["", "low", "medium", "high"],
+        Meta(description="How hard a reasoning model should think; empty: the model's own default."),
+    ] = ""
+    database_url: Annotated[
+        str, Meta(description="Where sessions are stored, as an SQLAlchemy address; empty: crushpy.db.")
+    ] = ""
+    compaction: Compaction = Compaction()
+    tasks: Tasks = Tasks()
+    permissions: PermissionSettings = PermissionSettings()
+    models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
+    providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])

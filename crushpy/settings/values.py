@@ -1,0 +1,61 @@
+"""Values as they come in: checked against the schema, and read from text."""
+
+import msgspec
+
+from crushpy.errors import SettingsError
+from crushpy.settings.keys import KeyPath, Leaf, show, spell
+
+
+def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
+    """`value` in the type of its key. `where` (a file, a variable, a flag) opens the error."""
+    try:
+        return msgspec.convert(value, leaf.type)
+    except msgspec.ValidationError:
+        hide = leaf.secret and isinstance(value, str)
+        shown = "(not shown: it could be a key)" if hide else show(value)
+        prefix = f"{where}: " if where else ""
+        raise SettingsError(f"{prefix}{spell(path)} = {shown}: must be {leaf.allowed}") from None
+
+
+def from_text(leaf: Leaf, text: str) -> object:
+    """The value that `text` means for this key, still to be checked: quotes are optional everywhere."""
+    text = text.strip()
+    if leaf.is_list:
+        return _parsed(text) if text.startswith("[") else split_rules(text)
+    if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":
+        return _parsed(text)
+    if leaf.is_text:
+        return text
+    for number in (int, float):
+        try:
+            return number(text)
+        except ValueError:
+            pass
+    return {"true": True, "false": False}.get(text.lower(), text)
+
+
+def split_rules(text: str) -> list[str]:
+    """The rules of a comma-separated list; a comma inside brackets belongs to its rule."""
+    rules, depth = [""], 0
+    for char in text:
+        depth += (char == "(") - (char == ")" and depth > 0)
+        if char == "," and not depth:
+            rules.append("")
+        else:
+            rules[-1] += char
+    return [rule.strip() for rule in rules if rule.strip()]
+
+
+def _parsed(text: str) -> object:
+    """A quoted text or a list, as JSON or TOML write it; `text` itself where it is neither."""
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        pass
+    import tomllib
+
+    try:
+        found = tomllib.loads(f"value = {text}")
+    except (ValueError, RecursionError):
+        return text
+    return found["value"] if len(found) == 1 else text
