@@ -1,0 +1,58 @@
+"""The one sanitiser: makes foreign text harmless and honest before a terminal shows it.
+
+Text from a model, a tool or a file may hold escape sequences that write to the clipboard, rename the window
+or move the cursor, and invisible characters that make it read otherwise than it is.
+"""
+
+import re
+
+# Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"
+_CSI = r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
+_SHORT = r"\x1b[ -/]*+[0-~]"
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_JOINER = r"(?:(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))"
+"""Joins emoji, and letters of some scripts: kept where it can do so."""
+_UNSEEN = (
+    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+)
+"""Reorders text, takes no room, or looks like a blank."""
+_SURROGATE = r"[\ud800-\udfff]"
+
+_SUSPECT = re.compile(f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}")
+_HARM = re.compile(
+    rf"(?P<line>\r\n?)|(?P<gone>{_STRING}|{_CSI}|{_SHORT}|{_CONTROL})"
+    rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
+)
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences and control characters, and with invisible ones shown as `<U+202E>`.
+
+    Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    if _SUSPECT.search(text) is None:
+        return text
+    return _HARM.sub(_harmless, text)
+
+
+def one_line(text: str) -> str:
+    """`text`, clean and on a single line."""
+    return " ".join(clean(text).split())
+
+
+def _harmless(match: "re.Match[str]") -> str:
+    match match.lastgroup:
+        case "line":
+            return "\n"
+        case "gone":
+            return ""
+        case "kept":
+            return match[0]
+        case "unseen":
+            return f"<U+{ord(match[0]):04X}>"
+        case _:
+            return "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,172 @@
+"""The schema's history: ordered steps, each from one version to the next, with a backup before it.
+
+A step is never changed once it was released; what `tables.py` needs anew is a new step at the end.
+"""
+
+import sqlite3
+import time
+from pathlib import Path
+
+from crushpy.storage.records import StorageError
+
+APPLICATION_ID = 0x63727079
+"""Marks the file as ours: "crpy" in ASCII."""
+
+_FIRST = """
+CREATE TABLE session (
+    id TEXT NOT NULL PRIMARY KEY,
+    root_id TEXT NOT NULL,
+    parent_id TEXT REFERENCES session (id) ON DELETE SET NULL,
+    kind TEXT NOT NULL,
+    generation INTEGER NOT NULL,
+    title TEXT NOT NULL,
+    cwd TEXT NOT NULL,
+    model TEXT NOT NULL,
+    compaction TEXT NOT NULL,
+    system TEXT NOT NULL,
+    created_at FLOAT NOT NULL,
+    updated_at FLOAT NOT NULL,
+    ended_at FLOAT,
+    end_reason TEXT NOT NULL,
+    message_count INTEGER NOT NULL,
+    input_tokens INTEGER NOT NULL,
+    output_tokens INTEGER NOT NULL,
+    cache_read_tokens INTEGER NOT NULL,
+    cache_write_tokens INTEGER NOT NULL,
+    cost FLOAT NOT NULL,
+    todos TEXT NOT NULL,
+    grants TEXT NOT NULL
+);
+CREATE INDEX session_by_root ON session (root_id);
+CREATE INDEX session_by_parent ON session (parent_id);
+CREATE INDEX session_by_folder ON session (cwd, updated_at);
+
+CREATE TABLE message (
+    number INTEGER NOT NULL PRIMARY KEY,
+    id TEXT NOT NULL UNIQUE,
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    seq INTEGER NOT NULL,
+    role TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    model TEXT NOT NULL,
+    usage TEXT,
+    finish TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    created_at FLOAT NOT NULL,
+    UNIQUE (session_id, seq)
+);
+
+CREATE TABLE tool_run (
+    number INTEGER NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    message_id TEXT NOT NULL,
+    call_id TEXT NOT NULL,
+    name TEXT NOT NULL,
+    args TEXT NOT NULL,
+    started_at FLOAT NOT NULL,
+    ended_at FLOAT,
+    is_error BOOLEAN,
+    result_id TEXT
+);
+CREATE INDEX tool_run_by_call ON tool_run (session_id, message_id, call_id);
+CREATE INDEX tool_run_open ON tool_run (session_id, call_id) WHERE ended_at IS NULL;
+
+CREATE TABLE boundary (
+    id TEXT NOT NULL PRIMARY KEY,
+    parent_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    child_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    "trigger" TEXT NOT NULL,
+    created_at FLOAT NOT NULL,
+    tail TEXT NOT NULL,
+    summary_source TEXT NOT NULL,
+    summary_model TEXT NOT NULL,
+    template_name TEXT NOT NULL,
+    template_hash TEXT NOT NULL,
+    tokens_before INTEGER NOT NULL,
+    tokens_after INTEGER NOT NULL,
+    reported_after INTEGER,
+    cost FLOAT NOT NULL,
+    seconds FLOAT NOT NULL,
+    facts INTEGER,
+    facts_in_prose INTEGER,
+    facts_carried INTEGER,
+    undone_at FLOAT
+);
+CREATE INDEX boundary_by_parent ON boundary (parent_id);
+CREATE INDEX boundary_by_child ON boundary (child_id);
+
+CREATE TABLE task_result (
+    id TEXT NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    raw TEXT NOT NULL,
+    context_summary TEXT,
+    summary_model TEXT NOT NULL,
+    cost FLOAT NOT NULL,
+    created_at FLOAT NOT NULL
+);
+CREATE INDEX task_result_by_session ON task_result (session_id)
+"""
+
+STEPS: list[str] = [_FIRST]
+"""Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
+
+
+def refuse_foreign(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises where the file was written by a newer crushpy or by another program. Changes nothing."""
+    version = _version(connection)
+    mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
+    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    if mark != APPLICATION_ID and tables:
+        raise StorageError(
+            f"the database {file} belongs to another program",
+            "Set database_url (or CRUSHPY_HOME) to a file of crushpy's own. Nothing was changed.",
+        )
+    if version > len(STEPS):
+        raise StorageError(
+            f"the database {file} has version {version}, but this crushpy knows versions up to {len(STEPS)}",
+            "It was written by a newer crushpy: update this one, or set CRUSHPY_HOME to another folder. "
+            "Nothing was changed.",
+        )
+
+
+def upgrade(connection: sqlite3.Connection, file: Path) -> None:
+    """Brings the database to the newest version."""
+    while _version(connection) < len(STEPS):
+        _step(connection, file)
+
+
+def _step(connection: sqlite3.Connection, file: Path) -> None:
+    """Goes one version up, in one transaction."""
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        version = _version(connection)  # again: another process may have been quicker
+        if version < len(STEPS):
+            if version > 0:
+                _back_up(file, version)
+            for statement in STEPS[version].split(";"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {version + 1}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise
+
+
+def _version(connection: sqlite3.Connection) -> int:
+    return connection.execute("PRAGMA user_version").fetchone()[0]
+
+
+def _back_up(file: Path, version: int) -> None:
+    """Copies the database as it is now. The caller holds the write lock, so nothing changes meanwhile."""
+    backup = file.with_name(f"{file.name}.bak-{version}")
+    if backup.exists():
+        backup = file.with_name(f"{backup.name}-{time.time_ns()}")
+    backup.touch(mode=0o600, exist_ok=False)
+    source, target = sqlite3.connect(file), sqlite3.connect(backup)
+    try:
+        source.backup(target)
+    finally:
+        source.close()
+        target.close()

@@ -1,0 +1,130 @@
+"""Opens the database file: makes it, sets a broken one aside, brings an old one up to date."""
+
+import os
+import sqlite3
+import time
+from collections.abc import Generator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crushpy.paths import private_dir
+from crushpy.storage.faults import fault_name
+from crushpy.storage.migrations import refuse_foreign, upgrade
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+BUSY_SECONDS = 10.0
+"""How long a write waits for other processes."""
+_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+
+
+def open_database(file: Path, warnings: list[str]) -> "Database":
+    """The database in `file`, ready to use. Appends to `warnings` what a person should know."""
+    connection = _open_file(file, warnings)
+    from crushpy.storage.loading import load_tables
+
+    load_tables()
+    from crushpy.storage.database import Database
+
+    return Database(connection, file)
+
+
+def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:
+    private_dir(file.parent)
+    _make_private(file)
+    try:
+        return _connect(file)
+    except sqlite3.DatabaseError as fault:
+        if not fault_name(fault).startswith(_BROKEN):
+            raise
+        reason = str(fault)
+    aside = _set_aside(file)
+    if aside is not None:
+        warnings.append(
+            f"The database {file} could not be read ({reason}). It was kept as {aside.name}, "
+            "and a new one was started."
+        )
+    _make_private(file)
+    return _connect(file)
+
+
+def _connect(file: Path) -> sqlite3.Connection:
+    connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None)
+    try:
+        refuse_foreign(connection, file)
+        _use_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        upgrade(connection, file)
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Turns on write-ahead logging, once for the life of the file."""
+    deadline = time.monotonic() + BUSY_SECONDS
+    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Unlike a write, this switch does not wait while another process uses the file.
+        try:
+            connection.execute("PRAGMA journal_mode = WAL")
+        except sqlite3.OperationalError as fault:
+            if not fault_name(fault).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
+                raise
+            time.sleep(0.01)
+
+
+def _make_private(file: Path) -> None:
+    """Makes sure the file is there and only its owner can read it; SQLite gives its side files the same mode.
+
+    An existing file is not opened here: closing it again would drop the locks that SQLite holds on it
+    elsewhere in this process.
+    """
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        if os.name == "posix" and file.stat().st_mode & 0o077:
+            with suppress(PermissionError):  # somebody else's file, shared with us on purpose
+                file.chmod(0o600)
+
+
+def _set_aside(file: Path) -> Path | None:
+    """Renames a broken database with its side files. None where another process has done so already."""
+    with _alone(file):
+        if not _is_broken(file):
+            return None
+        aside = file.with_name(f"{file.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+        for ending in ("-wal", "-shm"):
+            side = file.with_name(file.name + ending)
+            if side.exists():
+                side.rename(aside.with_name(aside.name + ending))
+        file.rename(aside)
+        return aside
+
+
+def _is_broken(file: Path) -> bool:
+    try:
+        with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    except sqlite3.DatabaseError as fault:
+        return fault_name(fault).startswith(_BROKEN)
+    return False
+
+
+@contextmanager
+def _alone(file: Path) -> Generator[None]:
+    """Holds off other processes that found the same broken file."""
+    try:
+        import fcntl
+    except ImportError:  # Windows: a file in use cannot be renamed there anyway
+        yield
+        return
+    descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

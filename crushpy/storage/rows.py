@@ -1,0 +1,96 @@
+"""Between a row and the frozen data that leaves the room."""
+
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row
+
+from crushpy.messages import Message, Part, Todo, Usage
+from crushpy.storage.codec import storable, to_column
+from crushpy.storage.records import SessionInfo
+
+_parts = msgspec.json.Decoder(tuple[Part, ...])
+_usage = msgspec.json.Decoder(Usage)
+_todos = msgspec.json.Decoder(tuple[Todo, ...])
+_grants = msgspec.json.Decoder(tuple[str, ...])
+
+
+def session_to_row(info: SessionInfo) -> dict[str, Any]:
+    return {
+        "id": info.id,
+        "root_id": info.root_id,
+        "parent_id": info.parent_id,
+        "kind": info.kind,
+        "generation": info.generation,
+        "title": storable(info.title),
+        "cwd": storable(info.cwd),
+        "model": info.model,
+        "compaction": info.compaction,
+        "system": storable(info.system),
+        "created_at": info.created_at,
+        "updated_at": info.updated_at,
+        "ended_at": info.ended_at,
+        "end_reason": info.end_reason,
+        "message_count": info.message_count,
+        "input_tokens": info.usage.input_tokens,
+        "output_tokens": info.usage.output_tokens,
+        "cache_read_tokens": info.usage.cache_read_tokens,
+        "cache_write_tokens": info.usage.cache_write_tokens,
+        "cost": info.usage.cost,
+        "todos": to_column(info.todos),
+        "grants": to_column(info.grants),
+    }
+
+
+def session_from_row(row: Row[Any]) -> SessionInfo:
+    return SessionInfo(
+        id=row.id,
+        root_id=row.root_id,
+        parent_id=row.parent_id,
+        kind=row.kind,
+        generation=row.generation,
+        title=row.title,
+        cwd=row.cwd,
+        model=row.model,
+        compaction=row.compaction,
+        system=row.system,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        ended_at=row.ended_at,
+        end_reason=row.end_reason,
+        message_count=row.message_count,
+        usage=Usage(
+            row.input_tokens, row.output_tokens, row.cache_read_tokens, row.cache_write_tokens, row.cost
+        ),
+        todos=_todos.decode(row.todos),
+        grants=_grants.decode(row.grants),
+    )
+
+
+def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
+    """All but `seq`, which the statement finds by itself."""
+    return {
+        "session": session_id,
+        "id": message.id,
+        "session_id": session_id,
+        "role": message.role,
+        "parts": to_column(message.parts),
+        "model": message.model,
+        "usage": to_column(message.usage) if message.usage is not None else None,
+        "finish": message.finish,
+        "tokens": message.tokens,
+        "created_at": message.created_at,
+    }
+
+
+def message_from_row(row: Row[Any]) -> Message:
+    return Message(
+        id=row.id,
+        role=row.role,
+        parts=_parts.decode(row.parts),
+        created_at=row.created_at,
+        model=row.model,
+        usage=_usage.decode(row.usage) if row.usage is not None else None,
+        finish=row.finish,
+        tokens=row.tokens,
+    )

@@ -1,0 +1,98 @@
+"""The statements, built once from the tables. SQLAlchemy compiles each at its first use and keeps that."""
+
+from typing import Any
+
+from sqlalchemy import BindParameter, bindparam, delete, func, insert, literal, select, update
+
+from crushpy.storage.tables import messages, sessions, tool_runs
+
+_S = sessions.c
+_M = messages.c
+_T = tool_runs.c
+
+_session: BindParameter[Any] = bindparam("session")
+_many: BindParameter[Any] = bindparam("many")
+_folder: BindParameter[Any] = bindparam("folder")
+
+# --- sessions ------------------------------------------------------------------------------------------
+
+INSERT_SESSION = insert(sessions)
+SESSION_EXISTS = select(literal(1)).where(_S.id == _session)
+SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start")).order_by(_S.id).limit(_many)
+UPDATE_SESSION = update(sessions).where(_S.id == _session)
+DELETE_CONVERSATION = delete(sessions).where(_S.root_id == bindparam("root"))
+
+_of_user = _S.kind != "task"
+
+LATEST = (
+    select(sessions)
+    .where(_S.cwd == _folder, _of_user, _S.ended_at.is_(None))
+    .order_by(_S.updated_at.desc())
+    .limit(1)
+)
+
+# The tip of a conversation: a session that has not ended before one that has, then the youngest.
+_rank = (
+    func.row_number()
+    .over(
+        partition_by=_S.root_id,
+        order_by=(_S.ended_at.is_not(None), _S.generation.desc(), _S.updated_at.desc()),
+    )
+    .label("rank")
+)
+_ranked = select(_S.id, _rank).where(_of_user).subquery()
+TIPS = (
+    select(sessions)
+    .join(_ranked, _S.id == _ranked.c.id)
+    .where(_ranked.c.rank == 1)
+    .order_by(_S.updated_at.desc())
+    .limit(_many)
+)
+TIPS_OF_FOLDER = TIPS.where(_S.cwd == _folder)
+
+_ancestors = (
+    select(_S.id, _S.parent_id, literal(0).label("depth"))
+    .where(_S.id == bindparam("tip"))
+    .cte(recursive=True)
+)
+_parent = sessions.alias()
+_ancestors = _ancestors.union_all(
+    select(_parent.c.id, _parent.c.parent_id, _ancestors.c.depth + 1).join(
+        _ancestors, _parent.c.id == _ancestors.c.parent_id
+    )
+)
+LINEAGE = select(sessions).join(_ancestors, _S.id == _ancestors.c.id).order_by(_ancestors.c.depth.desc())
+
+# --- messages and tool runs ----------------------------------------------------------------------------
+
+COUNT_MESSAGE = (
+    update(sessions)
+    .where(_S.id == _session)
+    .values(
+        updated_at=bindparam("now"),
+        message_count=_S.message_count + 1,
+        input_tokens=_S.input_tokens + bindparam("input"),
+        output_tokens=_S.output_tokens + bindparam("output"),
+        cache_read_tokens=_S.cache_read_tokens + bindparam("cache_read"),
+        cache_write_tokens=_S.cache_write_tokens + bindparam("cache_write"),
+        cost=_S.cost + bindparam("price"),
+    )
+)
+INSERT_MESSAGE = insert(messages).values(
+    seq=select(func.coalesce(func.max(_M.seq), 0) + 1).where(_M.session_id == _session).scalar_subquery()
+)
+MESSAGES = select(messages).where(_M.session_id == _session).order_by(_M.seq)
+
+INSERT_RUN = insert(tool_runs)
+OPEN_RUNS = select(_T.call_id).where(_T.session_id == _session, _T.ended_at.is_(None))
+# Where a provider repeats an id, the result belongs to the run that was begun last.
+CLOSE_RUN = (
+    update(tool_runs)
+    .where(
+        _T.number
+        == select(func.max(_T.number))
+        .where(_T.session_id == _session, _T.call_id == bindparam("call"), _T.ended_at.is_(None))
+        .scalar_subquery()
+    )
+    .values(ended_at=bindparam("now"), is_error=bindparam("failed"), result_id=bindparam("answer"))
+)

@@ -1,0 +1,152 @@
+"""The door of storage: every read and write, in order, on one thread of its own.
+
+SQLModel is imported on that thread when the first job arrives, so that opening a `Store` costs nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from crushpy.messages import Message, Todo, ToolCall
+from crushpy.storage.location import database_file
+from crushpy.storage.records import SessionInfo
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+T = TypeVar("T")
+
+
+class Store:
+    """All conversations of one database.
+
+    What is awaited is committed when the call returns. A write goes through even where the task that
+    awaits it is cancelled, and even where the process ends before `close`. Every method raises
+    `StorageError` where the database cannot be used, and may be called again once that is mended.
+    """
+
+    def __init__(self, database: Path, url: str = "") -> None:
+        """`url` is the setting `database_url`; where it is empty the database is the file `database`."""
+        self.file = database_file(database, url)
+        self.warnings: list[str] = []
+        """What a person should know of how the database was opened. Grows only while opening it."""
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
+        self._database: Database | None = None
+
+    def begin_import(self) -> None:
+        """Loads SQLModel and opens the database in the background. A failure shows at the first job."""
+        self._thread.submit(self._open)
+
+    # --- sessions --------------------------------------------------------------------------------------
+
+    async def create_session(self, info: SessionInfo, first: Message | None = None) -> None:
+        """Stores a new session, and its first message with it: both or neither."""
+        await self._do(lambda database: database.create_session(info, first))
+
+    async def session(self, id_or_prefix: str) -> SessionInfo:
+        """The session of this id, or the only one whose id starts so. `UsageError` where there is none."""
+        return await self._do(lambda database: database.session(id_or_prefix))
+
+    async def latest(self, cwd: str) -> SessionInfo | None:
+        """The session to continue in this folder: the most recently updated one that has not ended."""
+        return await self._do(lambda database: database.latest(cwd))
+
+    async def sessions(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
+        """Conversations of this folder (or all), newest first, each as the session at its tip."""
+        return await self._do(lambda database: database.sessions(cwd, limit))
+
+    async def lineage(self, session_id: str) -> list[SessionInfo]:
+        """This session and those it continues, the first of them first."""
+        return await self._do(lambda database: database.lineage(session_id))
+
+    async def update_session(
+        self,
+        session_id: str,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        compaction: str | None = None,
+        todos: tuple[Todo, ...] | None = None,
+        grants: tuple[str, ...] | None = None,
+        end_reason: str | None = None,
+    ) -> None:
+        """Changes what is given. An `end_reason` ends the session; an empty one opens it again."""
+        await self._do(
+            lambda database: database.update_session(
+                session_id,
+                title=title,
+                model=model,
+                compaction=compaction,
+                todos=todos,
+                grants=grants,
+                end_reason=end_reason,
+            )
+        )
+
+    async def delete_conversation(self, root_id: str) -> int:
+        """Deletes every session of a conversation with all that hangs on it; how many sessions there were."""
+        return await self._do(lambda database: database.delete_conversation(root_id))
+
+    # --- messages and tool runs ------------------------------------------------------------------------
+
+    async def messages(self, session_id: str) -> list[Message]:
+        """The session's own messages, in order."""
+        return await self._do(lambda database: database.messages(session_id))
+
+    async def add_message(self, session_id: str, message: Message) -> None:
+        """Appends a message and adds its usage to the session's."""
+        await self._do(lambda database: database.add_message(session_id, message))
+
+    async def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
+        """Stores the intent to run a call of that assistant message. Comes before anything is run."""
+        await self._do(lambda database: database.begin_call(session_id, message_id, call))
+
+    async def finish_call(self, session_id: str, message: Message) -> None:
+        """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
+        await self._do(lambda database: database.add_message(session_id, message))
+
+    async def begun_calls(self, session_id: str) -> set[str]:
+        """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""
+        return await self._do(lambda database: database.begun_calls(session_id))
+
+    # --- the database itself ---------------------------------------------------------------------------
+
+    async def check(self) -> list[str]:
+        """Reads the whole database; what is wrong with it, one line each. Empty where it is sound."""
+        return await self._do(lambda database: database.check())
+
+    async def close(self) -> None:
+        """Finishes what is queued and closes the file. The store cannot be used afterwards."""
+        try:
+            closing = self._thread.submit(self._close)
+        except RuntimeError:  # closed before
+            return
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
+
+    async def _do(self, job: Callable[["Database"], T]) -> T:
+        future = self._thread.submit(self._work, job)
+        # Shielded: cancelling whoever waits must not take a queued write back.
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    # What follows runs on the storage thread.
+
+    def _work(self, job: Callable[["Database"], T]) -> T:
+        from crushpy.storage.faults import explained
+
+        with explained(self.file):
+            return job(self._open())
+
+    def _open(self) -> "Database":
+        if self._database is None:
+            from crushpy.storage.opening import open_database
+
+            self._database = open_database(self.file, self.warnings)
+        return self._database
+
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None

@@ -1,0 +1,141 @@
+# pyright: basic
+"""The tables, as SQLModel sees them. Importing this costs half a second: only the storage thread does it.
+
+`migrations.py` holds the same tables as SQL, step by step; a test compares the two.
+"""
+
+from sqlalchemy import Float, Index, Table, Text, UniqueConstraint, text
+from sqlmodel import Field, SQLModel
+
+_OF_SESSION = {"foreign_key": "session.id", "ondelete": "CASCADE", "sa_type": Text}
+
+
+class SessionRow(SQLModel, table=True):
+    __tablename__ = "session"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        Index("session_by_root", "root_id"),
+        Index("session_by_parent", "parent_id"),
+        Index("session_by_folder", "cwd", "updated_at"),
+    )
+
+    id: str = Field(primary_key=True, sa_type=Text)
+    root_id: str = Field(sa_type=Text)
+    parent_id: str | None = Field(foreign_key="session.id", ondelete="SET NULL", sa_type=Text)
+    kind: str = Field(sa_type=Text)
+    generation: int
+    title: str = Field(sa_type=Text)
+    cwd: str = Field(sa_type=Text)
+    model: str = Field(sa_type=Text)
+    compaction: str = Field(sa_type=Text)
+    system: str = Field(sa_type=Text)
+    created_at: float = Field(sa_type=Float)
+    updated_at: float = Field(sa_type=Float)
+    ended_at: float | None = Field(sa_type=Float)
+    end_reason: str = Field(sa_type=Text)
+    message_count: int
+    input_tokens: int
+    output_tokens: int
+    cache_read_tokens: int
+    cache_write_tokens: int
+    cost: float = Field(sa_type=Float)
+    todos: str = Field(sa_type=Text)
+    """JSON."""
+    grants: str = Field(sa_type=Text)
+    """JSON."""
+
+
+class MessageRow(SQLModel, table=True):
+    """Append-only: no statement of ours changes a stored message."""
+
+    __tablename__ = "message"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (UniqueConstraint("session_id", "seq"),)
+
+    number: int | None = Field(primary_key=True)
+    """Keeps its value for good, so that a search index can point at it."""
+    id: str = Field(unique=True, sa_type=Text)
+    session_id: str = Field(**_OF_SESSION)
+    seq: int
+    """1, 2, 3, ... within its session."""
+    role: str = Field(sa_type=Text)
+    parts: str = Field(sa_type=Text)
+    """JSON."""
+    model: str = Field(sa_type=Text)
+    usage: str | None = Field(sa_type=Text)
+    """JSON."""
+    finish: str = Field(sa_type=Text)
+    tokens: int
+    created_at: float = Field(sa_type=Float)
+
+
+class ToolRunRow(SQLModel, table=True):
+    """One call that was begun: the intent, and later its end. Call ids may repeat, even in a message."""
+
+    __tablename__ = "tool_run"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        Index("tool_run_by_call", "session_id", "message_id", "call_id"),
+        Index("tool_run_open", "session_id", "call_id", sqlite_where=text("ended_at IS NULL")),
+    )
+
+    number: int | None = Field(primary_key=True)
+    session_id: str = Field(**_OF_SESSION)
+    message_id: str = Field(sa_type=Text)
+    """The assistant message that asked for it."""
+    call_id: str = Field(sa_type=Text)
+    name: str = Field(sa_type=Text)
+    args: str = Field(sa_type=Text)
+    """JSON."""
+    started_at: float = Field(sa_type=Float)
+    ended_at: float | None = Field(sa_type=Float)
+    is_error: bool | None
+    result_id: str | None = Field(sa_type=Text)
+    """The tool message that answers it."""
+
+
+class BoundaryRow(SQLModel, table=True):
+    """The moment one session ended and its child opened."""
+
+    __tablename__ = "boundary"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("boundary_by_parent", "parent_id"), Index("boundary_by_child", "child_id"))
+
+    id: str = Field(primary_key=True, sa_type=Text)
+    parent_id: str = Field(**_OF_SESSION)
+    child_id: str = Field(**_OF_SESSION)
+    trigger: str = Field(sa_type=Text)
+    """agent, auto, manual, overflow or fallback."""
+    created_at: float = Field(sa_type=Float)
+    tail: str = Field(sa_type=Text)
+    """JSON: ids of the parent's messages that the child carries on verbatim."""
+    summary_source: str = Field(sa_type=Text)
+    summary_model: str = Field(sa_type=Text)
+    template_name: str = Field(sa_type=Text)
+    template_hash: str = Field(sa_type=Text)
+    tokens_before: int
+    tokens_after: int
+    reported_after: int | None
+    """What the child's first reply said it used."""
+    cost: float = Field(sa_type=Float)
+    seconds: float = Field(sa_type=Float)
+    facts: int | None
+    facts_in_prose: int | None
+    facts_carried: int | None
+    undone_at: float | None = Field(sa_type=Float)
+
+
+class TaskResultRow(SQLModel, table=True):
+    """What a task gave back, whole, and the short form its caller may have got instead."""
+
+    __tablename__ = "task_result"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("task_result_by_session", "session_id"),)
+
+    id: str = Field(primary_key=True, sa_type=Text)
+    session_id: str = Field(**_OF_SESSION)
+    raw: str = Field(sa_type=Text)
+    context_summary: str | None = Field(sa_type=Text)
+    summary_model: str = Field(sa_type=Text)
+    cost: float = Field(sa_type=Float)
+    created_at: float = Field(sa_type=Float)
+
+
+sessions: Table = SQLModel.metadata.tables["session"]
+messages: Table = SQLModel.metadata.tables["message"]
+tool_runs: Table = SQLModel.metadata.tables["tool_run"]
