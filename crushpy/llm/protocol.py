@@ -86,6 +86,16 @@ class Provider(Protocol):
         ...
 
 
+class LongPrices(Data, frozen=True):
+    """What the tokens of a request cost, US dollars a million, once its input is longer than `over`."""
+
+    over: int
+    input_cost: float | None = None
+    output_cost: float | None = None
+    cache_read_cost: float | None = None
+    cache_write_cost: float | None = None
+
+
 class ModelInfo(Data, frozen=True):
     """What is known of a model. Prices are US dollars a million tokens."""
 
@@ -96,6 +106,8 @@ class ModelInfo(Data, frozen=True):
     output_cost: float | None = None
     cache_read_cost: float | None = None
     cache_write_cost: float | None = None
+    long: LongPrices | None = None
+    """Prices of a long request, where they differ."""
     tools: bool = True
     images: bool = False
     thinking: bool = False

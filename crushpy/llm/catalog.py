@@ -1,0 +1,280 @@
+"""What is known of models: windows, output limits and prices, from litellm's own data file.
+
+litellm itself is never imported. The file (3 MB) is split into raw entries in about 7 ms, the first time
+something is asked, and only the entries asked for are decoded.
+"""
+
+import importlib.util
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from crushpy.llm import keys
+from crushpy.llm.protocol import LongPrices, ModelInfo
+from crushpy.messages import Usage
+
+if TYPE_CHECKING:
+    from crushpy.settings.schema import ModelSettings
+
+DEFAULT_WINDOW = 128_000
+"""The window of a model that neither the settings nor the catalog know. Shown with a `?`."""
+
+DEMO = "demo/tour"
+DEMO_INFO = ModelInfo(
+    name=DEMO,
+    context_window=32_000,
+    max_output_tokens=4_096,
+    input_cost=0.0,
+    output_cost=0.0,
+    source="catalog",
+)
+"""The built-in model. Its window is small, so that a full one can be tried within minutes."""
+
+LOCAL = frozenset({"ollama", "ollama_chat", "lm_studio", "llamafile", "hosted_vllm", "vllm", "llama_cpp"})
+"""Providers that run on the user's own machine: nothing to pay."""
+
+_FILE = "model_prices_and_context_window_backup.json"
+_PER_MILLION = 1_000_000
+_CHAT_MODES = ("chat", "responses")
+_LONG_PRICE = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
+
+Entry = dict[str, Any]
+
+
+def lookup(name: str, override: "ModelSettings | None" = None) -> ModelInfo:
+    """All that is known of the model `name`: settings before catalog before defaults."""
+    info = DEMO_INFO if name == DEMO else _from_catalog(name)
+    return info if override is None else _overridden(info, override)
+
+
+def all_models() -> list[ModelInfo]:
+    """Every chat model the catalog knows, named as a user writes it, in order of name."""
+    return [DEMO_INFO, *map(lookup, sorted(_chat_names()))]
+
+
+def is_known(name: str) -> bool:
+    return name == DEMO or _entry(name) is not None
+
+
+def suggest(name: str, count: int = 3) -> list[str]:
+    """The known names nearest to `name`, best first; of the same provider where it names one."""
+    import difflib
+
+    wanted = name.lower()
+    known = {known.lower(): known for known in (DEMO, *sorted(_chat_names()))}
+    same_provider = [known for known in known if known.startswith(wanted.partition("/")[0] + "/")]
+    if same_provider:
+        return [known[near] for near in difflib.get_close_matches(wanted, same_provider, count)]
+    # An unknown provider, or none named: compare what comes after it; makers go before resellers.
+    makers = [provider.name for provider in keys.PROVIDERS]
+
+    def resold(known: str) -> bool:
+        return known.partition("/")[0] not in makers
+
+    by_tail = {full.rpartition("/")[2]: full for full in sorted(known, key=resold, reverse=True)}
+    near = difflib.get_close_matches(wanted.rpartition("/")[2], by_tail, count)
+    return [known[by_tail[tail]] for tail in near]
+
+
+def provider_of(name: str) -> str:
+    """The provider litellm would send `name` to; empty where the name says nothing."""
+    prefix, slash, _ = name.partition("/")
+    if slash:
+        return prefix
+    entry = _entry(name)
+    if entry is not None:
+        return _provider(entry)
+    if re.match(r"(gpt-|chatgpt-|o\d)", name):
+        return "openai"
+    return "anthropic" if name.startswith("claude-") else ""
+
+
+def needs_responses_api(name: str) -> bool:
+    """Whether OpenAI itself serves this model, when tools are offered, only on its Responses API.
+
+    True of the models the catalog marks so, and of gpt-5.4 and later: they think by default, and OpenAI's
+    chat completions refuse function tools while a model thinks. litellm bridges the two.
+    """
+    version = re.search(r"(?:^|/)gpt-(\d+)(?:\.(\d+))?", name)
+    if version and (int(version[1]), int(version[2] or 0)) >= (5, 4):
+        return True
+    entry = _entry(name)
+    return entry is not None and entry.get("mode") == "responses"
+
+
+def cost(info: ModelInfo, usage: Usage) -> float:
+    """What a model call cost in US dollars; 0 where no price is known."""
+    asked = usage.input_tokens + usage.cache_read_tokens + usage.cache_write_tokens
+    prices = info.long if info.long is not None and asked > info.long.over else info
+    input_cost = prices.input_cost or 0.0
+    read_cost = input_cost if prices.cache_read_cost is None else prices.cache_read_cost
+    write_cost = input_cost if prices.cache_write_cost is None else prices.cache_write_cost
+    total = (
+        usage.input_tokens * input_cost
+        + usage.cache_read_tokens * read_cost
+        + usage.cache_write_tokens * write_cost
+        + usage.output_tokens * (prices.output_cost or 0.0)
+    )
+    return total / _PER_MILLION
+
+
+# --- from an entry of the file to what we know ---------------------------------------------------------
+
+
+def _from_catalog(name: str) -> ModelInfo:
+    entry = _entry(name)
+    if entry is None:
+        price = 0.0 if _is_free(name) else None
+        return ModelInfo(name=name, context_window=DEFAULT_WINDOW, input_cost=price, output_cost=price)
+    return _info(name, entry)
+
+
+def _info(name: str, entry: Entry) -> ModelInfo:
+    output = _count(entry, "max_output_tokens")
+    window = _count(entry, "max_input_tokens") or (None if output else _count(entry, "max_tokens"))
+    info = ModelInfo(
+        name=name,
+        context_window=window or DEFAULT_WINDOW,
+        max_output_tokens=output or _count(entry, "max_tokens"),
+        input_cost=0.0,
+        output_cost=0.0,
+        tools=entry.get("supports_function_calling") is not False,
+        images=entry.get("supports_vision") is True,
+        thinking=entry.get("supports_reasoning") is True,
+        source="catalog" if window else "default",
+    )
+    return info if _is_free(name) else _priced(info, entry)
+
+
+def _is_free(name: str) -> bool:
+    """Nothing to pay for what runs at home, and for what its own name calls free."""
+    return name.partition("/")[0] in LOCAL or name.endswith(":free")
+
+
+def _priced(info: ModelInfo, entry: Entry) -> ModelInfo:
+    return msgspec.structs.replace(
+        info,
+        input_cost=_price(entry, "input_cost_per_token"),
+        output_cost=_price(entry, "output_cost_per_token"),
+        cache_read_cost=_price(entry, "cache_read_input_token_cost"),
+        cache_write_cost=_price(entry, "cache_creation_input_token_cost"),
+        long=_long_prices(entry),
+    )
+
+
+def _long_prices(entry: Entry) -> LongPrices | None:
+    """The prices of a long request, where the catalog has such a step (the first one, if several)."""
+    steps = [int(found[1]) for key in entry if (found := _LONG_PRICE.fullmatch(key))]
+    if not steps:
+        return None
+    over = min(steps)
+
+    def price(key: str) -> float | None:
+        stepped = _price(entry, f"{key}_above_{over}k_tokens")
+        return _price(entry, key) if stepped is None else stepped
+
+    return LongPrices(
+        over=over * 1_000,
+        input_cost=price("input_cost_per_token"),
+        output_cost=price("output_cost_per_token"),
+        cache_read_cost=price("cache_read_input_token_cost"),
+        cache_write_cost=price("cache_creation_input_token_cost"),
+    )
+
+
+def _count(entry: Entry, key: str) -> int | None:
+    """A positive whole number, or None: the file has zeros and words in places."""
+    value = entry.get(key)
+    return int(value) if isinstance(value, int | float) and value > 0 else None
+
+
+def _price(entry: Entry, key: str) -> float | None:
+    value = entry.get(key)
+    return round(value * _PER_MILLION, 6) if isinstance(value, int | float) else None
+
+
+def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
+    changes: dict[str, Any] = {
+        key: value
+        for key in ("context_window", "max_output_tokens", "input_cost", "output_cost")
+        if (value := getattr(override, key)) is not None
+    }
+    if "context_window" in changes:
+        changes["source"] = "settings"
+    if "input_cost" in changes:  # the catalog's other prices of input belong to another price list
+        changes |= {"cache_read_cost": None, "cache_write_cost": None}
+    if "input_cost" in changes or "output_cost" in changes:
+        changes["long"] = None
+    return msgspec.structs.replace(info, **changes) if changes else info
+
+
+# --- the file ------------------------------------------------------------------------------------------
+
+
+@cache
+def litellm_folder() -> Path | None:
+    """Where litellm is installed; found without importing it."""
+    spec = importlib.util.find_spec("litellm")
+    return Path(spec.origin).parent if spec is not None and spec.origin else None
+
+
+@cache
+def _entries() -> dict[str, msgspec.Raw]:
+    folder = litellm_folder()
+    try:
+        data = (folder / _FILE).read_bytes() if folder else b"{}"
+        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (OSError, msgspec.DecodeError):
+        return {}  # every model then has the default window, and the gauge says so
+
+
+def _entry(name: str) -> Entry | None:
+    """The catalog's entry for `name`, under whichever of its names the file has it."""
+    entries = _entries()
+    for key in _keys(name):
+        if key in entries:
+            return _decode(entries[key])
+    return None
+
+
+def _keys(name: str) -> Iterator[str]:
+    """The names the file may have for `name`, most exact first.
+
+    The file says `gpt-5` where a user says openai/gpt-5, has no names of routers such as OpenRouter (which
+    write 4.5 for 4-5), and knows ollama's models without the tag.
+    """
+    name = name.replace("ollama_chat/", "ollama/", 1)
+    for variant in dict.fromkeys((name, name.rpartition(":")[0])):
+        rest = variant
+        while rest:
+            yield rest
+            yield rest.replace(".", "-")
+            rest = rest.partition("/")[2]
+
+
+def _decode(raw: msgspec.Raw) -> Entry:
+    value = msgspec.json.decode(raw)
+    return cast(Entry, value) if isinstance(value, dict) else {}
+
+
+def _chat_names() -> set[str]:
+    decoded = ((key, _decode(raw)) for key, raw in _entries().items() if not key.startswith("ft:"))
+    return {_full_name(key, entry) for key, entry in decoded if entry.get("mode") in _CHAT_MODES}
+
+
+def _full_name(key: str, entry: Entry) -> str:
+    """`key` with its provider before it: what a user gives to `--model`."""
+    provider = _provider(entry)
+    return key if key.startswith(f"{provider}/") else f"{provider}/{key}"
+
+
+def _provider(entry: Entry) -> str:
+    """litellm's word for the provider; the file splits some of them up (vertex_ai-language-models)."""
+    name = str(entry.get("litellm_provider", ""))
+    if name.startswith("vertex_ai-"):
+        return "vertex_ai"
+    return {"bedrock_converse": "bedrock", "cohere_chat": "cohere"}.get(name, name)

@@ -1,0 +1,53 @@
+"""The providers crushpy knows by name: which variables hold their keys, and a good model of each.
+
+Says whether a key is there; never shows one.
+"""
+
+from collections.abc import Mapping
+
+from crushpy.messages import Data
+
+
+class KnownProvider(Data, frozen=True):
+    name: str
+    """As litellm writes it before the slash of a model's name."""
+    variables: tuple[str, ...]
+    """Environment variables that may hold its key, the usual one first."""
+    default_model: str
+    """What to use where only the key says which provider is meant. In the catalog, and works with tools."""
+
+
+PROVIDERS = (
+    KnownProvider("anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "anthropic/claude-sonnet-5-5"),
+    KnownProvider("openai", ("OPENAI_API_KEY",), "openai/gpt-5.6"),
+    KnownProvider("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini/gemini-pro-latest"),
+    KnownProvider(
+        "openrouter", ("OPENROUTER_API_KEY", "OR_API_KEY"), "openrouter/anthropic/claude-sonnet-4.6"
+    ),
+    KnownProvider("deepseek", ("DEEPSEEK_API_KEY",), "deepseek/deepseek-v4-pro"),
+    KnownProvider("xai", ("XAI_API_KEY",), "xai/grok-4.7"),
+    KnownProvider("mistral", ("MISTRAL_API_KEY",), "mistral/devstral-latest"),
+    KnownProvider("moonshot", ("MOONSHOT_API_KEY",), "moonshot/kimi-k3"),
+    KnownProvider("zai", ("ZAI_API_KEY",), "zai/glm-5.3"),
+    KnownProvider("dashscope", ("DASHSCOPE_API_KEY",), "dashscope/qwen3-coder-plus"),
+    KnownProvider("groq", ("GROQ_API_KEY",), "groq/openai/gpt-oss-120b"),
+    KnownProvider("cerebras", ("CEREBRAS_API_KEY",), "cerebras/gpt-oss-120b"),
+    KnownProvider(
+        "together_ai", ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"), "together_ai/moonshotai/Kimi-K3"
+    ),
+    KnownProvider("fireworks_ai", ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"), "fireworks_ai/kimi-k3"),
+)
+"""In the order in which a default model is looked for."""
+
+BY_NAME = {provider.name: provider for provider in PROVIDERS}
+
+
+def variables_of(provider: str) -> tuple[str, ...]:
+    """Where the key of `provider` may be; empty where crushpy does not know."""
+    known = BY_NAME.get(provider)
+    return known.variables if known is not None else ()
+
+
+def find_key(provider: str, environ: Mapping[str, str]) -> str | None:
+    """The key of `provider`, or None where no variable holds one."""
+    return next((environ[name] for name in variables_of(provider) if environ.get(name)), None)

@@ -1,0 +1,150 @@
+"""How many tokens a text is: tiktoken with the vocabularies litellm ships, and never a download.
+
+Loading a vocabulary takes half a second, so it happens in a thread; until then, and for good where the
+vocabulary is missing, a token counts as four bytes.
+"""
+
+import hashlib
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.llm.catalog import litellm_folder
+from crushpy.messages import Image, Message, Part, Text, Thinking, ToolCall
+
+O200K = "o200k_base"
+CL100K = "cl100k_base"
+
+IMAGE_TOKENS = 1_500
+"""What an image counts as, whatever its size: about what providers charge for a screenshot."""
+MESSAGE_TOKENS = 4
+"""What a message costs beside its text: role and separators."""
+BYTES_PER_TOKEN = 4
+
+_SLICE = 50_000
+"""Characters counted at a time: tiktoken's regex overflows its stack on very long runs of blanks."""
+
+_OLDER = re.compile(r"(?:^|/)(?:ft:)?gpt-(?:3\.5|35|4(?![.o\d]))")
+
+Encode = Callable[[str], list[int]]
+
+
+def vocabulary_for(model: str) -> str:
+    """The vocabulary that counts best for `model`; other makers keep theirs to themselves, o200k is near."""
+    return CL100K if _OLDER.search(model) else O200K
+
+
+class Counter:
+    """Counts tokens for one model; exact as soon as `start` has loaded the vocabulary in the background."""
+
+    def __init__(self, model: str = "") -> None:
+        self._vocabulary = _vocabularies[vocabulary_for(model)]
+
+    def start(self) -> None:
+        """Begins to load the vocabulary in a thread. May be called again; returns at once."""
+        self._vocabulary.start()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Waits until loading is over; True where counts are exact from now on."""
+        self._vocabulary.start()
+        self._vocabulary.over.wait(timeout)
+        return self.exact
+
+    @property
+    def exact(self) -> bool:
+        return self._vocabulary.encode is not None
+
+    def count(self, text: str) -> tuple[int, bool]:
+        """The size of `text` in tokens, and whether that is exact (False: bytes/4)."""
+        encode = self._vocabulary.encode
+        if encode is None:
+            return _guess(text), False
+        return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
+
+    def count_message(self, message: Message) -> tuple[int, bool]:
+        """The size of a message as it is sent, images at a flat figure."""
+        exact = self.exact
+        tokens = MESSAGE_TOKENS
+        for part in message.parts:
+            text, images = _sent(part)
+            tokens += self.count(text)[0] + images * IMAGE_TOKENS
+        return tokens, exact
+
+
+def _sent(part: Part) -> tuple[str, int]:
+    """The text that is sent for a part, and how many images."""
+    if isinstance(part, Text):
+        return part.text, 0
+    if isinstance(part, Image):
+        return "", 1
+    if isinstance(part, Thinking):
+        opaque = msgspec.json.encode(part.opaque).decode() if part.opaque else ""
+        return opaque or part.text, 0
+    if isinstance(part, ToolCall):
+        return f"{part.name} {part.bad_json or msgspec.json.encode(part.args).decode()}", 0
+    return part.text, len(part.images)
+
+
+def _guess(text: str) -> int:
+    return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
+
+
+# --- vocabularies, one of each in a process --------------------------------------------------------------
+
+
+class _Vocabulary:
+    """A vocabulary that is loaded once, in a thread, when first asked for."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.encode: Encode | None = None
+        """None until it is loaded, and for good where it cannot be."""
+        self.over = threading.Event()
+        """Set when loading has ended, well or not."""
+        self._lock = threading.Lock()
+        self._started = False
+
+    def start(self) -> None:
+        with self._lock:
+            if self._started:
+                return
+            self._started = True
+        threading.Thread(target=self._load, name=f"load {self.name}", daemon=True).start()
+
+    def _load(self) -> None:
+        try:
+            self.encode = _load(self.name)
+        except Exception:  # a missing or broken vocabulary costs precision, never the conversation
+            self.encode = None
+        finally:
+            self.over.set()
+
+
+_vocabularies = {name: _Vocabulary(name) for name in (O200K, CL100K)}
+
+
+def _load(name: str) -> Encode:
+    import tiktoken
+    import tiktoken.load as loading
+
+    # The one door through which tiktoken gets its files, and would download them: ours opens on litellm's
+    # folder alone. (TIKTOKEN_CACHE_DIR would do while all is well, but what is missing is still downloaded,
+    # and the commands that crushpy runs would inherit the variable.)
+    cast(Any, loading).read_file_cached = _read_shipped
+    return tiktoken.get_encoding(name).encode_ordinary
+
+
+def _read_shipped(address: str, expected_hash: str | None = None) -> bytes:
+    """The file that litellm ships for what tiktoken knows under `address`. Raises FileNotFoundError."""
+    folder = litellm_folder()
+    if folder is None:
+        raise FileNotFoundError("litellm is not installed, so there is no vocabulary to count tokens with")
+    name = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
+    path = folder / "litellm_core_utils" / "tokenizers" / name
+    data = path.read_bytes()
+    if expected_hash is not None and hashlib.sha256(data).hexdigest() != expected_hash:
+        raise FileNotFoundError(f"{path} is not the vocabulary it should be")
+    return data
