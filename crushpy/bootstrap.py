@@ -94,7 +94,7 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
         Jobs(),
         allow_private_hosts=settings.permissions.private_hosts,
     )
-    conversation = Conversation(
+    return Conversation(
         store,
         info,
         history or (),
@@ -108,7 +108,6 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
         interactive=wanted.interactive,
         yolo=wanted.yolo,
     )
-    return conversation
 
 
 async def _session(

@@ -114,7 +114,24 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     display: Display | None = None
 
 
-Part = Text | Image | Thinking | ToolCall | ToolResult
+class Seed(Data, frozen=True, tag="seed"):
+    """What a session starts with that continues another: the first message of every child."""
+
+    summary: str
+    """Prose. Empty where no summary could be had and the evidence stands alone."""
+    evidence: str
+    """Facts, built by code from the stored record."""
+    quotes: str = ""
+    """The last request and the last answer, where they are not carried as messages."""
+
+
+class Note(Data, frozen=True, tag="note"):
+    """Something crushpy tells the model between the user's words. Never taken for the user's."""
+
+    text: str
+
+
+Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note
 
 
 class Usage(Data, frozen=True):
@@ -149,7 +166,7 @@ Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrup
 class Message(Data, frozen=True):
     """One message of a session.
 
-    A user's message holds Text and Image, an assistant's Text, Thinking and ToolCall, and a tool
+    A user's message holds Text and Image (or a Seed, or a Note), an assistant's Text, Thinking and ToolCall, and a tool
     message holds exactly one ToolResult.
     """
 

@@ -18,7 +18,7 @@ from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitt
 from crushpy.messages import Data, Usage
 
 STDIN_PATIENCE = 3.0
-"""Seconds to wait for the first piped byte when a prompt was given as well: some callers never close stdin."""
+"""Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
 
 
 class Order(Data, frozen=True):

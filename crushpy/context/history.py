@@ -4,7 +4,8 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from crushpy.messages import Message, Text, ToolResult
+from crushpy.context.render import note_text, seed_text
+from crushpy.messages import Message, Note, Part, Seed, Text, ToolResult
 
 INTERRUPTED = (
     "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "
@@ -40,6 +41,7 @@ def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
         if not message.parts:
             continue
         if message.role == "user":
+            message = msgspec.structs.replace(message, parts=tuple(map(_as_text, message.parts)))  # noqa: PLW2901
             if valid and valid[-1].role == "user":
                 valid[-1] = msgspec.structs.replace(valid[-1], parts=(*valid[-1].parts, *message.parts))
             else:
@@ -59,6 +61,17 @@ def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
             result = by_call.get(call.id) or ToolResult(call.id, call.name, NOT_RUN, is_error=True)
             valid.append(Message(id=f"{message.id}-{call.id}", role="tool", parts=(result,)))
     return tuple(valid)
+
+
+def _as_text(part: Part) -> Part:
+    """Our own parts as the text a provider takes."""
+    match part:
+        case Seed():
+            return Text(seed_text(part))
+        case Note():
+            return Text(note_text(part))
+        case _:
+            return part
 
 
 def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, list[ToolResult]]]:

@@ -1,0 +1,96 @@
+"""How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
+
+from crushpy.messages import Data
+
+DEFAULT_WINDOW = 128_000
+"""What is assumed where neither settings nor catalog know the model's window."""
+DISBELIEF = 0.5
+"""A report below this share of our own estimate of the same request is not believed."""
+
+
+class Report(Data, frozen=True):
+    """What the provider said of the last model call, and what we had estimated for the same messages."""
+
+    tokens: int
+    """Input, cache and output together."""
+    estimate: int
+    """Our own count of that request and its reply."""
+
+
+class Sizes(Data, frozen=True):
+    """Our own estimates, in tokens."""
+
+    fixed: int
+    """System prompt and tool schemas."""
+    messages: int
+    """Every message of the next request."""
+    added: int = 0
+    """Those of them that came after the last report."""
+    counted: bool = True
+    """False while the vocabulary is not loaded: then these are bytes / 4, and no reason for a boundary."""
+
+
+class Budget(Data, frozen=True):
+    """How full the window is, and how well we know that."""
+
+    used: int
+    window: int
+    estimated: bool
+    """Shown as `~`: an estimate, not a report."""
+    window_known: bool
+    """Shown as `?` where False: the window is a documented default."""
+    believed: bool = True
+    """False where the provider's report made no sense and was set aside."""
+    clamped: bool = False
+    """The reading was above the window."""
+    counted: bool = True
+
+    @property
+    def share(self) -> float:
+        return self.used / self.window
+
+    @property
+    def used_pct(self) -> int:
+        return self.used * 100 // self.window
+
+    @property
+    def remaining(self) -> int:
+        return max(0, self.window - self.used)
+
+    def reaches(self, threshold: float) -> bool:
+        """True from `threshold` on. Rough figures never reach anything."""
+        return self.counted and self.used >= threshold * self.window
+
+
+def budget(sizes: Sizes, report: Report | None, window: int | None) -> Budget:
+    """The one answer to "how full are we".
+
+    A believable report plus an estimate of what came since; without one, an estimate of everything.
+    """
+    whole = sizes.fixed + sizes.messages
+    believed = report is None or (report.tokens > 0 and report.tokens >= DISBELIEF * report.estimate)
+    from_report = report is not None and believed
+    used = report.tokens + sizes.added if report is not None and believed else whole
+    known = window is not None and window > 0
+    size = window if window is not None and window > 0 else DEFAULT_WINDOW
+    return Budget(
+        used=min(used, size),
+        window=size,
+        estimated=not from_report,
+        window_known=known,
+        believed=believed,
+        clamped=used > size,
+        counted=sizes.counted or from_report,
+    )
+
+
+def output_limit(budget: Budget, max_output_tokens: int | None) -> int | None:
+    """How much output a request may ask for: never more than there is room for."""
+    room = max(1, budget.remaining)
+    return room if max_output_tokens is None else min(max_output_tokens, room)
+
+
+def threshold_of(value: float | str, override: float | str | None) -> float | None:
+    """The share at which a session ends; None where that is switched off."""
+    chosen = value if override is None else override
+    return None if chosen == "off" else float(chosen)

@@ -1,0 +1,94 @@
+"""What a boundary will carry, worked out before anything is summarised or stored."""
+
+from collections.abc import Callable, Sequence
+
+from crushpy.context.cuts import Cut, apply_cuts, cut_largest
+from crushpy.context.partition import Parts, Size, partition, tail_budget
+from crushpy.context.tags import element, quoted
+from crushpy.messages import Data, Message
+
+FIRST_REQUEST_SHARE = 0.5
+"""The child's first request may be this share of the threshold, beside the fixed floor."""
+REQUEST_TOKENS = 2_000
+
+
+class Wishes(Data, frozen=True):
+    """What the settings ask for."""
+
+    window: int
+    threshold: float
+    keep_recent_tokens: int
+    summary_tokens: int
+    evidence_tokens: int
+
+    @property
+    def summary(self) -> int:
+        """What the summariser is asked for; it is cut off at twice that."""
+        return max(1, min(self.summary_tokens, self.window // 20))
+
+    @property
+    def evidence(self) -> int:
+        return min(self.evidence_tokens, self.window // 10)
+
+    @property
+    def request(self) -> int:
+        """A single request of the user's above this is quoted head and tail."""
+        return max(20, min(REQUEST_TOKENS, self.window // 20))
+
+    @property
+    def carried(self) -> int:
+        """All that a child may start with, beside the fixed floor."""
+        return int(self.threshold * self.window * FIRST_REQUEST_SHARE)
+
+
+class Plan(Data, frozen=True):
+    """The parts of the history, cuts to the tail, and how large each carried text may be."""
+
+    parts: Parts
+    cuts: tuple[Cut, ...]
+    """Overlays for the tail's messages."""
+    summary_tokens: int
+    evidence_tokens: int
+    quotes: str
+
+
+def make_plan(
+    history: Sequence[Message],
+    wishes: Wishes,
+    *,
+    has_seed: bool,
+    size: Size,
+    count: Callable[[str], int],
+    minimal_tail: bool = False,
+) -> Plan:
+    """Fits the child's first request under its limit: shrinks the tail, then the evidence, then the quotes."""
+    own = sum(size(message) for message in history[1 if has_seed else 0 :])
+    fixed = 2 * wishes.summary + wishes.evidence + 2 * wishes.request
+    keep = tail_budget(wishes.keep_recent_tokens, wishes.window, own)
+    keep = 0 if minimal_tail else max(0, min(keep, wishes.carried - fixed))
+    parts = partition(history, has_seed=has_seed, keep=keep, size=size)
+    cuts: list[Cut] = []
+    weight = sum(size(message) for message in parts.tail)
+    room = wishes.carried - weight
+    if parts.tail_too_large or room < fixed:
+        cuts = cut_largest(parts.tail, goal=keep, size=size)
+        shown = apply_cuts(parts.tail, {cut.message_id: cut for cut in cuts})
+        room = wishes.carried - sum(size(message) for message in shown)
+    summary = 2 * wishes.summary
+    quote_room = max(0, min(wishes.request, (room - summary) // 4))
+    evidence = max(0, min(wishes.evidence, room - summary - 2 * quote_room))
+    quotes = last_words(parts, limit=quote_room, count=count)
+    return Plan(parts, tuple(cuts), wishes.summary, evidence, quotes)
+
+
+def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:
+    """The last request and the last answer, quoted where the tail does not hold them."""
+    blocks: list[str] = []
+    for role, title in (("user", "last request"), ("assistant", "last answer")):
+        in_tail = any(message.role == role and message.text.strip() for message in parts.tail)
+        last = next((m for m in reversed(parts.middle) if m.role == role and m.text.strip()), None)
+        if in_tail or last is None or limit <= 0:
+            continue
+        text = quoted(last.text.strip(), limit, count, last.id)
+        blocks.append(element("request" if role == "user" else "note", text, id=last.id, what=title))
+    return "\n".join(blocks)

@@ -1,0 +1,17 @@
+"""The text that tells the model how full its window is."""
+
+import json
+
+from crushpy.context.budget import Budget
+
+TAG = "context_status"
+
+
+def status_text(budget: Budget) -> str:
+    """One line of JSON in a tag. It goes with a request and is never stored."""
+    facts = {
+        "used_pct": budget.used_pct,
+        "remaining_tokens": budget.remaining,
+        "context_window": budget.window,
+    }
+    return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"
