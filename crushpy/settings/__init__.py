@@ -2,6 +2,7 @@
 
 from crushpy.settings.files import project_file
 from crushpy.settings.layers import Loaded, RuleOrigin, load
+from crushpy.settings.save import add_rule, remove_rule, save_choice, set_value, unset_value
 from crushpy.settings.schema import (
     Compaction,
     ModelSettings,
@@ -20,6 +21,11 @@ __all__ = [
     "RuleOrigin",
     "Settings",
     "Tasks",
+    "add_rule",
     "load",
     "project_file",
+    "remove_rule",
+    "save_choice",
+    "set_value",
+    "unset_value",
 ]

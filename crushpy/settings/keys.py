@@ -172,8 +172,13 @@ def toml_value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    quoted = msgspec.json.encode(text).decode()
-    return "".join(char if char.isprintable() else f"\\u{ord(char):04x}" for char in quoted)
+    """A text in double quotes, nothing in it that a terminal would act on."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
+    return f'"{"".join(char if char.isprintable() else _escape(char) for char in escaped)}"'
+
+
+def _escape(char: str) -> str:
+    return f"\\u{ord(char):04x}" if ord(char) <= 0xFFFF else f"\\U{ord(char):08x}"
 
 
 def _bad_key(text: str) -> SettingsError:

@@ -102,7 +102,7 @@ class _Merge:
             path = _variable_path(name)
             leaf = keys.find(path)
             if leaf:
-                self._put(leaf, path, values.from_text(leaf, environ[name]), "environment", name)
+                self._put(leaf, path, environ[name], "environment", name)
             else:
                 near = keys.nearest(name, [keys.variable(known) for known in keys.leaves()])
                 hint = f"; did you mean {near}?" if near else ""
@@ -116,8 +116,7 @@ class _Merge:
             leaf = keys.find(path)
             if not leaf:
                 raise SettingsError(keys.unknown(path))
-            meant = values.from_text(leaf, value) if isinstance(value, str) else value
-            self._put(leaf, path, meant, "flag", FLAGS.get(key, key))
+            self._put(leaf, path, value, "flag", FLAGS.get(key, key))
 
     def loaded(self) -> Loaded:
         settings = msgspec.convert(self.values, Settings)
@@ -132,7 +131,7 @@ class _Merge:
             if path in forbidden:
                 self.warnings.append(f"{where}: {spell(path)} is ignored: a project may not set it")
             elif leaf:
-                self._put(leaf, path, value, layer, where)
+                self._keep(leaf, path, values.check(leaf, path, value, where), f"{layer}: {where}")
             elif keys.general(path) not in keys.tables():
                 self.warnings.append(f"{where}: {keys.unknown(path, value)}")
             elif isinstance(value, dict):
@@ -142,7 +141,11 @@ class _Merge:
                 raise SettingsError(f"{where}: {spell(path)} = {shown}: must be a table, opened by {section}")
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:
-        checked, origin = values.check(leaf, path, value, where), f"{layer}: {where}"
+        """Outside of files a text may stand for any value."""
+        reader = values.check_text if isinstance(value, str) else values.check
+        self._keep(leaf, path, reader(leaf, path, cast("Any", value), where), f"{layer}: {where}")
+
+    def _keep(self, leaf: Leaf, path: KeyPath, checked: object, origin: str) -> None:
         table = self.values
         for name in path[:-1]:
             table = table.setdefault(name, {})

@@ -17,9 +17,14 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
         raise SettingsError(f"{prefix}{spell(path)} = {shown}: must be {leaf.allowed}") from None
 
 
-def from_text(leaf: Leaf, text: str) -> object:
-    """The value that `text` means for this key, still to be checked: quotes are optional everywhere."""
-    text = text.strip()
+def check_text(leaf: Leaf, path: KeyPath, text: str, where: str = "") -> object:
+    """The checked value that `text` means for this key: quotes are optional everywhere."""
+    if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
+        raise SettingsError(f"{where or 'the value'}: {spell(path)}: must be valid UTF-8")
+    return check(leaf, path, _meant(leaf, text.strip()), where)
+
+
+def _meant(leaf: Leaf, text: str) -> object:
     if leaf.is_list:
         return _parsed(text) if text.startswith("[") else split_rules(text)
     if len(text) > 1 and text[0] == text[-1] and text[0] in "\"'":

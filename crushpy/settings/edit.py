@@ -1,0 +1,207 @@
+"""Changes one thing in a TOML text and leaves the rest as it was written: comments, order, blank lines.
+
+Pure: text in, text out. Each change is read back; one that would not mean exactly what was asked for is
+refused, so that no layout, however odd, can lose a setting.
+"""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, cast
+
+from crushpy.errors import SettingsError
+from crushpy.settings.files import parse
+from crushpy.settings.keys import KeyPath, spell, toml_value
+
+Table = dict[str, Any]
+
+
+def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
+    """`text` with `path` set to `value`, in place where it stands already."""
+    before = parse(text, file)
+    if isinstance(value, tuple):
+        value = list(cast("tuple[object, ...]", value))
+    wanted = _changed(before, path, lambda table: table.update({path[-1]: value}), file)
+    if len(path) == 1 and path[0] not in before:
+        return _checked(_with_top_key(text, path[0], value), wanted, path, file)
+    return _rewritten(
+        text, wanted, path, file, lambda document: _put(_table(document, path), path[-1], value)
+    )
+
+
+def remove_key(text: str, path: KeyPath, file: Path) -> str:
+    """`text` without `path`, a value or a table; the same text where it does not stand there."""
+    before = parse(text, file)
+    if not _has(before, path):
+        return text
+    wanted = _changed(before, path, lambda table: table.pop(path[-1]), file)
+    return _rewritten(text, wanted, path, file, lambda document: _table(document, path).pop(path[-1]))
+
+
+def add_item(text: str, path: KeyPath, item: str, file: Path) -> str:
+    """`text` with `item` at the end of the list at `path`; the same text where it is in the list."""
+    before = parse(text, file)
+    present = _list(before, path)
+    if present is None:
+        return set_key(text, path, [item], file)
+    if item in present:
+        return text
+    return _edit_list(text, before, path, lambda items: items.append(item), file)
+
+
+def remove_item(text: str, path: KeyPath, item: str, file: Path) -> str:
+    """`text` without `item` in the list at `path`."""
+    before = parse(text, file)
+
+    def take_out(items: Any) -> None:
+        for index in reversed([index for index, there in enumerate(items) if there == item]):
+            del items[index]
+
+    if item not in (_list(before, path) or []):
+        return text
+    return _edit_list(text, before, path, take_out, file)
+
+
+def _edit_list(text: str, before: Table, path: KeyPath, change: Callable[[Any], object], file: Path) -> str:
+    wanted = _changed(before, path, lambda table: change(table[path[-1]]), file)
+    return _rewritten(text, wanted, path, file, lambda document: change(_table(document, path)[path[-1]]))
+
+
+def _rewritten(text: str, wanted: Table, path: KeyPath, file: Path, change: Callable[[Any], object]) -> str:
+    """`text` after `change` was made to its document, the layout kept."""
+    import tomlkit
+    from tomlkit.exceptions import TOMLKitError
+
+    try:
+        document = tomlkit.parse(text)
+        change(document)
+        return _checked(tomlkit.dumps(document), wanted, path, file)
+    except TOMLKitError as error:
+        raise _refusal(path, file) from error
+
+
+def _table(document: Any, path: KeyPath) -> Any:
+    """The table that holds `path`, made where there is none."""
+    import tomlkit
+    from tomlkit.items import InlineTable
+
+    table = document
+    for depth, name in enumerate(path[:-1]):
+        if name not in table:
+            inline = isinstance(table, InlineTable)
+            table[name] = tomlkit.inline_table() if inline else tomlkit.table(depth < len(path) - 2)
+        table = table[name]
+    return table
+
+
+# --- where a new key goes -------------------------------------------------------------------------------
+
+
+def _put(table: Any, name: str, value: Any) -> None:
+    """Sets a key; a new one goes after the table's last key, before comments that lead to the next table."""
+    from tomlkit import items
+
+    if name in table or not isinstance(table, items.Table):
+        table[name] = value
+        return
+    body: list[Any] = table.value.body
+    rest: list[Any] = []
+    while body and body[-1][0] is None:
+        rest.insert(0, body.pop())
+    table[name] = value
+    body.extend(rest)
+
+
+def _with_top_key(text: str, name: str, value: object) -> str:
+    """A new key outside all tables: after the last such key, before the first table and its comments."""
+    end = "\r\n" if "\r\n" in text else "\n"
+    line = f"{spell((name,))} = {toml_value(value)}{end}"
+    start = _first_header(text)
+    head, tables = text[:start], text[start:]
+    lines = head.splitlines(keepends=True)
+    while tables and lines and lines[-1].lstrip().startswith("#") and _is_toml("".join(lines[:-1])):
+        tables = lines.pop() + tables
+    kept = "".join(lines).rstrip()
+    if kept:
+        last, blank_after = kept.splitlines()[-1].lstrip(), lines[-1].strip() == ""
+        kept += end * 2 if last.startswith("#") and blank_after else end
+    return kept + line + (end + tables if tables else "")
+
+
+def _first_header(text: str) -> int:
+    """Where the first `[table]` line starts; the end where there is none."""
+    for match in re.finditer(r"^[ \t]*\[", text, re.MULTILINE):
+        # What stands before a header is whole TOML; before a bracket inside a list or text it is not.
+        if _is_toml(text[: match.start()]):
+            return match.start()
+    return len(text)
+
+
+def _is_toml(text: str) -> bool:
+    import tomllib
+
+    try:
+        tomllib.loads(text)
+    except ValueError:
+        return False
+    return True
+
+
+# --- reading back ---------------------------------------------------------------------------------------
+
+
+def _has(table: Table, path: KeyPath) -> bool:
+    value: Any = table
+    for name in path:
+        if not isinstance(value, dict) or name not in value:
+            return False
+        value = cast("Table", value)[name]
+    return True
+
+
+def _list(table: Table, path: KeyPath) -> list[Any] | None:
+    value: Any = table
+    for name in path:
+        value = cast("Table", value).get(name) if isinstance(value, dict) else None
+    return cast("list[Any]", value) if isinstance(value, list) else None
+
+
+def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], file: Path) -> Table:
+    """What the file should mean after `change` was made to the table that holds `path`."""
+    import copy
+
+    after = copy.deepcopy(before)
+    table = after
+    for depth, name in enumerate(path[:-1]):
+        inner: Any = table.setdefault(name, {})
+        if not isinstance(inner, dict):
+            section = spell(path[: depth + 1])
+            raise SettingsError(f"{file}: {section} must be a table, opened by [{section}]")
+        table = cast("Table", inner)
+    change(table)
+    return after
+
+
+def _checked(text: str, wanted: Table, path: KeyPath, file: Path) -> str:
+    """`text`, if it means what was wanted."""
+    try:
+        found = parse(text, file)
+    except SettingsError:
+        found = None
+    if found is None or _without_empty(found) != _without_empty(wanted):
+        raise _refusal(path, file)
+    return text
+
+
+def _refusal(path: KeyPath, file: Path) -> SettingsError:
+    message = f"{file}: {spell(path)} cannot be changed without disturbing the rest of the file"
+    return SettingsError(message, "Change it in an editor.")
+
+
+def _without_empty(table: Table) -> Table:
+    """Tables that hold nothing say nothing."""
+    pruned = {
+        key: _without_empty(cast("Table", value)) if isinstance(value, dict) else value
+        for key, value in table.items()
+    }
+    return {key: value for key, value in pruned.items() if value != {}}

@@ -1,0 +1,168 @@
+"""Saves what the user sets and chooses: `config.toml` by command, `state.toml` from the app.
+
+A file is replaced whole or not at all, two savers wait for each other, and what the user wrote around a
+value stays.
+"""
+
+import os
+import time
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Literal
+
+from crushpy.errors import SettingsError
+from crushpy.paths import Paths, private_dir
+from crushpy.settings import edit, keys, values
+from crushpy.settings.files import read_text, user_files
+from crushpy.settings.keys import KeyPath, Leaf
+
+RuleKind = Literal["allow", "ask", "deny"]
+RULE_KINDS: tuple[RuleKind, ...] = ("allow", "ask", "deny")
+
+_STATE_HEAD = "# Written by crushpy: what was chosen in the app. Your own settings go in config.toml.\n\n"
+_PATIENCE = 10.0
+"""Seconds to wait for another process that is saving."""
+
+
+def set_value(paths: Paths, key: str, text: str) -> Path:
+    """Sets a key in `config.toml` and drops an earlier choice in the app, which would go before it."""
+    path, leaf = _known(key)
+    value = values.check_text(leaf, path, text)
+    config, state = user_files(paths)
+    with _lock(paths):
+        new_config = edit.set_key(read_text(config), path, value, config)
+        new_state = edit.remove_key(read_text(state), path, state)
+        _write(config, new_config)
+        _write(state, new_state)
+    return config
+
+
+def save_choice(paths: Paths, key: str, value: object) -> Path:
+    """Keeps what was chosen in the app, in `state.toml`; None takes the choice back."""
+    path, leaf = _known(key)
+    checked = None if value is None else values.check(leaf, path, value)
+    state = user_files(paths)[1]
+    with _lock(paths):
+        text = read_text(state)
+        if checked is None:
+            _write(state, edit.remove_key(text, path, state))
+        else:
+            _write(state, edit.set_key(text or _STATE_HEAD, path, checked, state))
+    return state
+
+
+def unset_value(paths: Paths, key: str) -> list[Path]:
+    """Removes a key, known or not, from `config.toml` and `state.toml`; returns the files that had it."""
+    path = keys.parse_key(key)
+    with _lock(paths):
+        texts = {file: read_text(file) for file in user_files(paths)}
+        changed = {file: edit.remove_key(text, path, file) for file, text in texts.items()}
+        return _write_changed(texts, changed)
+
+
+def add_rule(paths: Paths, kind: RuleKind, rule: str) -> Path:
+    """Keeps a permission rule in `state.toml`."""
+    rule = rule.strip()
+    if kind not in RULE_KINDS or not rule:
+        raise SettingsError(f"permissions.{kind}: {keys.show(rule)} is not a rule")
+    state = user_files(paths)[1]
+    with _lock(paths):
+        text = read_text(state)
+        _write(state, edit.add_item(text or _STATE_HEAD, ("permissions", kind), rule, state))
+    return state
+
+
+def remove_rule(paths: Paths, rule: str) -> list[Path]:
+    """Removes a permission rule wherever it stands in the user's files; returns the files that had it."""
+    with _lock(paths):
+        texts = {file: read_text(file) for file in user_files(paths)}
+        changed = {file: _without_rule(text, rule.strip(), file) for file, text in texts.items()}
+        return _write_changed(texts, changed)
+
+
+def _without_rule(text: str, rule: str, file: Path) -> str:
+    for kind in RULE_KINDS:
+        text = edit.remove_item(text, ("permissions", kind), rule, file)
+    return text
+
+
+def _known(key: str) -> tuple[KeyPath, Leaf]:
+    path = keys.parse_key(key)
+    leaf = keys.find(path)
+    if not leaf:
+        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+    return path, leaf
+
+
+# --- files ----------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _lock(paths: Paths) -> Generator[None]:
+    """One saver at a time, also across processes; the system lets go when a process dies."""
+    import fcntl
+
+    file = user_files(paths)[1].with_name(".settings.lock")
+    try:
+        private_dir(file.parent)
+        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise _not_written(file.parent, error) from error
+    try:
+        deadline = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise SettingsError(
+                        f"another crushpy has been saving settings for {_PATIENCE:.0f} s ({file})",
+                        "End that process, then try again.",
+                    ) from None
+                time.sleep(0.01)
+            except OSError:
+                break  # a file system without locks: better to save unguarded than not at all
+        yield
+    finally:
+        os.close(handle)
+
+
+def _write_changed(before: dict[Path, str], after: dict[Path, str]) -> list[Path]:
+    changed = [file for file in before if before[file] != after[file]]
+    for file in changed:
+        _write(file, after[file])
+    return changed
+
+
+def _write(file: Path, text: str) -> None:
+    """Replaces `file` in one step, open to its owner only; a symlink stays one."""
+    if text == read_text(file):
+        return
+    import tempfile
+
+    target = Path(os.path.realpath(file))
+    try:
+        private_dir(target.parent)
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+    except OSError as error:
+        raise _not_written(file, error) from error
+    temporary = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(text.encode())
+            stream.flush()
+            os.fsync(stream.fileno())
+        temporary.replace(target)
+    except OSError as error:
+        raise _not_written(file, error) from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _not_written(path: Path, error: OSError) -> SettingsError:
+    return SettingsError(
+        f"{path} cannot be written: {error.strerror}",
+        "Check that its folder is yours, is writable and has space left, or set CRUSHPY_HOME to another one.",
+    )
