@@ -1,0 +1,191 @@
+"""One socket that speaks HTTP/1.1: bytes in and out, with h11 minding the protocol."""
+
+import asyncio
+import socket
+from typing import TYPE_CHECKING
+
+import h11
+
+from crushpy.http.errors import ConnectFailed, HttpTimeout, ProtocolBroken
+
+if TYPE_CHECKING:
+    import ssl
+
+HEAD_LIMIT = 1 << 16
+UNREAD_LIMIT = 1 << 20
+"""More than this unread, and the socket is not read any further for a while."""
+
+Headers = list[tuple[str, str]]
+Incoming = h11.Response | h11.Data | h11.EndOfMessage
+
+
+class Connection(asyncio.Protocol):
+    """Made by `loop.create_connection`. At most one request is under way at any moment."""
+
+    def __init__(self, peer: str) -> None:
+        self.peer = peer
+        """`host:port`, for messages."""
+        self.idle_since = 0.0
+        self.reused = False
+        self._loop = asyncio.get_running_loop()
+        self._transport: asyncio.Transport
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
+        self._busy = False
+        self._heard = False
+        """Whether a byte came since the request, or, between requests, at all."""
+        self._unread = 0
+        self._paused = False
+        self._lost = False
+        self._full = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    # --- what asyncio calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._adopt(transport)
+        if (sock := transport.get_extra_info("socket")) is not None:
+            # asyncio has set TCP_NODELAY already. A model may be silent for minutes: keep routers awake.
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self._heard = True
+        self._h11.receive_data(data)
+        self._unread += len(data)
+        if self._unread > UNREAD_LIMIT and not self._paused:
+            self._paused = True
+            self._transport.pause_reading()
+        self._wake()
+
+    def eof_received(self) -> None:
+        self._lose()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lose()
+
+    def pause_writing(self) -> None:
+        self._full = True
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._wake()
+
+    # --- what the client calls
+
+    @property
+    def usable(self) -> bool:
+        """Whether a further request may be sent: nothing came unasked, and nobody hung up."""
+        return not (self._busy or self._heard or self._lost or self._transport.is_closing())
+
+    @property
+    def died_idle(self) -> bool:
+        """Whether the peer hung up on a connection that had served before, without a byte of an answer."""
+        return self.reused and self._lost and not self._heard
+
+    async def send(self, method: str, target: str, headers: Headers, body: bytes, patience: float) -> None:
+        """Writes a request and returns when its last byte left this process (or the peer hung up)."""
+        self._busy, self._heard = True, False
+        try:
+            head = self._h11.send(h11.Request(method=method, target=target, headers=headers)) or b""
+        except (h11.LocalProtocolError, UnicodeEncodeError):
+            # The error itself would quote the value, and that may be a key.
+            raise ConnectFailed(
+                f"the request to {self.peer} cannot be written: a header holds an illegal character",
+                "Check the key for a line break or a character that is not plain ASCII.",
+            ) from None
+        data = self._h11.send(h11.Data(data=body)) if body else b""
+        self._h11.send(h11.EndOfMessage())
+        self._transport.write(head + (data or b""))
+        while self._full and not self._lost:
+            await self._wait(patience, "took the request too slowly")
+
+    async def response(self, patience: float) -> h11.Response:
+        """The head of the answer."""
+        try:
+            event = await self._next(patience, "did not answer")
+        except ProtocolBroken:
+            if self._heard:
+                raise
+            raise ConnectFailed(f"{self.peer} closed the connection without an answer") from None
+        if not isinstance(event, h11.Response):
+            raise ProtocolBroken(f"{self.peer} sent no HTTP response")
+        return event
+
+    async def piece(self, patience: float) -> bytes | None:
+        """The next piece of the answer's body, or None at its end."""
+        event = await self._next(patience, "sent nothing more")
+        return bytes(event.data) if isinstance(event, h11.Data) else None
+
+    def end(self) -> bool:
+        """The answer has been read whole. Returns whether the connection may be kept."""
+        self._busy = self._heard = False
+        if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
+            return False
+        self._h11.start_next_cycle()
+        return not self._h11.trailing_data[0] and self.usable
+
+    def tunnelled(self) -> None:
+        """A proxy agreed to CONNECT: from now on this is a connection to the server behind it."""
+        self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
+        self._busy = self._heard = False
+
+    async def start_tls(self, context: "ssl.SSLContext", host: str) -> None:
+        transport = await self._loop.start_tls(self._transport, self, context, server_hostname=host)
+        if transport is None:
+            raise ConnectFailed(f"{self.peer} closed the connection while TLS was being set up")
+        self._adopt(transport)
+
+    def abort(self) -> None:
+        """Closes the socket at once."""
+        self._transport.abort()
+
+    # --- inside
+
+    def _adopt(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        # No high-water mark: `send` is to return when the request is really on its way.
+        transport.set_write_buffer_limits(high=0)
+
+    async def _next(self, patience: float, silence: str) -> Incoming:
+        while True:
+            try:
+                event = self._h11.next_event()
+            except h11.RemoteProtocolError as error:
+                what = "broke off in the middle of its answer" if self._lost else f"broke HTTP: {error}"
+                raise ProtocolBroken(f"{self.peer} {what}") from None
+            if isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
+                return event
+            if event is h11.NEED_DATA:
+                self._unread = 0
+                if self._paused:
+                    self._paused = False
+                    self._transport.resume_reading()
+                await self._wait(patience, silence)
+            elif not isinstance(event, h11.InformationalResponse):
+                raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
+
+    async def _wait(self, patience: float, silence: str) -> None:
+        self._waiter = waiter = self._loop.create_future()
+        timer = self._loop.call_later(patience, _expire, waiter)
+        try:
+            await waiter
+        except TimeoutError:
+            raise HttpTimeout(f"{self.peer} {silence} for {patience:g} s") from None
+        finally:
+            timer.cancel()
+            self._waiter = None
+
+    def _wake(self) -> None:
+        if self._waiter is not None and not self._waiter.done():
+            self._waiter.set_result(None)
+
+    def _lose(self) -> None:
+        if not self._lost:
+            self._lost = True
+            self._h11.receive_data(b"")
+        self._wake()
+
+
+def _expire(waiter: "asyncio.Future[None]") -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
