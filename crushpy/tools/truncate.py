@@ -6,6 +6,12 @@ MAX_RESULT_CHARS = 30_000
 """One tool result, as the model gets it."""
 MAX_LINE_CHARS = 2_000
 """One line of a file or of a search."""
+MAX_LIVE_CHARS = 4_000
+"""One piece of live output, as a person sees it."""
+MAX_OUTPUT_FILE_BYTES = 50_000_000
+"""The file that keeps the whole of one large output."""
+MAX_FETCH_BYTES = 5_000_000
+"""One fetched page, as it comes from the server."""
 
 
 class Truncated(Data, frozen=True):
@@ -18,12 +24,7 @@ def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
     """`text` in at most `limit` characters and a marker line: the middle is cut, between lines if it can."""
     if len(text) <= limit:
         return Truncated(text)
-    head_room = max(limit, 0) // 2
-    tail_room = max(limit, 0) - head_room
-    head = text[: _head_end(text, head_room)]
-    tail = text[_tail_start(text, tail_room) :]
-    cut = len(text) - len(head) - len(tail)
-    return Truncated(join_cut(head, tail, cut), cut)
+    return _cut_middle(text, text, len(text), limit)
 
 
 def join_cut(head: str, tail: str, cut_chars: int) -> str:
@@ -41,6 +42,49 @@ def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
     if len(line) <= limit:
         return line
     return f"{line[:limit]} {marker(len(line) - limit)}"
+
+
+class HeadTail:
+    """A text that grows without end in bounded memory: what `truncate` would leave of it, and no more."""
+
+    def __init__(self, limit: int = MAX_RESULT_CHARS) -> None:
+        self._limit = limit
+        self._head = ""
+        self._pieces: list[str] = []
+        self._held = 0
+        """Characters in `_pieces`."""
+        self.total = 0
+
+    def add(self, text: str) -> None:
+        self.total += len(text)
+        self._pieces.append(text)
+        self._held += len(text)
+        if self._held > 2 * self._limit:
+            self._let_go()
+
+    def text(self) -> Truncated:
+        rest = "".join(self._pieces)
+        if self.total <= self._limit:
+            return Truncated(rest)
+        return _cut_middle(self._head or rest, rest, self.total, self._limit)
+
+    def _let_go(self) -> None:
+        """Forgets what will not be shown. Rare by design: each time at least `limit` characters came in."""
+        rest = "".join(self._pieces)
+        self._head = self._head or rest[: self._limit]
+        # One more than is shown, so that a line border right before the tail is seen.
+        rest = rest[len(rest) - self._limit - 1 :]
+        self._pieces = [rest]
+        self._held = len(rest)
+
+
+def _cut_middle(head_source: str, tail_source: str, total: int, limit: int) -> Truncated:
+    head_room = max(limit, 0) // 2
+    tail_room = max(limit, 0) - head_room
+    head = head_source[: _head_end(head_source, head_room)]
+    tail = tail_source[_tail_start(tail_source, tail_room) :]
+    cut = total - len(head) - len(tail)
+    return Truncated(join_cut(head, tail, cut), cut)
 
 
 def _head_end(text: str, room: int) -> int:

@@ -1,0 +1,81 @@
+"""The tool that runs a shell command in the workspace, to its end or in the background."""
+
+import asyncio
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import Terminal
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.live import Live
+from crushpy.tools.output import Output, report
+from crushpy.tools.process import Process, cannot_kill
+
+DEFAULT_TIMEOUT = 120
+MAX_TIMEOUT = 600
+
+
+class BashArgs(Args, frozen=True):
+    command: str
+    timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, description="Seconds; default 120.")] = (
+        DEFAULT_TIMEOUT
+    )
+    background: bool = False
+
+
+class Bash(Tool[BashArgs]):
+    name = "bash"
+    args = BashArgs
+
+    def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "command", args.command, writes=True),)
+
+    async def run(self, args: BashArgs, context: ToolContext) -> Outcome:
+        if not args.command.strip():
+            raise ToolError("The command is empty. Say what to run.")
+        if args.background:
+            return _in_background(args.command, context)
+        output = Output(context.output_dir, Live(context.emit))
+        process = Process(args.command, context.cwd, output, context.jobs.new_mark())
+        try:
+            in_time = await process.finish(args.timeout)
+        except asyncio.CancelledError:
+            await process.kill()
+            raise
+        if in_time:
+            return _ended(process, context)
+        survivors = await process.kill()
+        note = f"timed out after {args.timeout:g} s and was killed"
+        return _outcome(process, note, cannot_kill(survivors), is_error=True)
+
+
+def _in_background(command: str, context: ToolContext) -> Outcome:
+    job = context.jobs.start(command, context.cwd, context.output_dir)
+    return Outcome(
+        f"Started {job.id}. Read its output with job_output, end it with job_kill.",
+        display=Terminal(command, "", note=f"{job.id} runs in the background"),
+    )
+
+
+def _ended(process: Process, context: ToolContext) -> Outcome:
+    how = f"ended by {process.signal_name}" if process.signal_name else ""
+    if process.exit_code:
+        how = f"exit code {process.exit_code}"
+    stays = ""
+    if process.running:
+        process.output.hide()
+        job = context.jobs.adopt(process)
+        stays = f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
+    return _outcome(process, how, stays, is_error=process.exit_code != 0)
+
+
+def _outcome(process: Process, *notes: str, is_error: bool) -> Outcome:
+    taken = process.output.take()
+    said = [note for note in notes if note]
+    seconds = round(process.seconds, 3)
+    return Outcome(
+        report(taken, process.output.where, *said),
+        is_error=is_error,
+        display=Terminal(process.command, taken.text, process.exit_code, seconds, "; ".join(said)),
+    )

@@ -1,0 +1,29 @@
+"""The tool that ends a background job and all that it started."""
+
+from crushpy.access import Access
+from crushpy.messages import Terminal
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.process import cannot_kill
+
+
+class JobKillArgs(Args, frozen=True):
+    job_id: str
+
+
+class JobKill(Tool[JobKillArgs]):
+    name = "job_kill"
+    args = JobKillArgs
+
+    def accesses(self, args: JobKillArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)
+
+    async def run(self, args: JobKillArgs, context: ToolContext) -> Outcome:
+        job = context.jobs.get(args.job_id)
+        survivors = await job.kill()
+        process = job.process
+        text = "; ".join(filter(None, (job.status, cannot_kill(survivors))))
+        return Outcome(
+            text + ".",
+            is_error=bool(survivors),
+            display=Terminal(process.command, "", process.exit_code, round(process.seconds, 3), text),
+        )

@@ -1,0 +1,37 @@
+"""The tool that reads what a background job printed since the last time."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import Terminal
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.output import report
+
+MAX_WAIT = 60
+
+
+class JobOutputArgs(Args, frozen=True):
+    job_id: str
+    wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for its end.")] = 0
+
+
+class JobOutput(Tool[JobOutputArgs]):
+    name = "job_output"
+    args = JobOutputArgs
+
+    def accesses(self, args: JobOutputArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)
+
+    async def run(self, args: JobOutputArgs, context: ToolContext) -> Outcome:
+        job = context.jobs.get(args.job_id)
+        taken = await job.read(args.wait)
+        process = job.process
+        return Outcome(
+            report(taken, process.output.where, job.status),
+            is_error=job.failed,
+            display=Terminal(
+                process.command, taken.text, process.exit_code, round(process.seconds, 3), job.status
+            ),
+        )

@@ -1,0 +1,58 @@
+"""For tests of commands: a context to run them in, and a look at the processes of this machine."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.bash import Bash, BashArgs
+from crushpy.tools.filememory import FileMemory
+from crushpy.tools.jobs import Jobs
+
+DEADLINE = 20.0
+
+
+@asynccontextmanager
+async def lent(workspace: Path, outputs: Path | None = None) -> AsyncIterator[ToolContext]:
+    """A context for `workspace` whose processes are gone at the end, whatever the test did."""
+    context = ToolContext(workspace, outputs or workspace.parent / "outputs", FileMemory(), Jobs())
+    try:
+        yield context
+    finally:
+        await context.jobs.close()
+
+
+async def bash(context: ToolContext, command: str, timeout: float = 60, background: bool = False) -> Outcome:
+    return await Bash().run(BashArgs(command, timeout, background), context)
+
+
+def alive(pid: int) -> bool:
+    """True while `pid` runs; a zombie does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except FileNotFoundError:
+        if os.path.isdir("/proc/self"):
+            return False
+        try:
+            os.kill(pid, 0)
+        except ProcessLookupError:
+            return False
+        return True
+    return stat.rpartition(")")[2].split()[0] not in "ZX"
+
+
+async def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for `condition`, and fails with `what` where it does not come true."""
+    end = time.monotonic() + DEADLINE
+    while not condition():
+        assert time.monotonic() < end, f"waited in vain until {what}"
+        await asyncio.sleep(0.01)
+
+
+async def pid_in(file: Path) -> int:
+    """The process number that a command writes to `file`."""
+    await until(lambda: file.exists() and file.read_text().endswith("\n"), f"{file} holds a number")
+    return int(file.read_text())

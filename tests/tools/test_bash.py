@@ -1,0 +1,362 @@
+"""Running commands to their end: what the model gets, what a person sees, and that nothing stays behind."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from processes import alive, bash, lent, pid_in, until
+
+from crushpy.access import Access
+from crushpy.messages import Terminal
+from crushpy.tools.base import Outcome, ToolError
+from crushpy.tools.bash import Bash, BashArgs
+from crushpy.tools.registry import check
+
+# --- what comes back ---------------------------------------------------------------------------------------
+
+
+async def test_a_command_gives_its_output_and_nothing_else_when_it_ends_well(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "echo out; echo err >&2")
+    assert outcome.text == "out\nerr"
+    assert not outcome.is_error
+    assert isinstance(outcome.display, Terminal)
+    assert (outcome.display.output, outcome.display.exit_code) == ("out\nerr\n", 0)
+
+
+async def test_a_failing_command_is_an_error_with_its_exit_code(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "echo no; exit 7")
+    assert (outcome.text, outcome.is_error) == ("no\n[exit code 7]", True)
+    assert isinstance(outcome.display, Terminal)
+    assert outcome.display.exit_code == 7
+
+
+async def test_a_command_ended_by_a_signal_says_which(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "kill -SEGV $$")
+    assert (outcome.text, outcome.is_error) == ("[ended by SIGSEGV]", True)
+    assert isinstance(outcome.display, Terminal)
+    assert outcome.display.exit_code is None
+
+
+async def test_silence_is_said_in_words(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        assert (await bash(context, "true")).text == "(no output)"
+
+
+async def test_every_call_starts_in_the_workspace_in_a_fresh_shell(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "cd / && here=there")
+        assert (await bash(context, "pwd; echo [$here]")).text == f"{workspace}\n[]"
+
+
+async def test_an_empty_command_is_refused(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        with pytest.raises(ToolError, match="empty"):
+            await bash(context, " \n")
+
+
+async def test_a_command_that_looks_like_an_option_is_still_a_command(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        assert "-l: command not found" in (await bash(context, "-l")).text
+
+
+@pytest.mark.parametrize("timeout", [0, -1, 601, "soon"])
+def test_a_senseless_timeout_is_refused(timeout: object) -> None:
+    with pytest.raises(ToolError, match="timeout"):
+        check(Bash(), {"command": "true", "timeout": timeout})
+
+
+async def test_the_whole_command_is_what_permissions_are_asked_about(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        asked = Bash().accesses(BashArgs("ls; rm -r x"), context)
+    assert asked == (Access("bash", "command", "ls; rm -r x", writes=True),)
+
+
+# --- its surroundings --------------------------------------------------------------------------------------
+
+
+async def test_a_command_that_reads_its_input_gets_the_end_of_it(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        assert (await bash(context, "cat; read x || echo nobody there")).text == "nobody there"
+
+
+async def test_a_command_has_no_terminal_to_ask_on(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "(: < /dev/tty) 2>/dev/null || echo none")
+    assert outcome.text == "none"
+
+
+async def test_the_environment_is_the_users_with_nobody_to_answer(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOME_API_KEY", "kept")
+    monkeypatch.setenv("PAGER", "less")
+    async with lent(workspace) as context:
+        outcome = await bash(
+            context, "echo $SOME_API_KEY $CRUSHPY $TERM $PAGER $GIT_TERMINAL_PROMPT $GIT_EDITOR"
+        )
+    assert outcome.text == "kept 1 dumb cat 0 true"
+
+
+async def test_start_up_files_and_the_login_shell_have_no_say(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    intruder = workspace / "rc"
+    intruder.write_text("echo intruder\n")
+    for name in (".bashrc", ".bash_profile", ".profile"):
+        Path(os.environ["HOME"], name).write_text("echo intruder\n")
+    monkeypatch.setenv("BASH_ENV", str(intruder))
+    monkeypatch.setenv("ENV", str(intruder))
+    monkeypatch.setenv("SHELL", "/bin/false")
+    async with lent(workspace) as context:
+        assert (await bash(context, "echo mine")).text == "mine"
+
+
+async def test_a_deleted_workspace_is_named(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        workspace.rmdir()
+        with pytest.raises(ToolError, match=f"{workspace} does not exist any more"):
+            await bash(context, "echo hi")
+
+
+@pytest.mark.parametrize(
+    ("command", "reason"),
+    [("echo a\0b", "NUL"), ("echo \ud800", "surrogate"), ("echo " + "x" * 3_000_000, "too long")],
+)
+async def test_a_command_that_cannot_be_started_says_why(workspace: Path, command: str, reason: str) -> None:
+    async with lent(workspace) as context:
+        with pytest.raises(ToolError, match=reason):
+            await bash(context, command)
+
+
+# --- large and odd output ----------------------------------------------------------------------------------
+
+
+def kept_file(outcome: Outcome) -> Path:
+    """The file that the result names."""
+    line = next(line for line in outcome.text.splitlines() if line.startswith("[whole output: "))
+    return Path(line.removeprefix("[whole output: ").removesuffix("]").split(" (")[0])
+
+
+async def test_large_output_keeps_head_and_tail_and_the_whole_in_a_private_file(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "seq 100000; exit 1")
+    whole = "".join(f"{number}\n" for number in range(1, 100_001))
+    assert outcome.text.startswith("1\n2\n3\n")
+    assert "\n99999\n100000\n[whole output: " in outcome.text
+    assert "characters cut ...]" in outcome.text
+    assert outcome.text.endswith("\n[exit code 1]")
+    assert len(outcome.text) < 31_000
+    assert isinstance(outcome.display, Terminal)
+    assert len(outcome.display.output) < 31_000
+    assert kept_file(outcome).read_text() == whole
+    assert kept_file(outcome).stat().st_mode & 0o777 == 0o600
+    assert kept_file(outcome).parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_small_output_leaves_no_file(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "seq 1000")
+        assert not context.output_dir.exists()
+
+
+async def test_a_hundred_megabytes_pass_in_bounded_memory_and_the_file_is_bounded_too(
+    workspace: Path,
+) -> None:
+    import resource
+
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    async with lent(workspace) as context:
+        outcome = await bash(context, "head -c 100000000 /dev/zero | tr '\\0' x; echo; echo end")
+    grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    assert grown < 30_000  # kB
+    assert "99,970,0" in outcome.text
+    assert "x\nend\n[whole output: " in outcome.text
+    assert "(only its first 50 MB)]" in outcome.text
+    file = kept_file(outcome)
+    assert file.stat().st_size == 50_000_000
+    file.unlink()
+
+
+async def test_output_that_cannot_be_kept_whole_does_not_fail_the_command(workspace: Path) -> None:
+    taken = workspace / "not-a-folder"
+    taken.write_text("")
+    async with lent(workspace, outputs=taken) as context:
+        outcome = await bash(context, "seq 100000")
+    assert not outcome.is_error
+    assert "100000\n[the whole output could not be kept: " in outcome.text
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+async def test_a_full_disk_does_not_fail_the_command(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    real = os.open
+
+    def on_a_full_disk(path: object, flags: int, mode: int = 0o777, **more: object) -> int:
+        full = str(path).startswith(str(workspace.parent / "outputs" / "output-"))
+        return real("/dev/full", os.O_WRONLY) if full else real(path, flags, mode, **more)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(os, "open", on_a_full_disk)
+    async with lent(workspace) as context:
+        outcome = await bash(context, "seq 100000")
+    assert not outcome.is_error
+    assert "(cut short: No space left on device)]" in outcome.text
+
+
+async def test_bytes_that_are_not_utf8_are_replaced_and_split_letters_are_not(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, r"printf 'a\377b '; printf '\303'; sleep 0.05; printf '\251\n'")
+    assert outcome.text == "a\ufffdb \u00e9"
+
+
+async def test_colours_and_progress_lines_are_reduced_to_plain_text(workspace: Path) -> None:
+    command = (
+        r"printf '\033[1;31mred\033[0m \033]8;;http://x\033\\link\033]8;;\033\\\n';"
+        r"for n in 1 2 3; do printf '\r%s%%' $n; done; echo;"
+        r"printf 'dos\r\n'; printf '|\b/\b-\b done\n';"
+        r"printf '\033]52;c;aGk=\007clip\n'; printf '\007bell\0\n'"
+    )
+    async with lent(workspace) as context:
+        assert (await bash(context, command)).text == "red link\n3%\ndos\n done\nclip\nbell"
+
+
+async def test_live_output_comes_while_the_command_runs_and_is_complete(workspace: Path) -> None:
+    pieces: list[str] = []
+    async with lent(workspace) as context:
+        call = asyncio.create_task(
+            bash(
+                context.with_emit(pieces.append),
+                "echo one; printf half; while [ ! -e go ]; do sleep 0.02; done; echo way",
+            )
+        )
+        await until(lambda: "half" in "".join(pieces), "the half line is shown")
+        assert not call.done()
+        (workspace / "go").touch()
+        outcome = await call
+    assert "".join(pieces) == "one\nhalfway\n"
+    assert outcome.text == "one\nhalfway"
+
+
+async def test_live_output_is_bounded_however_much_is_printed(workspace: Path) -> None:
+    pieces: list[str] = []
+    async with lent(workspace) as context:
+        await bash(context.with_emit(pieces.append), "yes", timeout=0.5)
+    assert pieces
+    assert len(pieces) <= 30
+    assert max(map(len, pieces)) < 5_000
+
+
+# --- how it ends -------------------------------------------------------------------------------------------
+
+
+async def test_yes_is_stopped_by_the_timeout(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "echo $$ > pid; yes", timeout=0.3)
+        assert outcome.text.startswith("y\ny\n")
+        assert outcome.text.endswith("\n[timed out after 0.3 s and was killed]")
+        assert outcome.is_error
+        assert not alive(await pid_in(workspace / "pid"))
+
+
+async def test_output_before_the_timeout_is_not_lost(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "printf 'half a line'; sleep 60", timeout=0.3)
+    assert outcome.text == "half a line\n[timed out after 0.3 s and was killed]"
+
+
+ESCAPES = {
+    "in the group": "sleep 60 & echo $! > pid; wait",
+    "ignoring SIGTERM": "trap '' TERM; echo $$ > pid; while :; do sleep 60; done",
+    "in a session of its own": "setsid sh -c 'echo $$ > pid; sleep 60' & wait",
+    "forked twice, output closed": "(setsid sh -c 'echo $$ > pid; sleep 60' >/dev/null 2>&1 &); sleep 60",
+    "with an empty environment": "env -i setsid sh -c 'echo $$ > pid; sleep 60' & wait",
+    "stopped": "sh -c 'echo $$ > pid; kill -STOP $$' & wait",
+}
+
+
+@pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES)
+async def test_a_timeout_leaves_no_process(workspace: Path, command: str) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, command, timeout=0.5)
+        assert outcome.text.endswith("[timed out after 0.5 s and was killed]")
+        assert not alive(await pid_in(workspace / "pid"))
+
+
+@pytest.mark.parametrize("command", ESCAPES.values(), ids=ESCAPES)
+async def test_cancelling_leaves_no_process(workspace: Path, command: str) -> None:
+    async with lent(workspace) as context:
+        call = asyncio.create_task(bash(context, command))
+        pid = await pid_in(workspace / "pid")
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        assert not alive(pid)
+
+
+async def test_cancelling_twice_kills_at_once(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        call = asyncio.create_task(bash(context, ESCAPES["ignoring SIGTERM"]))
+        pid = await pid_in(workspace / "pid")
+        call.cancel()
+        await asyncio.sleep(0)
+        call.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await call
+        await until(lambda: not alive(pid), "it is dead")
+
+
+async def test_a_background_child_that_keeps_the_output_does_not_hold_the_call(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "sleep 60 & echo $! > pid; echo started")
+        assert outcome.text.startswith(
+            "started\n[a background process still holds the output; it is job1 now"
+        )
+        assert not outcome.is_error
+        pid = await pid_in(workspace / "pid")
+        assert alive(pid)
+        await context.jobs.get("job1").kill()
+        assert not alive(pid)
+
+
+async def test_a_background_child_can_go_on_printing_after_the_call(workspace: Path) -> None:
+    child = "(while [ ! -e go ]; do sleep 0.02; done; echo later; echo done > proof) &"
+    async with lent(workspace) as context:
+        assert "job1" in (await bash(context, child)).text
+        (workspace / "go").touch()
+        assert (await context.jobs.get("job1").read(20)).text == "later\n"
+        assert (workspace / "proof").exists()
+
+
+async def test_a_silent_background_child_dies_with_the_conversation(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "nohup sleep 60 >/dev/null 2>&1 & echo $! > pid")
+        assert outcome.text == "(no output)"
+        pid = await pid_in(workspace / "pid")
+        assert alive(pid)
+    assert not alive(pid)
+
+
+async def test_a_command_inside_a_command_of_crushpy_is_still_found(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with lent(workspace) as outer, lent(workspace) as inner:
+        monkeypatch.setenv("_CRUSHPY_JOB", outer.jobs.new_mark())
+        await bash(inner, "(setsid sh -c 'echo $$ > pid; sleep 60' >/dev/null 2>&1 &)")
+        pid = await pid_in(workspace / "pid")
+        await outer.jobs.close()
+        assert not alive(pid)
+
+
+async def test_the_shells_end_is_noticed_without_pidfd_too(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr(os, "pidfd_open", raising=False)
+    async with lent(workspace) as context:
+        assert (await bash(context, "echo hi; exit 4")).text == "hi\n[exit code 4]"
+        outcome = await bash(context, "echo $$ > pid; sleep 60", timeout=0.2)
+        assert "timed out" in outcome.text
+        assert not alive(await pid_in(workspace / "pid"))

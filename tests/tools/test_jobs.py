@@ -1,0 +1,162 @@
+"""Background jobs: read bit by bit, bounded, and gone when the conversation is."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from processes import alive, bash, lent, pid_in, until
+
+from crushpy.access import Access
+from crushpy.messages import Terminal
+from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.job_kill import JobKill, JobKillArgs
+from crushpy.tools.job_output import JobOutput, JobOutputArgs
+from crushpy.tools.jobs import MAX_RUNNING
+from crushpy.tools.registry import check
+
+
+async def output(context: ToolContext, job_id: str, wait: float = 0) -> Outcome:
+    return await JobOutput().run(JobOutputArgs(job_id, wait), context)
+
+
+async def kill(context: ToolContext, job_id: str) -> Outcome:
+    return await JobKill().run(JobKillArgs(job_id), context)
+
+
+async def test_a_background_command_gives_its_job_at_once(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        outcome = await bash(context, "sleep 60", background=True)
+        assert outcome.text.startswith("Started job1.")
+        assert [(job.id, job.command) for job in context.jobs.running()] == [("job1", "sleep 60")]
+        assert (await bash(context, "sleep 60", background=True)).text.startswith("Started job2.")
+
+
+async def test_each_reading_gives_only_what_is_new(workspace: Path) -> None:
+    script = "echo one; touch a; while [ ! -e go ]; do sleep 0.02; done; echo two; printf three; exit 5"
+    async with lent(workspace) as context:
+        await bash(context, script, background=True)
+        await until((workspace / "a").exists, "the first line is printed")
+        first = await output(context, "job1")
+        (workspace / "go").touch()
+        second = await output(context, "job1", wait=20)
+        third = await output(context, "job1")
+    assert first.text.startswith("one\n[job1 is running (")
+    assert not first.is_error
+    assert second.text.startswith("two\nthree\n[job1 ended with exit code 5 after ")
+    assert second.is_error
+    assert isinstance(second.display, Terminal)
+    assert second.display.exit_code == 5
+    assert third.text.startswith("[job1 ended with exit code 5")
+
+
+async def test_waiting_ends_with_the_job_and_not_before(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "while [ ! -e go ]; do sleep 0.02; done; echo end", background=True)
+        reading = asyncio.create_task(output(context, "job1", wait=20))
+        await asyncio.sleep(0)
+        assert not reading.done()
+        (workspace / "go").touch()
+        assert (await reading).text.startswith("end\n[job1 ended with exit code 0")
+
+
+async def test_waiting_is_bounded(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "sleep 60", background=True)
+        assert "is running" in (await output(context, "job1", wait=0.05)).text
+    with pytest.raises(ToolError, match="wait"):
+        check(JobOutput(), {"job_id": "job1", "wait": 61})
+
+
+async def test_a_job_that_prints_without_end_is_kept_in_bounds(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "seq 200000; touch done; sleep 60", background=True)
+        await until((workspace / "done").exists, "all is printed")
+        await until(lambda: "200000" in whole_of(context), "all is read")
+        outcome = await output(context, "job1")
+    assert len(outcome.text) < 31_000
+    assert "\n200000\n[whole output: " in outcome.text
+    assert whole_of(context) == "".join(f"{number}\n" for number in range(1, 200_001))
+
+
+def whole_of(context: ToolContext) -> str:
+    return "".join(file.read_text() for file in context.output_dir.glob("*.txt"))
+
+
+async def test_a_killed_job_is_gone_with_all_it_started(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "setsid sleep 60 & echo $! > pid; echo up; wait", background=True)
+        pid = await pid_in(workspace / "pid")
+        outcome = await kill(context, "job1")
+        assert outcome.text == "job1 was killed."
+        assert not outcome.is_error
+        assert not alive(pid)
+        assert context.jobs.running() == ()
+        assert (await output(context, "job1")).text == "up\n[job1 was killed]"
+
+
+async def test_killing_a_job_that_has_ended_says_how_it_ended(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "echo bye", background=True)
+        await output(context, "job1", wait=20)
+        assert (await kill(context, "job1")).text.startswith("job1 ended with exit code 0")
+
+
+async def test_a_job_whose_child_stays_is_still_running(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "sleep 60 & echo $! > pid", background=True)
+        pid = await pid_in(workspace / "pid")
+        await until(context.jobs.get("job1").process.exited.is_set, "the shell has ended")
+        assert (
+            "the shell ended with exit code 0, what it started is still running"
+            in (await output(context, "job1")).text
+        )
+        await kill(context, "job1")
+        assert not alive(pid)
+
+
+@pytest.mark.parametrize("started", [0, 2])
+async def test_an_unknown_job_is_refused_with_the_known_ones(workspace: Path, started: int) -> None:
+    known = "job1, job2" if started else "none was started"
+    async with lent(workspace) as context:
+        for _ in range(started):
+            await bash(context, "sleep 60", background=True)
+        for tool in (output, kill):
+            with pytest.raises(ToolError, match=f"no job 'job9'. Known jobs: {known}"):
+                await tool(context, "job9")
+
+
+async def test_there_is_a_bound_to_running_jobs_and_a_way_out(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        for _ in range(MAX_RUNNING):
+            await bash(context, "exec sleep 60", background=True)
+        with pytest.raises(ToolError, match="job_kill"):
+            await bash(context, "sleep 60", background=True)
+        await kill(context, "job3")
+        await bash(context, "sleep 60", background=True)
+
+
+async def test_reading_and_killing_jobs_needs_no_permission(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        assert JobOutput().accesses(JobOutputArgs("job1"), context) == (Access("job_output", "none"),)
+        assert JobKill().accesses(JobKillArgs("job1"), context) == (Access("job_kill", "none"),)
+
+
+async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(context, "trap '' TERM; echo $$ > a; while :; do sleep 60; done", background=True)
+        await bash(context, "env -i setsid sh -c 'echo $$ > b; sleep 60' & wait", background=True)
+        pids = [await pid_in(workspace / name) for name in "ab"]
+        assert all(map(alive, pids))
+        await context.jobs.close()
+        assert not any(map(alive, pids))
+        with pytest.raises(ToolError, match="closing"):
+            await bash(context, "sleep 60", background=True)
+
+
+async def test_closing_leaves_other_conversations_alone(workspace: Path) -> None:
+    async with lent(workspace) as other:
+        await bash(other, "echo $$ > pid; sleep 60", background=True)
+        pid = await pid_in(workspace / "pid")
+        async with lent(workspace) as context:
+            await bash(context, "sleep 60", background=True)
+        assert alive(pid)
