@@ -34,10 +34,15 @@ class Database:
         self._raw = connection
         self._file = file
         self._durable = False
-        engine = create_engine(
-            "sqlite://", creator=lambda: connection, poolclass=StaticPool, isolation_level="AUTOCOMMIT"
+        self._engine = create_engine(
+            "sqlite://",
+            creator=lambda: connection,
+            poolclass=StaticPool,
+            pool_reset_on_return=None,  # it would touch the connection from the garbage collector's thread
+            isolation_level="AUTOCOMMIT",
         )
-        self._execute = engine.connect().execute
+        self._connection = self._engine.connect()
+        self._execute = self._connection.execute
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -140,12 +145,17 @@ class Database:
     # --- the database itself ---------------------------------------------------------------------------
 
     def check(self) -> list[str]:
-        problems: list[str] = [row[0] for row in self._raw.execute("PRAGMA integrity_check")]
+        try:
+            problems = [str(row[0]) for row in self._raw.execute("PRAGMA integrity_check")]
+            strays = self._raw.execute("PRAGMA foreign_key_check").fetchall()
+        except sqlite3.DatabaseError as fault:  # too broken to be checked to the end
+            return [str(fault)]
         problems = [] if problems == ["ok"] else problems
-        strays = self._raw.execute("PRAGMA foreign_key_check").fetchall()
         return problems + [f"table {row[0]}: row {row[1]} points at a missing {row[2]}" for row in strays]
 
     def close(self) -> None:
+        self._connection.close()
+        self._engine.dispose()
         self._raw.close()
 
     def _append(self, session_id: str, message: Message) -> None:

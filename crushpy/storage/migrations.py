@@ -113,9 +113,14 @@ STEPS: list[str] = [_FIRST]
 
 def refuse_foreign(connection: sqlite3.Connection, file: Path) -> None:
     """Raises where the file was written by a newer crushpy or by another program. Changes nothing."""
-    version = _version(connection)
-    mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
-    tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    connection.execute("BEGIN")  # all three of one moment: another process may be making the tables
+    try:
+        version = _version(connection)
+        mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
     if mark != APPLICATION_ID and tables:
         raise StorageError(
             f"the database {file} belongs to another program",

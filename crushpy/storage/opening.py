@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 BUSY_SECONDS = 10.0
 """How long a write waits for other processes."""
-_BROKEN = ("SQLITE_NOTADB", "SQLITE_CORRUPT")
+_ATTEMPTS = 20
 
 
 def open_database(file: Path, warnings: list[str]) -> "Database":
@@ -32,26 +32,25 @@ def open_database(file: Path, warnings: list[str]) -> "Database":
 
 
 def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:
-    private_dir(file.parent)
-    _make_private(file)
-    try:
-        return _connect(file)
-    except sqlite3.DatabaseError as fault:
-        if not fault_name(fault).startswith(_BROKEN):
-            raise
-        reason = str(fault)
-    aside = _set_aside(file)
-    if aside is not None:
-        warnings.append(
-            f"The database {file} could not be read ({reason}). It was kept as {aside.name}, "
-            "and a new one was started."
-        )
-    _make_private(file)
-    return _connect(file)
+    attempts = 0
+    while True:
+        attempts += 1
+        _make_private(file)
+        try:
+            return _connect(file)
+        except sqlite3.DatabaseError as fault:
+            aside = _set_aside(file) if _is_broken(fault) else None
+            if aside is not None:
+                warnings.append(
+                    f"The database {file} could not be read ({fault}). It was kept as {aside.name}, "
+                    "and a new one was started."
+                )
+            elif attempts == _ATTEMPTS or not _may_be_moving(fault):
+                raise
 
 
 def _connect(file: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(file, timeout=BUSY_SECONDS, isolation_level=None)
+    connection = _existing(file)
     try:
         refuse_foreign(connection, file)
         _use_wal(connection)
@@ -62,6 +61,13 @@ def _connect(file: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _existing(file: Path) -> sqlite3.Connection:
+    """A connection to a file that is there; SQLite would make one that others can read."""
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+    )
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -83,35 +89,41 @@ def _make_private(file: Path) -> None:
     An existing file is not opened here: closing it again would drop the locks that SQLite holds on it
     elsewhere in this process.
     """
+    private_dir(file.parent)
     try:
         os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
     except FileExistsError:
-        if os.name == "posix" and file.stat().st_mode & 0o077:
-            with suppress(PermissionError):  # somebody else's file, shared with us on purpose
+        # Not found: another process set it aside just now. No permission: somebody shares it with us.
+        with suppress(FileNotFoundError, PermissionError):
+            if os.name == "posix" and file.stat().st_mode & 0o077:
                 file.chmod(0o600)
 
 
+def _is_broken(fault: sqlite3.DatabaseError) -> bool:
+    return fault_name(fault).startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
+
+
+def _may_be_moving(fault: sqlite3.DatabaseError) -> bool:
+    """True where another process that sets a broken file aside would explain the fault."""
+    return _is_broken(fault) or fault_name(fault).startswith("SQLITE_CANTOPEN")
+
+
 def _set_aside(file: Path) -> Path | None:
-    """Renames a broken database with its side files. None where another process has done so already."""
+    """Renames a broken database with its side files. None where it reads well, or is gone, by now."""
     with _alone(file):
-        if not _is_broken(file):
+        try:
+            with closing(_existing(file)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
             return None
+        except sqlite3.DatabaseError as fault:
+            if not _is_broken(fault):
+                return None
         aside = file.with_name(f"{file.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
         for ending in ("-wal", "-shm"):
-            side = file.with_name(file.name + ending)
-            if side.exists():
-                side.rename(aside.with_name(aside.name + ending))
+            with suppress(FileNotFoundError):
+                file.with_name(file.name + ending).rename(aside.with_name(aside.name + ending))
         file.rename(aside)
         return aside
-
-
-def _is_broken(file: Path) -> bool:
-    try:
-        with closing(sqlite3.connect(file, timeout=BUSY_SECONDS)) as connection:
-            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.DatabaseError as fault:
-        return fault_name(fault).startswith(_BROKEN)
-    return False
 
 
 @contextmanager

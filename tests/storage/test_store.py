@@ -1,0 +1,414 @@
+"""What is put into a store comes out again, in order, for the right folder and conversation."""
+
+import asyncio
+import os
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stored import a_session, answered, replied, said
+
+from crushpy.errors import SettingsError, UsageError
+from crushpy.messages import (
+    Diff,
+    Image,
+    Message,
+    Terminal,
+    Text,
+    Thinking,
+    Todo,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from crushpy.storage.records import StorageError
+from crushpy.storage.store import Store
+
+LS = ToolCall("call_1", "bash", {"command": "ls", "deep": [1, None, {"x": 2.5}]})
+
+
+async def test_a_session_and_its_messages_come_back_as_they_were(store: Store, file: Path) -> None:
+    info = a_session(system="Be brief.\n\0\ttoo", todos=(Todo("a", "completed"),), grants=("bash(ls)",))
+    image = Image("image/png", "aGk=")
+    history = [
+        Message("m1", "user", (Text("héllo \u2028 \0"), image), 12.5),
+        Message(
+            "m2",
+            "assistant",
+            (Thinking("hm", ({"signature": "abc"},)), LS, ToolCall("2", "x", {}, "{bad", {"sig": 1})),
+            13.25,
+            "openai/one",
+            Usage(1, 2, 3, 4, 0.5),
+            "tool_calls",
+            99,
+        ),
+        Message(
+            "m3", "tool", (ToolResult("call_1", "bash", "out", True, (image,), Terminal("ls", "out", 1)),)
+        ),
+        Message("m4", "tool", (ToolResult("2", "x", "out", False, (), Diff("a.py", "+x", 1)),)),
+    ]
+    await store.create_session(info, history[0])
+    for message in history[1:]:
+        await store.add_message(info.id, message)
+    await store.close()
+
+    again = Store(file)
+    assert await again.messages(info.id) == history
+    stored = await again.session(info.id)
+    assert stored.updated_at >= info.updated_at
+    assert stored.message_count == 4
+    assert stored.usage == Usage(1, 2, 3, 4, 0.5)
+    assert (stored.system, stored.todos, stored.grants) == (info.system, info.todos, info.grants)
+    assert await again.check() == []
+    assert again.warnings == []
+    await again.close()
+
+
+async def test_usage_and_message_count_add_up(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info, said())
+    for _ in range(3):
+        await store.add_message(info.id, replied("ok", usage=Usage(10, 1, 100, 5, 0.25)))
+    stored = await store.session(info.id)
+    assert stored.usage == Usage(30, 3, 300, 15, 0.75)
+    assert stored.message_count == 4
+
+
+async def test_text_that_is_not_unicode_is_stored_with_a_mark_in_its_place(store: Store) -> None:
+    info = a_session(cwd="/tmp/\udcff", title="\ud800", system="a\udc80b")
+    call = ToolCall("c", "bash", {"command": "echo \udcff"})
+    await store.create_session(info, said("bad \udcfe byte"))
+    await store.add_message(info.id, replied("x", call))
+    await store.begin_call(info.id, "m", call)
+    first, second = await store.messages(info.id)
+    assert first.text == "bad ? byte"
+    assert second.calls[0].args == {"command": "echo ?"}
+    found = await store.latest("/tmp/\udcff")
+    assert found is not None
+    assert (found.title, found.system) == ("?", "a?b")
+
+
+async def test_the_database_and_its_side_files_are_private(store: Store, file: Path) -> None:
+    await store.create_session(a_session(), said())
+    modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
+    assert modes == {"crushpy.db": 0o600, "crushpy.db-wal": 0o600, "crushpy.db-shm": 0o600}
+    assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
+
+
+async def test_a_database_open_to_others_is_made_private(store: Store, file: Path) -> None:
+    await store.create_session(a_session())
+    await store.close()
+    file.chmod(0o644)
+    again = Store(file)
+    await again.sessions()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    await again.close()
+
+
+# --- finding sessions --------------------------------------------------------------------------------------
+
+
+async def test_a_session_is_found_by_the_start_of_its_id(store: Store) -> None:
+    for own in ("abc1", "abc2", "xyz1", "abc"):
+        await store.create_session(a_session(id=own, title=f"about {own}"))
+    assert (await store.session("xy")).id == "xyz1"
+    assert (await store.session(" XYZ1 ")).id == "xyz1"
+    assert (await store.session("abc")).id == "abc"
+    with pytest.raises(UsageError, match=r"several sessions start with 'ab': abc \(about abc\), abc1 .*abc2"):
+        await store.session("ab")
+    for unknown in ("zzz", "abc%", "_", "xyz12"):
+        with pytest.raises(UsageError, match=f"there is no session '{unknown}'"):
+            await store.session(unknown)
+    with pytest.raises(UsageError, match="empty"):
+        await store.session(" ")
+
+
+async def test_many_candidates_are_named_in_part_and_made_harmless(store: Store) -> None:
+    for number in range(9):
+        await store.create_session(a_session(id=f"a{number}", title="\x1b]0;owned\x07title"))
+    with pytest.raises(UsageError) as caught:
+        await store.session("a")
+    assert caught.value.message.count("(title)") == 5
+    assert caught.value.message.endswith(", ...")
+    assert "\x1b" not in str(caught.value)
+
+
+async def test_latest_is_the_open_session_of_this_folder_that_spoke_last(store: Store) -> None:
+    old, new, other, ended, task = (
+        a_session("/a", now=1.0),
+        a_session("/a", now=2.0),
+        a_session("/b", now=9.0),
+        a_session("/a", now=8.0),
+        a_session("/a", now=7.0, kind="task"),
+    )
+    assert await store.latest("/a") is None
+    for info in (old, new, other, ended, task):
+        await store.create_session(info)
+    await store.update_session(ended.id, end_reason="new_session")
+    found = await store.latest("/a")
+    assert found is not None and found.id == new.id
+    await store.add_message(old.id, said())
+    found = await store.latest("/a")
+    assert found is not None and found.id == old.id
+
+
+async def test_a_listing_has_one_row_for_each_conversation_its_tip_newest_first(store: Store) -> None:
+    root = a_session("/a", now=1.0)
+    child = a_session("/a", now=2.0, root_id=root.id, parent_id=root.id, kind="continuation", generation=1)
+    task = a_session("/a", now=3.0, root_id=root.id, parent_id=child.id, kind="task")
+    over = a_session("/a", now=4.0)
+    elsewhere = a_session("/b", now=5.0)
+    for info in (root, child, task, over, elsewhere):
+        await store.create_session(info)
+    await store.update_session(root.id, end_reason="auto")
+    await store.update_session(over.id, end_reason="auto")
+
+    assert [info.id for info in await store.sessions("/a")] == [over.id, child.id]
+    assert [info.id for info in await store.sessions()] == [elsewhere.id, over.id, child.id]
+    assert [info.id for info in await store.sessions(limit=2)] == [elsewhere.id, over.id]
+    assert await store.sessions("/nowhere") == []
+    assert [info.id for info in await store.lineage(task.id)] == [root.id, child.id, task.id]
+
+    await store.update_session(root.id, end_reason="")
+    await store.update_session(child.id, end_reason="undone")
+    assert [info.id for info in await store.sessions("/a")] == [over.id, root.id]
+
+
+# --- changing and deleting ---------------------------------------------------------------------------------
+
+
+async def test_only_what_is_given_changes(store: Store) -> None:
+    info = a_session(now=5.0)
+    await store.create_session(info)
+    todos = (Todo("write it", "in_progress"),)
+    await store.update_session(info.id, title="better", todos=todos, grants=("bash(git log)",))
+    await store.update_session(info.id, model="openai/two", compaction="llm")
+    await store.update_session(info.id)
+    stored = await store.session(info.id)
+    assert (stored.title, stored.model, stored.compaction) == ("better", "openai/two", "llm")
+    assert (stored.todos, stored.grants) == (todos, ("bash(git log)",))
+    assert (stored.ended_at, stored.end_reason, stored.updated_at) == (None, "", 5.0)
+    await store.update_session(info.id, todos=(), end_reason="auto")
+    stored = await store.session(info.id)
+    assert stored.todos == ()
+    assert stored.end_reason == "auto"
+    assert stored.ended_at is not None
+
+
+async def test_deleting_a_conversation_takes_all_of_it_and_nothing_else(store: Store, file: Path) -> None:
+    root, other = a_session(), a_session()
+    child = a_session(root_id=root.id, parent_id=root.id, kind="continuation", generation=1)
+    fork = a_session(parent_id=root.id, kind="fork")
+    for info in (root, other, child, fork):
+        await store.create_session(info, said(f"secret of {info.id}"))
+        await store.begin_call(info.id, "m", LS)
+    assert await store.delete_conversation(root.id) == 2
+    assert await store.delete_conversation(root.id) == 0
+    assert {info.id for info in await store.sessions()} == {other.id, fork.id}
+    assert (await store.session(fork.id)).parent_id is None
+    for gone in (root, child):
+        assert await store.messages(gone.id) == []
+        assert await store.begun_calls(gone.id) == set()
+    assert len(await store.messages(other.id)) == 1
+    assert await store.begun_calls(other.id) == {LS.id}
+    assert await store.check() == []
+    await store.close()
+    content = file.read_bytes()
+    assert f"secret of {other.id}".encode() in content
+    assert f"secret of {root.id}".encode() not in content
+
+
+async def test_writing_to_a_deleted_session_is_an_error_that_names_it(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info)
+    await store.delete_conversation(info.id)
+    for write in (
+        store.add_message(info.id, said()),
+        store.begin_call(info.id, "m", LS),
+        store.finish_call(info.id, answered(LS)),
+        store.update_session(info.id, title="x"),
+    ):
+        with pytest.raises(StorageError, match=f"session {info.id} is not in the database"):
+            await write
+
+
+# --- tool runs ---------------------------------------------------------------------------------------------
+
+
+async def test_a_call_is_begun_until_its_result_is_stored(store: Store) -> None:
+    info = a_session()
+    other = ToolCall("call_2", "view", {"file_path": "a"})
+    await store.create_session(info, said())
+    assert await store.begun_calls(info.id) == set()
+    await store.begin_call(info.id, "m2", LS)
+    await store.begin_call(info.id, "m2", other)
+    assert await store.begun_calls(info.id) == {LS.id, other.id}
+    await store.finish_call(info.id, answered(LS, is_error=True))
+    assert await store.begun_calls(info.id) == {other.id}
+    await store.finish_call(info.id, answered(other))
+    assert await store.begun_calls(info.id) == set()
+    assert len(await store.messages(info.id)) == 3
+
+
+async def test_a_call_id_may_come_again_even_in_one_message(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info)
+    for message_id in ("m1", "m2"):
+        await store.begin_call(info.id, message_id, LS)
+        await store.finish_call(info.id, answered(LS))
+    await store.begin_call(info.id, "m3", LS)
+    await store.begin_call(info.id, "m3", LS)
+    await store.finish_call(info.id, answered(LS))
+    assert await store.begun_calls(info.id) == {LS.id}
+    await store.finish_call(info.id, answered(LS))
+    assert await store.begun_calls(info.id) == set()
+
+
+async def test_a_result_needs_no_intent(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info)
+    await store.finish_call(info.id, answered(LS, "denied", is_error=True))
+    assert [message.role for message in await store.messages(info.id)] == ["tool"]
+
+
+# --- all or nothing, in order ------------------------------------------------------------------------------
+
+
+async def test_a_session_whose_first_message_cannot_be_stored_is_not_stored(store: Store) -> None:
+    first = said()
+    await store.create_session(a_session(), first)
+    second = a_session()
+    with pytest.raises(StorageError, match="UNIQUE"):
+        await store.create_session(second, first)
+    with pytest.raises(UsageError):
+        await store.session(second.id)
+    await store.create_session(second, said())
+
+
+async def test_a_result_that_cannot_be_stored_leaves_its_call_open(store: Store) -> None:
+    info = a_session()
+    first = said()
+    await store.create_session(info, first)
+    await store.begin_call(info.id, "m", LS)
+    twice = Message(first.id, "tool", answered(LS).parts)
+    with pytest.raises(StorageError):
+        await store.finish_call(info.id, twice)
+    assert await store.begun_calls(info.id) == {LS.id}
+    assert (await store.session(info.id)).message_count == 1
+
+
+async def test_writes_keep_the_order_in_which_they_were_asked_for(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info)
+    messages = [said(str(number)) for number in range(50)]
+    await asyncio.gather(*(store.add_message(info.id, message) for message in messages))
+    assert await store.messages(info.id) == messages
+
+
+async def test_a_write_goes_through_when_whoever_waits_for_it_is_cancelled(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info)
+    tasks = [asyncio.create_task(store.add_message(info.id, said(str(n)))) for n in range(20)]
+    await asyncio.sleep(0)  # each has handed its write over
+    for task in tasks:
+        task.cancel()
+    results = await asyncio.gather(*tasks, return_exceptions=True)
+    assert any(isinstance(result, asyncio.CancelledError) for result in results)
+    assert [message.text for message in await store.messages(info.id)] == [str(n) for n in range(20)]
+
+
+async def test_closing_finishes_what_is_queued_and_may_be_repeated(file: Path) -> None:
+    store = Store(file)
+    info = a_session()
+    writes = [asyncio.create_task(store.create_session(info))]
+    writes += [asyncio.create_task(store.add_message(info.id, said())) for _ in range(10)]
+    await asyncio.sleep(0)
+    await store.close()
+    await store.close()
+    await asyncio.gather(*writes)
+    assert [path.name for path in file.parent.iterdir()] == ["crushpy.db"]
+    again = Store(file)
+    assert len(await again.messages(info.id)) == 10
+    await again.close()
+
+
+# --- where it is, and what it costs to have ----------------------------------------------------------------
+
+
+async def test_database_url_names_another_sqlite_file(tmp_path: Path, file: Path) -> None:
+    for url, expected in (
+        (f"sqlite:///{tmp_path}/other.db", tmp_path / "other.db"),
+        ("sqlite:///beside.db", file.parent / "beside.db"),
+        ("sqlite+pysqlite:///deep/er.db", file.parent / "deep" / "er.db"),
+    ):
+        store = Store(file, url)
+        await store.create_session(a_session())
+        await store.close()
+        assert expected.stat().st_size > 0
+    assert not file.exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:hunter2@db/x",
+        "sqlite://",
+        "sqlite:///",
+        "sqlite:///:memory:",
+        "/a/b.db",
+        "sqlite:///a?b",
+    ],
+)
+def test_any_other_database_url_is_refused_without_showing_its_password(file: Path, url: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Store(file, url)
+    assert "database_url" in caught.value.message
+    assert "sqlite:////" in caught.value.hint
+    assert "hunter2" not in str(caught.value)
+
+
+def test_having_a_store_imports_nothing_heavy(tmp_path: Path) -> None:
+    code = (
+        "import sys, asyncio; from pathlib import Path; from crushpy.storage.store import Store\n"
+        f"store = Store(Path({str(tmp_path / 'x.db')!r})); asyncio.run(store.close())\n"
+        "print([name for name in ('sqlmodel', 'sqlalchemy', 'pydantic', 'sqlite3') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.stdout.strip(), done.stderr) == ("[]", "")
+    assert not (tmp_path / "x.db").exists()
+
+
+async def test_loading_ahead_opens_the_database_in_the_background(file: Path) -> None:
+    store = Store(file)
+    store.begin_import()
+    await store.close()
+    assert file.exists()
+
+
+def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(file: Path) -> None:
+    code = (
+        "import asyncio, sys; from pathlib import Path\n"
+        "from crushpy.storage.store import Store; from stored import a_session, said\n"
+        "async def main():\n"
+        "    info = a_session(id='one'); store = Store(Path(sys.argv[1]))\n"
+        "    tasks = [asyncio.create_task(store.create_session(info))]\n"
+        "    tasks += [asyncio.create_task(store.add_message('one', said())) for _ in range(10)]\n"
+        "    await asyncio.sleep(0)\n"
+        "asyncio.run(main())"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(file)], capture_output=True, text=True, timeout=60, env=environment
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+    async def stored() -> int:
+        store = Store(file)
+        try:
+            return len(await store.messages("one"))
+        finally:
+            await store.close()
+
+    assert asyncio.run(stored()) == 10

@@ -1,0 +1,51 @@
+"""A process of its own that writes to a store and says on stdout what is committed, line by line.
+
+`writer.py FILE SESSION COUNT` appends that many messages; with COUNT 0 it goes on until it is killed, and
+runs tool calls as well.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from stored import a_session, answered, replied, said
+
+from crushpy.messages import ToolCall, Usage
+from crushpy.storage.store import Store
+
+
+def committed(*words: str) -> None:
+    print(*words, flush=True)
+
+
+async def write(file: Path, session: str, count: int) -> None:
+    store = Store(file)
+    for number in range(count):
+        await store.add_message(session, said(f"{session} {number}"))
+    await store.close()
+
+
+async def write_on(file: Path, session: str) -> None:
+    store = Store(file)
+    await store.create_session(a_session(id=session), said(f"{session} first"))
+    number = 0
+    while True:
+        number += 1
+        prompt = said(f"prompt {number}")
+        await store.add_message(session, prompt)
+        committed("message", prompt.id)
+        call = ToolCall(f"call {number}", "bash", {"command": "x" * (number * 37 % 9000)})
+        reply = replied("I shall.", call, usage=Usage(10, 1))
+        await store.add_message(session, reply)
+        committed("message", reply.id)
+        await store.begin_call(session, reply.id, call)
+        committed("begun", str(number))
+        result = answered(call, "y" * (number * 101 % 20_000))
+        await store.finish_call(session, result)
+        committed("message", result.id)
+        committed("finished", str(number))
+
+
+if __name__ == "__main__":
+    file, session, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
+    asyncio.run(write(file, session, count) if count else write_on(file, session))
