@@ -24,9 +24,13 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
     wanted = _changed(before, path, lambda table: table.update({path[-1]: value}), file)
     if len(path) == 1 and path[0] not in before:
         return _checked(_with_top_key(text, path[0], value), wanted, path, file)
-    return _rewritten(
-        text, wanted, path, file, lambda document: _put(_table(document, path), path[-1], value)
-    )
+    try:
+        return _rewritten(text, wanted, path, file, lambda found: _put(_table(found, path), path[-1], value))
+    except SettingsError:
+        if _has(before, path[:-1]):
+            raise
+        # A new table beside ones that were written as dotted keys: it can always go to the end.
+        return _checked(_with_new_table(text, path, value), wanted, path, file)
 
 
 def remove_key(text: str, path: KeyPath, file: Path) -> str:
@@ -126,6 +130,11 @@ def _with_top_key(text: str, name: str, value: object) -> str:
         last, blank_after = kept.splitlines()[-1].lstrip(), lines[-1].strip() == ""
         kept += end * 2 if last.startswith("#") and blank_after else end
     return kept + line + (end + tables if tables else "")
+
+
+def _with_new_table(text: str, path: KeyPath, value: object) -> str:
+    end = "\r\n" if "\r\n" in text else "\n"
+    return f"{text.rstrip()}{end * 2}[{spell(path[:-1])}]{end}{spell(path[-1:])} = {toml_value(value)}{end}"
 
 
 def _first_header(text: str) -> int:

@@ -14,15 +14,13 @@ _LARGEST = 1_000_000
 
 def user_files(paths: Paths) -> tuple[Path, Path]:
     """The user's `config.toml` and `state.toml`."""
-    way_out = "Set HOME, or set CRUSHPY_HOME to the folder where crushpy should keep its files."
     try:
-        files = paths.config_file, paths.state_file
+        return paths.config_file, paths.state_file
     except RuntimeError as error:
-        raise SettingsError(f"no home folder found: {error}", way_out) from error
-    for file in files:
-        if not file.is_absolute():
-            raise SettingsError(f"no home folder found: {file} does not start at the root", way_out)
-    return files
+        raise SettingsError(
+            f"no home folder found: {error}",
+            "Set HOME, or set CRUSHPY_HOME to the folder where crushpy should keep its files.",
+        ) from error
 
 
 def project_file(cwd: Path) -> Path:

@@ -69,7 +69,7 @@ def load(
     merge.add_file("user", config)
     merge.add_file("state", state)
     project = project_file(cwd)
-    if project != config and exists(project):
+    if exists(project) and project.resolve() != config.resolve():
         if trusted:
             merge.add_file("project", project, PROJECT_MAY_NOT)
         else:
