@@ -1,0 +1,239 @@
+"""`crushpy config`: reads and changes settings, and says where each one comes from."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, cast
+
+import typer
+
+if TYPE_CHECKING:
+    from crushpy.paths import Paths
+    from crushpy.settings import Loaded
+    from crushpy.settings.keys import KeyPath
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True)
+    group.command("get")(get_command)
+    # A value may start with a dash: `config set compaction.threshold -1` should reach our own error.
+    group.command("set", context_settings={"ignore_unknown_options": True})(set_command)
+    group.command("unset")(unset_command)
+    group.command("list")(list_command)
+    group.command("path")(path_command)
+    app.add_typer(group, name="config", help="Read and change settings.")
+
+
+def get_command(
+    key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
+) -> None:
+    """Print the value in force."""
+    from crushpy.errors import SettingsError
+    from crushpy.settings import keys
+
+    path = keys.parse_key(key)
+    loaded = _load()
+    if keys.find(path):
+        value = _value(loaded, path)
+        print("" if value is None else value if isinstance(value, str) else keys.toml_value(value))
+    elif path and keys.general(path) in keys.tables():
+        _print_rows([row for row in _rows(loaded) if keys.parse_key(row["key"])[: len(path)] == path])
+    else:
+        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+
+
+def set_command(
+    key: Annotated[str, typer.Argument(help="For instance compaction.threshold.")],
+    value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
+) -> None:
+    """Set a value in config.toml; an earlier choice in the app gives way to it."""
+    from crushpy.errors import SettingsError
+    from crushpy.paths import Paths
+    from crushpy.settings import keys, set_value
+
+    path = keys.parse_key(key)
+    _check_rules(path, value)
+    file = set_value(Paths(), key, value)
+    print(f"{keys.spell(path)} is set in {file}")
+    try:
+        origin = _load().origins.get(keys.spell(path), "")
+    except SettingsError as error:
+        _warn(f"saved, but another setting is wrong: {error.message}")
+        return
+    if origin not in (f"user: {file}", "default"):
+        _warn(f"what holds here comes from {origin}")
+
+
+def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
+    """Remove a value from config.toml and state.toml."""
+    from crushpy.errors import SettingsError
+    from crushpy.paths import Paths
+    from crushpy.settings import keys, unset_value
+
+    path = keys.parse_key(key)
+    files = unset_value(Paths(), key)
+    if not files and not keys.find(path) and keys.general(path) not in keys.tables():
+        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+    for file in files:
+        print(f"{keys.spell(path)} is removed from {file}")
+    if not files:
+        print(f"{keys.spell(path)} was not set")
+
+
+def list_command(
+    as_json: AsJson = False,
+    everything: Annotated[
+        bool, typer.Option("--all", help="Also say what each key means and takes, set or not.")
+    ] = False,
+) -> None:
+    """Print every setting and where it comes from."""
+    rows = _rows(_load(), everything)
+    if as_json:
+        _print_json(rows)
+    else:
+        _print_rows(rows, explain=everything)
+
+
+def path_command(as_json: AsJson = False) -> None:
+    """Print the settings files and whether they exist."""
+    from crushpy.paths import Paths
+    from crushpy.settings import files
+
+    paths, cwd = Paths(), _cwd()
+    config, state = files.user_files(paths)
+    project = files.project_file(cwd)
+    rows = [
+        {"layer": layer, "path": str(file), "exists": files.exists(file)}
+        for layer, file in (("user", config), ("state", state), ("project", project))
+    ]
+    rows[-1]["trusted"] = _trusted(paths, cwd)
+    if as_json:
+        _print_json(rows)
+        return
+    for row in rows:
+        notes = "exists" if row["exists"] else "not there"
+        if row["exists"] and not row.get("trusted", True):
+            notes = "ignored: not trusted (`crushpy trust` changes that)"
+        print(f"{row['layer']:<8} {row['path']}  ({notes})")
+
+
+# --- loading --------------------------------------------------------------------------------------------
+
+
+def _load() -> "Loaded":
+    """The settings in force in this folder; what is odd about them goes to stderr."""
+    from crushpy.paths import Paths
+    from crushpy.settings import files, load
+
+    paths, cwd = Paths(), _cwd()
+    asks_trust = files.exists(files.project_file(cwd))
+    loaded = load(paths, cwd, trusted=asks_trust and _trusted(paths, cwd))
+    for warning in loaded.warnings:
+        _warn(warning)
+    return loaded
+
+
+def _trusted(paths: "Paths", cwd: Path) -> bool:
+    from crushpy.paths import project_root
+    from crushpy.permissions.trust import is_trusted
+
+    return is_trusted(paths, project_root(cwd))
+
+
+def _cwd() -> Path:
+    from crushpy.errors import UsageError
+
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("the current folder is gone", "Change to another one (cd).") from error
+
+
+def _check_rules(path: "KeyPath", text: str) -> None:
+    """Permission rules have a form of their own, which the schema does not know."""
+    from crushpy.settings import keys, values
+
+    leaf = keys.find(path)
+    if leaf is None or not leaf.is_list:
+        return
+    from crushpy.permissions.rules import RuleSet
+
+    rules: Any = values.check_text(leaf, path, text)
+    RuleSet.from_strings(**{path[-1]: rules})
+
+
+def _value(loaded: "Loaded", path: "KeyPath") -> Any:
+    value: Any = loaded.settings
+    for name in path:
+        value = cast("Any", value).get(name) if isinstance(value, dict) else getattr(value, name, None)
+    return value
+
+
+# --- printing -------------------------------------------------------------------------------------------
+
+
+def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
+    """One row for each key that has a value; with `everything` also for those of models and providers."""
+    from crushpy.settings import keys
+
+    rows: list[dict[str, Any]] = []
+    for leaf in keys.leaves().values():
+        about = {"description": leaf.description, "allowed": leaf.allowed}
+        named = [path for path in map(keys.parse_key, loaded.origins) if keys.general(path) == leaf.path]
+        rows += [
+            {"key": keys.spell(path), "value": _shown(loaded, path), **_where(loaded, path), **about}
+            for path in named
+        ]
+        if everything and not named:
+            rows.append({"key": leaf.key, "value": None, "layer": "unset", "source": "", **about})
+    return rows
+
+
+def _where(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
+    """The layer and the file, variable or flag; several where the rules of several layers are joined."""
+    from crushpy.settings import keys
+
+    origins = [loaded.origins[keys.spell(path)]]
+    if path[0] == "permissions":
+        found = dict.fromkeys(rule.origin for rule in loaded.rules if rule.kind == path[-1])
+        origins = list(found) or origins
+    pairs = [origin.partition(": ") for origin in origins]
+    return {
+        "layer": ", ".join(layer for layer, _, _ in pairs),
+        "source": ", ".join(source for _, _, source in pairs if source),
+    }
+
+
+def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
+    value = _value(loaded, path)
+    if path == ("database_url",):
+        import re
+
+        return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", value)
+    return value
+
+
+def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
+    """The rows as TOML, the layer as a comment: what is printed can be pasted into config.toml."""
+    from crushpy.settings import keys
+
+    for row in rows:
+        if explain:
+            print(f"# {row['description']} Takes {row['allowed']}.")
+        if row["layer"] == "unset":
+            line = f"# {row['key']} ="
+        else:
+            line = f"{row['key']} = {keys.toml_value(row['value'])}"
+        where = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
+        print(f"{line:<44}  # {where}" + ("\n" if explain else ""))
+
+
+def _print_json(value: object) -> None:
+    import json
+
+    print(json.dumps(value, indent=2, ensure_ascii=False))
+
+
+def _warn(text: str) -> None:
+    print(f"crushpy: warning: {text}", file=sys.stderr)
