@@ -13,7 +13,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.llm.catalog import litellm_folder
-from crushpy.messages import Image, Message, Part, Text, Thinking, ToolCall
+from crushpy.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall
 
 O200K = "o200k_base"
 CL100K = "cl100k_base"
@@ -69,15 +69,17 @@ class Counter:
         exact = self.exact
         tokens = MESSAGE_TOKENS
         for part in message.parts:
-            text, images = _sent(part)
+            text, images = sent(part)
             tokens += self.count(text)[0] + images * IMAGE_TOKENS
         return tokens, exact
 
 
-def _sent(part: Part) -> tuple[str, int]:
+def sent(part: Part) -> tuple[str, int]:
     """The text that is sent for a part, and how many images."""
-    if isinstance(part, Text):
+    if isinstance(part, Text | Note):
         return part.text, 0
+    if isinstance(part, Seed):
+        return f"{part.summary}\n{part.evidence}\n{part.quotes}", 0
     if isinstance(part, Image):
         return "", 1
     if isinstance(part, Thinking):

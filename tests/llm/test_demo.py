@@ -1,0 +1,515 @@
+"""The built-in model: understands a few requests and carries them out with the real tools."""
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from demo_talk import Talk
+
+from crushpy.llm.demo import DemoProvider
+from crushpy.llm.demo.intents import understand
+from crushpy.llm.errors import BadRequest, ContextOverflow
+from crushpy.llm.protocol import Request, TextPiece
+from crushpy.messages import Message, Seed, Text, ToolCall, ToolResult
+
+STATUS = '<context_status>{{"used_pct":{},"remaining_tokens":1,"context_window":32000}}</context_status>'
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    (workspace / "README.md").write_text("# A small project\n\nIt says hello to the world.\n")
+    (workspace / "src").mkdir()
+    (workspace / "src" / "app.py").write_text("def main():\n    print('hello')  # TODO: politely\n")
+    (workspace / "notes.txt").write_text("one\ntwo\nthree\ntwo\n")
+    return workspace
+
+
+# --- who it is -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("prompt", ["help", "hello!", "who are you?", "how do I connect a real model?"])
+async def test_it_says_what_it_is_and_how_to_connect_a_real_model(project: Path, prompt: str) -> None:
+    answer = await Talk(project).ask(prompt)
+    assert "not a language model" in answer
+    for way in ("ANTHROPIC_API_KEY", "OPENAI_BASE_URL", "crushpy models", "fill the window"):
+        assert way in answer
+
+
+async def test_what_it_does_not_understand_it_says_so_and_offers_what_it_can(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("refactor the billing module to use event sourcing")
+    assert answer.startswith("I do not understand")
+    assert "look around" in answer
+    assert talk.calls == []
+
+
+async def test_the_first_turn_ends_with_what_is_speaking_and_the_next_does_not(project: Path) -> None:
+    talk = Talk(project)
+    assert "not a language model" in await talk.ask("look around")
+    assert "not a language model" not in await talk.ask("look around")
+
+
+# --- what it understands -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("prompt", "name", "args"),
+    [
+        ("look around", "ls", {}),
+        ("Please look around.", "ls", {}),
+        ("what is in this folder?", "ls", {}),
+        ("list the files", "ls", {}),
+        ("look around in ./src", "ls", {"path": "./src"}),
+        ("read notes.txt", "view", {"file_path": "notes.txt"}),
+        ("could you show me the file src/app.py?", "view", {"file_path": "src/app.py"}),
+        ("cat Makefile", "view", {"file_path": "Makefile"}),
+        ("read notes.txt lines 2-3", "view", {"file_path": "notes.txt", "offset": 2, "limit": 2}),
+        ("read notes.txt from line 3", "view", {"file_path": "notes.txt", "offset": 3}),
+        ('read "my notes.txt"', "view", {"file_path": "my notes.txt"}),
+        ("search for TODO", "grep", {"pattern": "TODO"}),
+        ("search for print( in src", "grep", {"pattern": r"print\(", "path": "src"}),
+        ("where is main defined?", "grep", {"pattern": "main"}),
+        ("find 'to the world'", "grep", {"pattern": "to the world"}),
+        ("find files named *.py", "glob", {"pattern": "**/*.py"}),
+        ("find the file app.py", "glob", {"pattern": "**/app.py"}),
+        ("run `git status`", "bash", {"command": "git status"}),
+        ("run echo a; echo b", "bash", {"command": "echo a; echo b"}),
+        ("$ make test", "bash", {"command": "make test"}),
+        ("run sleep 5 in the background", "bash", {"command": "sleep 5", "background": True}),
+        ("run a command", "bash", {"command": "pwd"}),
+        ("fetch https://example.org/x?y=1", "fetch", {"url": "https://example.org/x?y=1"}),
+        ('replace "two" with "2" in notes.txt', "view", {"file_path": "notes.txt"}),
+        ("create a.txt with Hello", "write", {"file_path": "a.txt", "content": "Hello\n"}),
+        ("create a file called b.md saying: # Hi", "write", {"file_path": "b.md", "content": "# Hi\n"}),
+        ('write "a b" to c/d.txt', "write", {"file_path": "c/d.txt", "content": "a b\n"}),
+        (
+            "create x.py with:\n```python\nprint(1)\nprint(2)\n```",
+            "write",
+            {"file_path": "x.py", "content": "print(1)\nprint(2)\n"},
+        ),
+    ],
+)
+def test_a_request_in_free_words_leads_to_the_right_call(
+    prompt: str, name: str, args: dict[str, object]
+) -> None:
+    plan = understand(prompt)
+    assert plan is not None
+    call = next(plan).calls[0]
+    assert (call.name, call.args) == (name, args)
+
+
+# --- what it does --------------------------------------------------------------------------------------
+
+
+async def test_it_looks_around_and_reads_the_readme(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("look around")
+    assert talk.names == ["ls", "glob", "view"]
+    assert "app.py" in answer
+    assert "# A small project" in answer
+
+
+async def test_an_empty_folder_is_no_trouble(workspace: Path) -> None:
+    talk = Talk(workspace)
+    await talk.ask("look around")
+    assert "no text file" in await talk.ask("read a file")
+
+
+async def test_a_file_elsewhere_is_found_by_its_name(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("read app.py")
+    assert talk.names == ["view", "glob", "view"]
+    assert "src/app.py" in answer
+    assert "politely" in answer
+
+
+async def test_a_file_that_is_nowhere_is_named_in_the_answer(project: Path) -> None:
+    assert "nowhere.py" in await Talk(project).ask("read nowhere.py")
+
+
+async def test_it_searches(project: Path) -> None:
+    assert "politely" in await Talk(project).ask("search for TODO")
+
+
+async def test_it_runs_a_command_and_tells_what_it_printed(project: Path) -> None:
+    assert "42" in await Talk(project).ask("run `echo $((6 * 7))`")
+
+
+async def test_a_failing_command_is_reported_as_such(project: Path) -> None:
+    answer = await Talk(project).ask("run `echo oh dear; exit 3`")
+    assert "did not work" in answer
+    assert "exit code 3" in answer
+
+
+async def test_a_background_command_is_started_and_looked_after(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("run `echo ready; sleep 30` in the background")
+    assert talk.names == ["bash", "job_output"]
+    assert talk.calls[1].args["job_id"] in answer
+    await talk.context.jobs.close()
+
+
+async def test_it_reads_a_file_before_it_edits_it(project: Path) -> None:
+    talk = Talk(project)
+    await talk.ask('replace "hello" with "good morning" in src/app.py')
+    assert talk.names == ["view", "edit"]
+    assert "good morning" in (project / "src" / "app.py").read_text()
+
+
+async def test_everywhere_replaces_every_place(project: Path) -> None:
+    await Talk(project).ask("replace two with 2 in notes.txt everywhere")
+    assert (project / "notes.txt").read_text() == "one\n2\nthree\n2\n"
+
+
+async def test_words_found_twice_are_left_alone_and_the_reason_is_told(project: Path) -> None:
+    answer = await Talk(project).ask("replace two with 2 in notes.txt")
+    assert "edit did not work" in answer
+    assert (project / "notes.txt").read_text() == "one\ntwo\nthree\ntwo\n"
+
+
+async def test_a_file_that_is_there_is_read_before_it_is_written_anew(project: Path) -> None:
+    talk = Talk(project)
+    await talk.ask("create notes.txt with all new")
+    assert talk.names == ["write", "view", "write"]
+    assert (project / "notes.txt").read_text() == "all new\n"
+
+
+async def test_make_an_edit_works_on_a_file_of_its_own(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("make an edit")
+    assert talk.names == ["write", "view", "edit"]
+    assert "changed it" in (project / "crushpy-tour.md").read_text()
+    assert "delete it" in answer
+
+
+async def test_a_refusal_is_answered_with_the_rule_that_would_allow_it(project: Path) -> None:
+    denial = (
+        "Permission needed: no rule covers `make`. Nobody can be asked in this run, so it was not done. "
+        "The user could allow it with: --allow 'bash(make)'"
+    )
+    talk = Talk(project, answers={"bash": denial})
+    answer = await talk.ask("run make")
+    assert talk.names == ["bash"]
+    assert "run this again with --allow 'bash(make)'" in answer
+
+
+async def test_a_denied_edit_is_not_tried_again(project: Path) -> None:
+    talk = Talk(project, answers={"edit": "The user denied this call. Ask what they want instead."})
+    answer = await talk.ask("replace one with 1 in notes.txt")
+    assert talk.names == ["view", "edit"]
+    assert "refused" in answer
+
+
+async def test_a_tool_that_is_not_offered_is_not_called(project: Path) -> None:
+    talk = Talk(project)
+    talk.specs = tuple(spec for spec in talk.specs if spec.name != "bash")
+    assert "bash" in await talk.ask("run pwd")
+    assert talk.calls == []
+
+
+# --- lists ---------------------------------------------------------------------------------------------
+
+
+def todo_lists(talk: Talk) -> list[list[str]]:
+    calls = [call for call in talk.calls if call.name == "todos"]
+    return [[item["status"] for item in call.args["todos"]] for call in calls]
+
+
+async def test_it_works_through_a_list_one_after_the_other(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask(
+        "work through a list:\n"
+        "- search for TODO\n- replace one with 1 in notes.txt\n- create done.txt with all done"
+    )
+    assert talk.names == ["todos", "grep", "todos", "view", "edit", "todos", "write", "todos"]
+    assert todo_lists(talk) == [
+        ["in_progress", "pending", "pending"],
+        ["completed", "in_progress", "pending"],
+        ["completed", "completed", "in_progress"],
+        ["completed", "completed", "completed"],
+    ]
+    assert (project / "notes.txt").read_text().startswith("1\n")
+    assert (project / "done.txt").read_text() == "all done\n"
+    assert "3 of 3" in answer
+
+
+async def test_what_fails_on_a_list_stays_open_and_the_rest_is_done(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("todo: read nowhere.txt; dance a little; read notes.txt")
+    assert todo_lists(talk)[-1] == ["pending", "pending", "completed"]
+    assert "1 of 3" in answer
+    assert "- [ ] dance a little" in answer
+
+
+async def test_two_requests_in_one_sentence_are_a_list(project: Path) -> None:
+    talk = Talk(project)
+    await talk.ask("read notes.txt and then search for TODO")
+    assert talk.names == ["todos", "view", "todos", "grep", "todos"]
+
+
+async def test_a_list_without_items_gets_some(project: Path) -> None:
+    talk = Talk(project)
+    assert "3 of 3" in await talk.ask("work through a list")
+
+
+async def test_go_on_takes_up_what_was_left_open(project: Path) -> None:
+    talk = Talk(project)
+    await talk.ask("todo: read later.txt; read notes.txt")
+    (project / "later.txt").write_text("here now\n")
+    answer = await talk.ask("go on")
+    assert "1 of 1" in answer
+    assert "here now" in talk.results("view")[-1].text
+    assert "nothing left open" in await talk.ask("continue")
+
+
+async def test_an_interrupted_list_does_not_get_in_the_way_of_the_next_request(project: Path) -> None:
+    talk = Talk(project)
+    talk.say("work through a list: read notes.txt; search for TODO")
+    await talk.step()
+    before = len(talk.calls)
+    answer = await talk.ask("read README.md")
+    assert [call.name for call in talk.calls[before:]] == ["view"]
+    assert "small project" in answer
+
+
+# --- the window and fresh starts -----------------------------------------------------------------------
+
+
+async def test_it_fills_the_window_and_stops_before_it_overflows(project: Path) -> None:
+    talk = Talk(project)
+    answer = await talk.ask("fill the window")
+    assert "no fresh start came" in answer
+    assert talk.done is not None
+    assert talk.done.usage is not None
+    assert 0.90 * 32_000 < talk.done.usage.total < 32_000
+    made = [(call.name, tuple(call.args.items())) for call in talk.calls]
+    assert len(made) == len(set(made)), "the same call twice would look like a loop"
+
+
+async def test_the_number_of_steps_can_be_said(project: Path) -> None:
+    talk = Talk(project)
+    assert "I took 3 steps" in await talk.ask("fill the window with 3 steps")
+    assert len(talk.calls) == 3
+
+
+async def test_it_overflows_the_window_when_asked_to(project: Path) -> None:
+    with pytest.raises(ContextOverflow) as caught:
+        await Talk(project, window=8_000).ask("overflow the window")
+    assert caught.value.limit == 8_000
+
+
+async def test_a_new_session_is_opened_with_a_summary_of_what_happened(project: Path) -> None:
+    talk = Talk(project, new_session=True)
+    await talk.ask("replace one with 1 in notes.txt")
+    await talk.ask("run `echo tested`")
+    await talk.ask("start a new session")
+    (summary,) = talk.sessions
+    for fact in ("replace one with 1", "notes.txt", "echo tested", "## Next step"):
+        assert fact in summary
+
+
+async def test_without_the_tool_it_says_how_to_get_it(project: Path) -> None:
+    talk = Talk(project)
+    assert "--compaction llm" in await talk.ask("start a new session")
+    assert talk.calls == []
+
+
+async def test_words_about_a_new_session_are_not_a_wish_for_one(project: Path) -> None:
+    talk = Talk(project, new_session=True)
+    await talk.ask("search for new session")
+    assert talk.names == ["grep"]
+
+
+async def test_a_refused_new_session_is_reported(project: Path) -> None:
+    talk = Talk(project, new_session=True, answers={"new_session": "A summary is needed."})
+    assert "A summary is needed" in await talk.ask("start a new session")
+
+
+async def test_a_filling_window_makes_it_open_a_new_session_by_itself(project: Path) -> None:
+    talk = Talk(project, new_session=True, status=STATUS.format(40))
+    talk.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
+    await talk.step()
+    await talk.step()
+    talk.status = STATUS.format(80)
+    message = await talk.step()
+    assert [call.name for call in message.calls] == ["new_session"]
+    (summary,) = talk.sessions
+    assert "- [ ] search for TODO" in summary
+    assert "- [ ] create done.txt with yes" in summary
+    assert "- [ ] read notes.txt" not in summary
+
+
+async def test_a_refused_new_session_does_not_stop_the_work_nor_come_again(project: Path) -> None:
+    talk = Talk(project, new_session=True, status=STATUS.format(80), answers={"new_session": "Not now."})
+    await talk.ask("replace one with 1 in notes.txt")
+    assert talk.names == ["view", "new_session", "edit"]
+    await talk.ask("work through a list: replace two with 2 in notes.txt everywhere; read README.md")
+    assert talk.names[3:] == ["todos", "view", "new_session", "edit", "todos", "view", "todos"]
+
+
+async def test_in_the_new_session_it_goes_on_with_the_list_it_carried_over(project: Path) -> None:
+    parent = Talk(project, new_session=True, status=STATUS.format(80))
+    parent.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
+    await parent.step()
+    await parent.step()
+    child = Talk(project, new_session=True, status=STATUS.format(10))
+    child.messages = [Message("seed", "user", (Seed(parent.sessions[0], "Open todos:"),))]
+    assert "3 of 3" in await child.go_on()
+    assert (project / "done.txt").exists()
+
+
+async def test_a_session_that_starts_with_notes_alone_says_what_came_along(project: Path) -> None:
+    talk = Talk(project)
+    notes = "Opening.\n\n<summary>\n## Goal\n- User: tidy up\n</summary>\n\n<evidence>\nFiles\n</evidence>"
+    talk.messages = [Message("seed", "user", (Text(notes),))]
+    answer = await talk.go_on()
+    assert "new session" in answer
+    assert "> - User: tidy up" in answer
+    assert talk.calls == []
+
+
+async def test_a_prompt_after_the_notes_is_what_counts(project: Path) -> None:
+    talk = Talk(project)
+    notes = Seed("- User: fill the window\n- [ ] search for TODO", "")
+    talk.messages = [Message("seed", "user", (notes, Text("read notes.txt")))]
+    await talk.go_on()
+    assert talk.names == ["view"]
+
+
+async def test_a_fresh_start_in_the_middle_of_a_list_does_not_lose_the_thread(project: Path) -> None:
+    parent = Talk(project)
+    parent.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
+    await parent.step()
+    await parent.step()
+    tail = parent.messages[-3:]
+    assert [message.role for message in tail] == ["assistant", "tool", "tool"]
+    child = Talk(project)
+    child.messages = [Message("seed", "user", (Seed("A summary.", "Evidence."),)), *tail]
+    assert "3 of 3" in await child.go_on()
+    assert child.results("view") == []
+
+
+# --- summaries and titles ------------------------------------------------------------------------------
+
+TRANSCRIPT = """\
+[user 1a]
+fix the parser in src/parser.py
+
+[calls bash] {"command": "pytest -q tests/test_parser.py"}
+[bash failed; 2b]
+1 failed
+[calls todos] {"todos": [{"text": "mend it", "status": "pending"}]}
+[calls todos] {"todos": [{"text": "mend it", "status": "completed"}]}
+[calls todos] {"todos": [{"text": "document it", "status": "in_progress"}]}
+[user 3c]
+and update docs/parser.md
+"""
+
+
+async def written(system: str, text: str) -> str:
+    request = Request("demo/tour", system, (Message("m", "user", (Text(text),)),))
+    return "".join(
+        [piece.text async for piece in DemoProvider().stream(request) if isinstance(piece, TextPiece)]
+    )
+
+
+async def test_a_summariser_request_gets_what_was_asked_touched_and_left() -> None:
+    summary = await written("Write a summary of the session below.", TRANSCRIPT * 3)
+    for fact in ("fix the parser", "src/parser.py", "docs/parser.md", "pytest -q tests/test_parser.py"):
+        assert fact in summary
+    assert "- [ ] document it" in summary
+    assert "- [ ] mend it" not in summary
+    assert len(summary) < len(TRANSCRIPT * 3) / 2 + 400
+    assert summary == await written("Write a summary of the session below.", TRANSCRIPT * 3)
+
+
+async def test_a_summary_of_a_summary_keeps_its_requests() -> None:
+    first = await written("Write a summary.", TRANSCRIPT)
+    second = await written(
+        "Update the summary.", f"<summary>\n{first}\n</summary>\n[user 9]\nand now the tests"
+    )
+    assert "User: fix the parser" in second
+    assert "User: and now the tests" in second
+    assert "- [ ] document it" in second
+
+
+async def test_a_short_summary_is_a_few_sentences() -> None:
+    text = await written("Summarise the result in 2-3 sentences.", TRANSCRIPT)
+    assert "\n" not in text
+    assert "src/parser.py" in text
+
+
+async def test_a_title_is_one_short_line() -> None:
+    title = await written("Write a title for this conversation.", "[user x]\n" + "a very long request " * 20)
+    assert title.startswith("a very long request")
+    assert len(title) <= 50
+    assert "\n" not in title
+
+
+# --- as a provider -------------------------------------------------------------------------------------
+
+
+async def test_text_comes_in_pieces_and_usage_is_reported(project: Path) -> None:
+    request = Request("demo/tour", "s" * 4_000, (Message("m", "user", (Text("help"),)),), Talk(project).specs)
+    pieces = [piece async for piece in DemoProvider().stream(request)]
+    assert sum(isinstance(piece, TextPiece) for piece in pieces) > 10
+    usage = pieces[-1].usage  # pyright: ignore
+    assert usage.input_tokens > 1_000
+    assert usage.output_tokens > 100
+    assert usage.cost == 0
+
+
+async def test_a_reply_stays_within_the_output_limit_and_then_asks_for_nothing(project: Path) -> None:
+    talk = Talk(project, max_output_tokens=20)
+    talk.say("fill the window")
+    message = await talk.step()
+    assert talk.done is not None
+    assert talk.done.finish == "length"
+    assert message.calls == ()
+    assert len(message.text) <= 80
+
+
+async def test_another_name_under_demo_is_refused() -> None:
+    with pytest.raises(BadRequest, match="demo/other"):
+        await anext(DemoProvider().stream(Request("demo/other", "", ())))
+
+
+async def test_what_another_model_left_in_the_history_does_not_confuse_it(project: Path) -> None:
+    talk = Talk(project)
+    odd = ToolCall("c1", "todos", {"todos": "not a list"})
+    talk.messages = [
+        Message("1", "user", (Text("go"),)),
+        Message("2", "assistant", (Text("hm"), odd, ToolCall("c2", "mystery", {}))),
+        Message("3", "tool", (ToolResult("c1", "todos", "bad", is_error=True),)),
+    ]
+    assert "small project" in await talk.ask("read README.md")
+
+
+async def test_the_same_messages_give_the_same_reply(project: Path) -> None:
+    talk = Talk(project)
+    talk.say("work through a list: read notes.txt; search for TODO")
+    await talk.step()
+    one, two = await talk.reply(), await talk.reply()
+    assert one.text == two.text
+    assert [(call.name, call.args) for call in one.calls] == [(call.name, call.args) for call in two.calls]
+    assert {call.id for call in one.calls}.isdisjoint(call.id for call in two.calls)
+
+
+def test_it_needs_no_network_and_no_heavy_package() -> None:
+    code = (
+        "import sys; import crushpy.llm.demo;"
+        "heavy = {'litellm', 'tiktoken', 'httpx', 'h11', 'pydantic'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_its_words_name_no_model_that_does_not_exist() -> None:
+    from crushpy.llm import catalog
+    from crushpy.llm.demo.words import GUIDE
+
+    for name in re.findall(r"\b(?:anthropic|openai|gemini)/[\w.-]+", GUIDE):
+        assert name.endswith("/MODEL") or catalog.is_known(name), name
