@@ -22,7 +22,7 @@ class Output:
         self._line = ""
         """The line that is not finished yet: a carriage return may still take it back."""
         self._recent = HeadTail()
-        self._whole = _Whole(folder)
+        self._whole = Whole(folder)
         self._live = live
 
     def feed(self, data: bytes, final: bool = False) -> None:
@@ -76,8 +76,8 @@ def report(taken: Truncated, where: str, *notes: str) -> str:
     return "\n".join([text, *said] if text else said) or "(no output)"
 
 
-class _Whole:
-    """All of the output: in memory while it is small, in a file from then on, up to a bound."""
+class Whole:
+    """All of a large text: in memory while it is small, in a file from then on, up to a bound."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder

@@ -241,6 +241,18 @@ async def test_live_output_comes_while_the_command_runs_and_is_complete(workspac
     assert outcome.text == "one\nhalfway"
 
 
+async def test_a_rewritten_line_is_shown_live_in_its_last_state(workspace: Path) -> None:
+    pieces: list[str] = []
+    wait = "while [ ! -e go ]; do sleep 0.02; done"
+    async with lent(workspace) as context:
+        command = rf"printf '10%%'; {wait}; printf '\r20%%'; printf '\r30%%\nend\n'"
+        call = asyncio.create_task(bash(context.with_emit(pieces.append), command))
+        await until(lambda: pieces, "the first state is shown")
+        (workspace / "go").touch()
+        assert (await call).text == "30%\nend"
+    assert "".join(pieces) == "10%\n30%\nend\n"
+
+
 async def test_live_output_is_bounded_however_much_is_printed(workspace: Path) -> None:
     pieces: list[str] = []
     async with lent(workspace) as context:

@@ -3,7 +3,7 @@
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crushpy.tools.truncate import cut_line, join_cut, marker, truncate
+from crushpy.tools.truncate import HeadTail, cut_line, join_cut, marker, truncate
 
 texts = st.text(alphabet=st.sampled_from("ab\n\r\u00e9\U0001f600"), max_size=400)
 limits = st.integers(min_value=0, max_value=300)
@@ -73,3 +73,31 @@ def test_one_long_line_is_cut_in_the_middle() -> None:
 def test_a_long_line_keeps_its_beginning_and_says_how_much_is_missing() -> None:
     assert cut_line("abcdef", 6) == "abcdef"
     assert cut_line("abcdef", 4) == "abcd [... 2 characters cut ...]"
+
+
+@given(st.lists(texts, max_size=8), limits)
+def test_a_text_that_comes_in_pieces_is_shortened_like_one_that_comes_whole(
+    pieces: list[str], limit: int
+) -> None:
+    growing = HeadTail(limit)
+    for piece in pieces:
+        growing.add(piece)
+    assert growing.text() == truncate("".join(pieces), limit)
+
+
+def test_a_text_that_grows_for_ever_is_held_in_bounded_memory() -> None:
+    growing = HeadTail(1_000)
+    for _ in range(10_000):
+        growing.add("x" * 1_000)
+    assert growing.total == 10_000_000
+    assert len(growing.text().text) < 1_100
+    held = sum(len(value) for value in _strings(growing))
+    assert held < 10_000
+
+
+def _strings(holder: HeadTail) -> list[str]:
+    """Every string that it holds on to, wherever."""
+    found: list[str] = []
+    for value in vars(holder).values():
+        found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
+    return found

@@ -1,0 +1,77 @@
+"""Turns HTML into markdown. A program of its own: hostile pages can keep a parser busy without end.
+
+HTML comes on stdin, its address as the argument; out comes the title on a line, then the markdown. It is
+run without crushpy's folder on its path, so it imports nothing of ours.
+"""
+
+import re
+import sys
+from urllib.parse import urljoin
+
+MAX_HTML_CHARS = 1_000_000
+"""Without scripts and styles. Larger pages are cut: a megabyte takes seconds."""
+_MAX_MEMORY = 1 << 30
+
+_CODE_START = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
+_CODE_END = re.compile(r"</(?:script|style)\s*>", re.IGNORECASE)
+_NOT_CONTENT = ("script", "style", "nav", "noscript", "template", "svg", "iframe", "button", "title")
+
+
+def to_markdown(html: str, address: str) -> tuple[str, str]:
+    """The page's title and its content; links are made absolute."""
+    from bs4 import BeautifulSoup
+    from markdownify import MarkdownConverter
+
+    soup = BeautifulSoup(without_code(html)[:MAX_HTML_CHARS], "html.parser")
+    title = " ".join(soup.title.get_text().split()) if soup.title else ""
+    for tag in soup.find_all(_NOT_CONTENT):
+        tag.decompose()
+    for image in soup.find_all("img", src=re.compile(r"^\s*data:", re.IGNORECASE)):
+        image.decompose()
+    for name, attribute in (("a", "href"), ("img", "src")):
+        for tag in soup.find_all(name, attrs={attribute: True}):
+            tag[attribute] = _absolute(address, str(tag[attribute]))
+    converter = MarkdownConverter(heading_style="ATX", escape_asterisks=False, escape_underscores=False)
+    text = converter.convert_soup(soup)
+    lines = "\n".join(line.rstrip() for line in text.splitlines())
+    return title, re.sub(r"\n{3,}", "\n\n", lines).strip()
+
+
+def without_code(html: str) -> str:
+    """`html` without its scripts and styles; in one pass, however broken it is."""
+    kept: list[str] = []
+    position = 0
+    while start := _CODE_START.search(html, position):
+        kept.append(html[position : start.start()])
+        end = _CODE_END.search(html, start.end())
+        if end is None:
+            return "".join(kept)
+        position = end.end()
+    return "".join((*kept, html[position:]))
+
+
+def _absolute(address: str, link: str) -> str:
+    try:
+        return urljoin(address, link)
+    except ValueError:
+        return link
+
+
+def main() -> None:
+    _bound_memory()
+    sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
+    title, text = to_markdown(sys.stdin.buffer.read().decode(), sys.argv[1])
+    sys.stdout.buffer.write(f"{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
+
+
+def _bound_memory() -> None:
+    try:
+        import resource
+
+        resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
+    except (ImportError, OSError, ValueError):
+        pass  # not every system has such a bound
+
+
+if __name__ == "__main__":
+    main()
