@@ -1,0 +1,208 @@
+"""Choosing a provider and a model: by name, settings, keys and addresses, before anything is contacted."""
+
+import subprocess
+import sys
+
+import pytest
+from scripted_llm.replies import Reply
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.llm import catalog
+from crushpy.llm.demo import DemoProvider
+from crushpy.llm.errors import AuthenticationFailed, BadRequest
+from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.llm.protocol import Provider, Request, TextPiece
+from crushpy.llm.select import default_model, explain_unknown, is_official, select
+from crushpy.llm.wire import WireProvider
+from crushpy.messages import Message, Text
+from crushpy.settings import ModelSettings, ProviderSettings, Settings
+
+NONE: dict[str, str] = {}
+
+
+async def said(provider: Provider, model: str) -> str:
+    request = Request(model, "You are terse.", (Message("m", "user", (Text("hello"),)),))
+    text = "".join([piece.text async for piece in provider.stream(request) if isinstance(piece, TextPiece)])
+    await provider.close()
+    return text
+
+
+# --- which provider ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "kind"),
+    [
+        ("demo/tour", NONE, DemoProvider),
+        ("openai/gpt-4o", {"OPENAI_API_KEY": "k"}, WireProvider),
+        ("gpt-4o", {"OPENAI_API_KEY": "k"}, WireProvider),
+        ("openai/gpt-5.6", {"OPENAI_API_KEY": "k"}, LiteLLMProvider),
+        ("openai/gpt-5-codex", {"OPENAI_API_KEY": "k"}, LiteLLMProvider),
+        ("openai/gpt-5.6", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, WireProvider),
+        ("openai/my-model", {"OPENAI_API_BASE": "http://127.0.0.1:1/v1"}, WireProvider),
+        ("my-model", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, WireProvider),
+        ("anthropic/claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "k"}, LiteLLMProvider),
+        ("claude-sonnet-4-5", {"ANTHROPIC_AUTH_TOKEN": "k"}, LiteLLMProvider),
+        ("ollama/qwen3", NONE, LiteLLMProvider),
+        ("some_new_provider/x", NONE, LiteLLMProvider),
+    ],
+)
+def test_a_model_finds_its_provider(model: str, environ: dict[str, str], kind: type) -> None:
+    assert type(select(model, Settings(), environ)) is kind
+
+
+@pytest.mark.parametrize(
+    ("model", "base", "kind"),
+    [
+        ("lab/qwen3", "http://127.0.0.1:1/v1", WireProvider),
+        ("ollama/qwen3", "http://127.0.0.1:11434/v1", WireProvider),
+        ("ollama/qwen3", "http://127.0.0.1:11434", LiteLLMProvider),
+        ("anthropic/claude-sonnet-4-5", "http://127.0.0.1:1", LiteLLMProvider),
+    ],
+)
+def test_an_address_in_the_settings_takes_the_wire_unless_the_server_speaks_otherwise(
+    model: str, base: str, kind: type
+) -> None:
+    name = model.partition("/")[0]
+    settings = Settings(providers={name: ProviderSettings(api_base=base)})
+    assert type(select(model, settings, NONE)) is kind
+
+
+def test_settings_can_force_litellm() -> None:
+    provider = select("openai/gpt-4o", Settings(provider="litellm"), {"OPENAI_API_KEY": "k"})
+    assert type(provider) is LiteLLMProvider
+
+
+def test_the_demo_takes_its_window_from_the_settings() -> None:
+    settings = Settings(models={"demo/tour": ModelSettings(context_window=9_000)})
+    provider = select("demo/tour", settings, NONE)
+    assert isinstance(provider, DemoProvider)
+    assert provider._window == 9_000
+
+
+async def test_the_wire_sends_the_name_and_the_key_that_the_server_knows(llm: ScriptedLLM) -> None:
+    llm.always(Reply("hi"))
+    environ = {"LAB_KEY": "secret", "OPENAI_API_KEY": "not for the lab"}
+    settings = Settings(providers={"lab": ProviderSettings(api_base=llm.api_base, api_key_env="LAB_KEY")})
+    assert await said(select("lab/org/qwen3", settings, environ), "lab/org/qwen3") == "hi"
+    assert llm.requests[0].body["model"] == "org/qwen3"
+    assert llm.requests[0].headers["authorization"] == "Bearer secret"
+
+
+async def test_the_key_of_openai_goes_to_no_other_provider(llm: ScriptedLLM) -> None:
+    llm.always(Reply("hi"))
+    settings = Settings(providers={"lab": ProviderSettings(api_base=llm.api_base)})
+    await said(select("lab/qwen3", settings, {"OPENAI_API_KEY": "secret"}), "lab/qwen3")
+    assert "authorization" not in llm.requests[0].headers
+
+
+async def test_a_server_of_ones_own_needs_no_key(llm: ScriptedLLM) -> None:
+    llm.always(Reply("hi"))
+    provider = select("openai/test-model", Settings(), {"OPENAI_BASE_URL": llm.api_base})
+    assert await said(provider, "openai/test-model") == "hi"
+    assert "authorization" not in llm.requests[0].headers
+
+
+async def test_an_address_in_the_settings_goes_before_the_environment(llm: ScriptedLLM) -> None:
+    llm.always(Reply("hi"))
+    settings = Settings(providers={"openai": ProviderSettings(api_base=llm.api_base)})
+    provider = select("openai/test-model", settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    assert await said(provider, "openai/test-model") == "hi"
+
+
+async def test_a_provider_of_ones_own_works_through_litellm_too(llm: ScriptedLLM) -> None:
+    llm.always(Reply("hi"))
+    settings = Settings(provider="litellm", providers={"lab": ProviderSettings(api_base=llm.api_base)})
+    assert await said(select("lab/org/qwen3", settings, NONE), "lab/org/qwen3") == "hi"
+    assert llm.requests[0].body["model"] == "org/qwen3"
+
+
+# --- what is missing or wrong --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("model", "variable"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("openai/gpt-5.6", "OPENAI_API_KEY"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_KEY or GOOGLE_API_KEY"),
+    ],
+)
+def test_a_missing_key_is_told_before_any_request_with_the_ways_out(model: str, variable: str) -> None:
+    with pytest.raises(AuthenticationFailed) as caught:
+        select(model, Settings(), NONE)
+    assert variable in caught.value.message
+    assert "demo/tour" in caught.value.hint
+    assert "crushpy models" in caught.value.hint
+
+
+def test_openais_own_address_needs_a_key_even_when_it_is_spelled_out() -> None:
+    with pytest.raises(AuthenticationFailed):
+        select("openai/gpt-4o", Settings(), {"OPENAI_BASE_URL": "https://api.openai.com/v1"})
+
+
+def test_a_key_variable_that_the_settings_name_must_be_there() -> None:
+    settings = Settings(providers={"lab": ProviderSettings(api_base="http://x/v1", api_key_env="LAB_KEY")})
+    with pytest.raises(AuthenticationFailed, match="LAB_KEY is not set"):
+        select("lab/qwen3", settings, {"LAB_KEY": ""})
+
+
+def test_a_bare_name_that_nobody_knows_is_refused_with_suggestions() -> None:
+    with pytest.raises(BadRequest, match="gtp-5") as caught:
+        select("gtp-5", Settings(), {"OPENAI_API_KEY": "k"})
+    assert "openai/gpt-5" in caught.value.hint
+
+
+def test_an_unknown_demo_names_the_known_one() -> None:
+    with pytest.raises(BadRequest) as caught:
+        select("demo/tuor", Settings(), NONE)
+    assert "demo/tour" in caught.value.hint
+
+
+def test_an_unknown_model_is_explained_with_the_nearest_names() -> None:
+    assert "anthropic/claude-sonnet-4-5" in explain_unknown("anthropic/claude-sonet-4-5")
+    assert "crushpy models" in explain_unknown("@@@@@")
+
+
+def test_only_openais_own_hosts_count_as_official() -> None:
+    assert is_official("")
+    assert is_official("https://eu.api.openai.com/v1")
+    assert not is_official("https://api.openai.com.evil.example/v1")
+    assert not is_official("http://127.0.0.1:8000/v1")
+
+
+# --- which model ---------------------------------------------------------------------------------------
+
+
+def test_the_model_of_the_settings_goes_before_every_key() -> None:
+    assert default_model(Settings(model="lab/x"), {"OPENAI_API_KEY": "k"}) == "lab/x"
+
+
+def test_without_a_setting_the_keys_decide() -> None:
+    assert default_model(Settings(), {"OPENAI_API_KEY": "k"}).startswith("openai/")
+    assert default_model(Settings(), {"GOOGLE_API_KEY": "k"}).startswith("gemini/")
+    both = {"OPENAI_API_KEY": "k", "ANTHROPIC_API_KEY": "k"}
+    assert default_model(Settings(), both).startswith("anthropic/")
+
+
+def test_a_key_under_a_name_of_the_users_own_counts_too() -> None:
+    settings = Settings(providers={"deepseek": ProviderSettings(api_key_env="MY_KEY")})
+    assert default_model(settings, {"MY_KEY": "k"}).startswith("deepseek/")
+
+
+@pytest.mark.parametrize("environ", [NONE, {"OPENAI_API_KEY": ""}])
+def test_without_any_key_it_is_the_demo(environ: dict[str, str]) -> None:
+    assert default_model(Settings(), environ) == catalog.DEMO
+
+
+def test_choosing_a_wire_provider_imports_nothing_heavy() -> None:
+    code = (
+        "import sys; from crushpy.llm.select import select, default_model;"
+        "from crushpy.settings import Settings;"
+        "select(default_model(Settings(model='openai/gpt-4o')), Settings(), {'OPENAI_API_KEY': 'k'});"
+        "heavy = {'litellm', 'tiktoken', 'httpx', 'pydantic', 'tomlkit'} & set(sys.modules);"
+        "sys.exit(f'imported {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
