@@ -396,8 +396,8 @@ def test_an_unknown_key_is_warned_about_with_the_nearest_name(
         ("model = \n", "line 1, column 9"),
         ('model = "a"\nmodel = "b"', "line 2, column 12"),
         ('model = "a"\nx = [1,', "line 2, column 8"),
-        ("x = " + "[" * 5000, "nested too deep"),
-        ("x = " + "9" * 5000, "limit"),
+        pytest.param("x = " + "[" * 5000, "nested too deep", id="deep"),
+        pytest.param("x = " + "9" * 5000, "limit", id="long"),
     ],
 )
 def test_broken_toml_names_file_line_and_column(home: Path, workspace: Path, text: str, place: str) -> None:

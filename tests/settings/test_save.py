@@ -162,11 +162,12 @@ def test_comments_order_and_blank_lines_stay(config: Path) -> None:
     set_value(Paths(), "model", "c/d")
     set_value(Paths(), "small_model", "e/f")
     set_value(Paths(), "compaction.method", "auto")
+    set_value(Paths(), "compaction.threshold", "0.5")
     set_value(Paths(), "permissions.private_hosts", "true")
     set_value(Paths(), "tasks.context_strategy", "summarized")
     expected = (
         WRITTEN.replace('model = "a/b"   # until May\n', 'model = "c/d"   # until May\nsmall_model = "e/f"\n')
-        .replace('method = "llm"', 'method = "auto"')
+        .replace('method = "llm"  # I like this\n', 'method = "auto"  # I like this\nthreshold = 0.5\n')
         .replace('"bash(git log)",\n]\n', '"bash(git log)",\n]\nprivate_hosts = true\n')
     )
     assert config.read_text() == expected + '\n[tasks]\ncontext_strategy = "summarized"\n'
@@ -378,7 +379,7 @@ SAVER = """
 import sys
 from crushpy.paths import Paths
 from crushpy.settings import add_rule, set_value
-for number in range(15):
+for number in range(8):
     add_rule(Paths(), "allow", f"bash(echo {sys.argv[1]} {number})")
     set_value(Paths(), f"models.{sys.argv[1]}-{number}.context_window", "5")
 """
@@ -388,7 +389,7 @@ def test_savers_in_several_processes_lose_nothing(config: Path) -> None:
     savers = [subprocess.Popen([sys.executable, "-c", SAVER, f"p{n}"]) for n in range(4)]
     assert [saver.wait(timeout=60) for saver in savers] == [0, 0, 0, 0]
     saved = current()
-    wanted = {(f"p{n}", number) for n in range(4) for number in range(15)}
+    wanted = {(f"p{n}", number) for n in range(4) for number in range(8)}
     assert set(saved.permissions.allow) == {f"bash(echo {name} {number})" for name, number in wanted}
     assert set(saved.models) == {f"{name}-{number}" for name, number in wanted}
 
@@ -401,4 +402,4 @@ def test_a_reader_never_sees_half_a_file(config: Path) -> None:
         reads += 1
     assert saver.returncode == 0
     assert reads
-    assert len(current().models) == 15
+    assert len(current().models) == 8
