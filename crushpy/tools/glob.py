@@ -1,0 +1,102 @@
+"""The tool `glob`: finds files by name, newest first."""
+
+import heapq
+import os
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import FileList
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.globs import Glob as Pattern
+from crushpy.tools.locate import locate, missing, touched
+from crushpy.tools.records import Ended, read_records
+from crushpy.tools.search import FindRipgrep, find_ripgrep, list_files
+from crushpy.tools.textfile import clean
+from crushpy.tools.threads import to_the_end
+
+_MAX_FILES = 100
+_TIMEOUT = 30.0
+
+
+class GlobArgs(Args, frozen=True):
+    pattern: str
+    path: Annotated[str, Meta(description="folder to search")] = "."
+
+
+class Glob(Tool[GlobArgs]):
+    name = "glob"
+    args = GlobArgs
+    parallel = True
+
+    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
+        self._find_ripgrep = find_ripgrep
+        self._timeout = timeout
+
+    def accesses(self, args: GlobArgs, context: ToolContext) -> tuple[Access, ...]:
+        return touched(self.name, context, args.path)
+
+    async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
+        folder = locate(context, args.path)
+        if not folder.is_dir():
+            if folder.exists():
+                raise ToolError(f"{clean(context.shown(folder))} is a file: give glob a folder.")
+            raise missing(context, folder)
+        pattern = Pattern(_below(args.pattern, folder))
+        found: list[str] = []
+
+        def take(record: bytes) -> bool:
+            path = os.fsdecode(record).removeprefix("./")
+            if pattern.matches(path):
+                found.append(path)
+            return True
+
+        command = list_files(self._find_ripgrep())
+        ended = await read_records(
+            command.words, take, cwd=folder, separator=b"\0", seconds=self._timeout, env=command.env
+        )
+        if ended.code not in (0, 1) and not found and ended.errors:
+            raise ToolError(f"The files could not be listed: {ended.errors}")
+        newest = await to_the_end(_newest, folder, found)
+        return _outcome(
+            clean(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
+        )
+
+
+def _below(pattern: str, folder: Path) -> str:
+    """The pattern relative to `folder`; a ToolError where it would lead out of it."""
+    if not pattern.strip():
+        raise ToolError("The pattern is empty. Use one like **/*.py.")
+    pattern = clean(pattern)
+    if pattern.startswith("/"):
+        pattern = pattern.removeprefix(f"{folder}/")
+    if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
+        raise ToolError(f"The pattern {pattern} leads out of {folder}: name the folder in path instead.")
+    return pattern
+
+
+def _newest(folder: Path, found: list[str]) -> list[str]:
+    """The last changed of `found`, newest first."""
+    newest = heapq.nsmallest(_MAX_FILES, ((-_changed(folder / path), path) for path in found))
+    return [path for _, path in newest]
+
+
+def _changed(path: Path) -> int:
+    try:
+        return path.lstat().st_mtime_ns
+    except OSError:
+        return 0
+
+
+def _outcome(pattern: str, paths: list[str], total: int, ended: Ended) -> Outcome:
+    rows = tuple(clean(path) for path in paths)
+    notes: list[str] = []
+    if not rows:
+        notes.append(f"No file matches {pattern}. Ignored files are left out.")
+    if total > len(rows):
+        notes.append(f"[{total - len(rows):,} older files left out: narrow the pattern]")
+    if ended.timed_out:
+        notes.append("[stopped after too long: the list is not complete, name a smaller folder]")
+    return Outcome("\n".join((*rows, *notes)), display=FileList(rows, total))

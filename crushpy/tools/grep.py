@@ -1,0 +1,128 @@
+"""The tool `grep`: finds lines by a regular expression."""
+
+import os
+import re
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import FileList
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.globs import Glob as Pattern
+from crushpy.tools.locate import locate, missing, touched
+from crushpy.tools.records import Ended, read_records
+from crushpy.tools.search import FindRipgrep, find_lines, find_ripgrep
+from crushpy.tools.textfile import clean
+from crushpy.tools.truncate import MAX_RESULT_CHARS
+
+_TIMEOUT = 30.0
+_MAX_MATCHES = 200
+_MAX_COUNTED = 10_000
+_NOTE_ROOM = 500
+_RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
+_LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
+
+
+class GrepArgs(Args, frozen=True):
+    pattern: Annotated[str, Meta(description="regular expression")]
+    path: Annotated[str, Meta(description="file or folder")] = "."
+    include: Annotated[str, Meta(description="only files like *.{ts,tsx}")] = ""
+
+
+class Grep(Tool[GrepArgs]):
+    name = "grep"
+    args = GrepArgs
+    parallel = True
+
+    def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
+        self._find_ripgrep = find_ripgrep
+        self._timeout = timeout
+
+    def accesses(self, args: GrepArgs, context: ToolContext) -> tuple[Access, ...]:
+        return touched(self.name, context, args.path)
+
+    async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
+        _check(args.pattern, args.include)
+        place = locate(context, args.path)
+        if not place.is_dir() and not place.is_file():
+            if place.exists():
+                raise ToolError(f"{clean(context.shown(place))} is not a file or a folder.")
+            raise missing(context, place)
+        folder, target = (place, "./") if place.is_dir() else (place.parent, f"./{place.name}")
+        found = _Found(folder, context, args.include if place.is_dir() else "")
+        command = find_lines(self._find_ripgrep(), args.pattern, target, args.include)
+        ended = await read_records(
+            command.words, found.take, cwd=folder, separator=b"\n", seconds=self._timeout, env=command.env
+        )
+        return _outcome(args, found, ended, self._timeout)
+
+
+class _Found:
+    """The matches so far: the first ones kept, the rest counted."""
+
+    def __init__(self, folder: Path, context: ToolContext, include: str) -> None:
+        self._folder = folder
+        self._context = context
+        self._include = Pattern(include) if include else None
+        self.by_file: dict[str, list[str]] = {}
+        self.kept = self.total = 0
+        self._room = MAX_RESULT_CHARS - _NOTE_ROOM
+
+    def take(self, record: bytes) -> bool:
+        """Keeps or counts one line that the search printed. False: enough."""
+        parsed = _RECORD.fullmatch(record)
+        if parsed is None:
+            return True  # What ripgrep says about binary files.
+        path = os.fsdecode(parsed[1]).removeprefix("./")
+        if self._include is not None and not self._include.matches(path):
+            return True
+        self.total += 1
+        if self.kept == self.total - 1 and self.kept < _MAX_MATCHES:
+            self._keep(path, f"{parsed[2].decode()}: {parsed[3].decode('utf-8', 'replace').rstrip()}")
+        return self.total < _MAX_COUNTED
+
+    def _keep(self, path: str, row: str) -> None:
+        shown = clean(self._context.shown(self._folder / path))
+        self._room -= len(row) + 3 + (0 if shown in self.by_file else len(shown) + 2)
+        if self._room < 0:
+            return
+        self.by_file.setdefault(shown, []).append(row)
+        self.kept += 1
+
+
+def _check(pattern: str, include: str) -> None:
+    if not pattern:
+        raise ToolError("The pattern is empty. Use ls or glob to list files.")
+    if "\0" in pattern + include or clean(pattern + include) != pattern + include:
+        raise ToolError("The pattern holds a character that is in no text (NUL, or half of a pair).")
+    if _LINE_BREAK.search(pattern):
+        raise ToolError(
+            "grep looks at one line at a time, so a pattern with \\n finds nothing: search one line."
+        )
+
+
+def _outcome(args: GrepArgs, found: _Found, ended: Ended, timeout: float) -> Outcome:
+    if not found.total and ended.errors and not ended.timed_out:
+        raise ToolError(
+            f"grep could not search for {args.pattern}: {ended.errors}\n"
+            "To find text as it is, put a backslash before each of ( ) [ ] { } . * + ? ^ $ | \\."
+        )
+    late = f"stopped after {timeout:g} seconds: name a smaller folder, or use a simpler pattern"
+    if not found.total and ended.timed_out:
+        raise ToolError(f"grep was {late}.")
+    if not found.total:
+        where = f" in files like {args.include}" if args.include else ""
+        return Outcome(
+            f"No line matches {args.pattern}{where}. Ignored files are left out.", display=FileList(())
+        )
+    blocks = [f"{path}\n" + "\n".join(f"  {row}" for row in rows) for path, rows in found.by_file.items()]
+    more = found.total - found.kept
+    if more:
+        least = "at least " if ended.stopped or ended.timed_out else ""
+        blocks.append(f"[{least}{more:,} more matches left out: narrow the search with path or include]")
+    if ended.timed_out:
+        blocks.append(f"[{late}]")
+    rows = tuple(f"{path}:{row}" for path, rows in found.by_file.items() for row in rows)
+    return Outcome("\n".join(blocks), display=FileList(rows, found.total))

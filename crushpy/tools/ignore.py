@@ -1,0 +1,152 @@
+"""Walks folders as git and ripgrep would: what ignore files name is left out, links are not followed."""
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crushpy.messages import Data
+
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
+"""Never looked into."""
+_MAX_IGNORE_BYTES = 1_000_000
+
+
+class Entries(Data, frozen=True):
+    """What a folder holds, sorted by name: subfolders, and everything else."""
+
+    folders: tuple[str, ...]
+    files: tuple[str, ...]
+    links: frozenset[str] = frozenset()
+    """Which of `files` are links."""
+
+
+class _Spec:
+    """One ignore file's patterns; they speak of paths below its folder."""
+
+    def __init__(self, folder: str, spec: "GitIgnoreSpec") -> None:
+        self._prefix = len(folder.rstrip("/")) + 1
+        self._spec = spec
+
+    def verdict(self, path: str) -> bool | None:
+        """True: ignored; False: expressly not; None: not spoken of."""
+        return self._spec.check_file(path[self._prefix :]).include
+
+
+class Rules:
+    """The ignore files that hold in one folder, and what they say."""
+
+    def __init__(self, git: tuple[_Spec, ...] = (), own: tuple[_Spec, ...] = ()) -> None:
+        self._git = git
+        """Outermost first, as in `_own`: what is nearer to a file decides."""
+        self._own = own
+        """`.ignore` files; they decide before git's."""
+
+    @classmethod
+    def at(cls, folder: Path) -> "Rules":
+        """The rules for what is in `folder`. One that is itself ignored was asked for: only its own hold."""
+        rules = cls(_load(_global_ignores(), "/"))
+        for parent in reversed(folder.parents):
+            rules = rules.inside(str(parent))
+        if rules.ignores(str(folder), is_folder=True):
+            rules = cls()
+        return rules.inside(str(folder))
+
+    def inside(self, folder: str) -> "Rules":
+        """These rules and those that `folder` brings."""
+        base = Path(folder)
+        git = _load(base / ".gitignore", folder)
+        if (base / ".git").exists():
+            # A repository of its own: what the folders around it ignore does not hold here.
+            git = (
+                *_load(_global_ignores(), folder),
+                *_load(base / ".git" / "info" / "exclude", folder),
+                *git,
+            )
+        elif git:
+            git = (*self._git, *git)
+        else:
+            git = self._git
+        own = _load(base / ".ignore", folder)
+        return Rules(git, (*self._own, *own)) if git is not self._git or own else self
+
+    def ignores(self, path: str, *, is_folder: bool = False) -> bool:
+        name = path + "/" if is_folder else path
+        for specs in (self._own, self._git):
+            for spec in reversed(specs):
+                verdict = spec.verdict(name)
+                if verdict is not None:
+                    return verdict
+        return False
+
+    def entries(self, folder: str) -> Entries:
+        """What `folder` (whose rules these are) holds. One that cannot be read holds nothing."""
+        folders: list[str] = []
+        files: list[str] = []
+        links: list[str] = []
+        try:
+            with os.scandir(folder) as found:
+                for entry in found:
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if entry.name in VERSION_CONTROL or self.ignores(entry.path, is_folder=is_folder):
+                        continue
+                    (folders if is_folder else files).append(entry.name)
+                    if entry.is_symlink():
+                        links.append(entry.name)
+        except OSError:
+            return Entries((), ())
+        return Entries(tuple(sorted(folders)), tuple(sorted(files)), frozenset(links))
+
+
+def walk(root: Path) -> Iterator[str]:
+    """The regular files below `root`, relative to it, in order of their paths."""
+    yield from _walk(str(root), "", Rules.at(root))
+
+
+def _walk(folder: str, prefix: str, rules: Rules) -> Iterator[str]:
+    found = rules.entries(folder)
+    folders = frozenset(found.folders)
+    for name in sorted((*found.folders, *found.files)):
+        path = os.path.join(folder, name)  # noqa: PTH118 (a hot loop)
+        if name in folders:
+            yield from _walk(path, f"{prefix}{name}/", rules.inside(path))
+        elif name not in found.links and Path(path).is_file():
+            yield prefix + name
+
+
+def _load(file: Path, folder: str) -> tuple[_Spec, ...]:
+    try:
+        with file.open("rb") as opened:
+            text = opened.read(_MAX_IGNORE_BYTES).decode("utf-8", "replace")
+    except OSError:
+        return ()
+    lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
+    return (_Spec(folder, _parse(lines)),) if lines else ()
+
+
+def _parse(lines: list[str]) -> "GitIgnoreSpec":
+    from pathspec import GitIgnoreSpec
+
+    try:
+        return GitIgnoreSpec.from_lines(lines)
+    except ValueError:
+        return GitIgnoreSpec.from_lines([line for line in lines if _is_pattern(line)])
+
+
+def _is_pattern(line: str) -> bool:
+    from pathspec import GitIgnoreSpec
+
+    try:
+        GitIgnoreSpec.from_lines([line])
+    except ValueError:
+        return False
+    return True
+
+
+def _global_ignores() -> Path:
+    """The user's own ignore file, at git's default place."""
+    config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 (never raises)
+    return Path(config) / "git" / "ignore"

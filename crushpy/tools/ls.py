@@ -1,0 +1,101 @@
+"""The tool `ls`: what a folder holds, as a tree."""
+
+from collections import deque
+from collections.abc import Iterator
+from pathlib import Path
+
+from crushpy.access import Access
+from crushpy.messages import FileList
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.ignore import Rules
+from crushpy.tools.locate import locate, missing, reason, touched
+from crushpy.tools.textfile import clean
+from crushpy.tools.threads import to_the_end
+
+_MAX_ENTRIES = 400
+
+
+class LsArgs(Args, frozen=True):
+    path: str = "."
+
+
+class Ls(Tool[LsArgs]):
+    name = "ls"
+    args = LsArgs
+    parallel = True
+
+    def accesses(self, args: LsArgs, context: ToolContext) -> tuple[Access, ...]:
+        return touched(self.name, context, args.path)
+
+    async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
+        return await to_the_end(_ls, args, context)
+
+
+class _Folder:
+    """A folder of the tree. What it holds is counted at once, and shown where there is room."""
+
+    def __init__(self, path: Path, rules: Rules) -> None:
+        self.path = path
+        self.rules = rules
+        self.found = rules.entries(str(path))
+        self.size = len(self.found.folders) + len(self.found.files)
+        self.shown = 0
+        """How many entries are shown: folders first."""
+        self.folders: list[_Folder] = []
+
+
+def _ls(args: LsArgs, context: ToolContext) -> Outcome:
+    path = locate(context, args.path)
+    name = clean(context.shown(path))
+    try:
+        if not path.is_dir():
+            raise ToolError(f"{name} is a file: use view.") if path.exists() else missing(context, path)
+        next(path.iterdir(), None)
+    except OSError as error:
+        raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
+    root = _Folder(path, Rules.at(path))
+    if not root.size:
+        return Outcome(f"{name}/ is empty, or all in it is ignored.", display=FileList(()))
+    left_out = _fill(root)
+    rows = tuple(clean(row) for row in _rows(root, ""))
+    note = f"\n[{left_out:,} entries left out: ls a folder to see what is in it]" if left_out else ""
+    return Outcome(f"{name}/\n" + "\n".join(rows) + note, display=FileList(rows, len(rows) + left_out))
+
+
+def _fill(root: _Folder) -> int:
+    """Opens folders level by level while there is room; how many entries were seen but are not shown."""
+    root.shown = min(root.size, _MAX_ENTRIES)
+    left_out = root.size - root.shown
+    room = _MAX_ENTRIES - root.shown
+    waiting = deque([root])
+    while waiting:
+        folder = waiting.popleft()
+        for name in folder.found.folders[: folder.shown]:
+            path = folder.path / name
+            below = _Folder(path, folder.rules.inside(str(path)))
+            folder.folders.append(below)
+            if below.size > room:
+                left_out += below.size
+                continue
+            room -= below.size
+            below.shown = below.size
+            waiting.append(below)
+    return left_out
+
+
+def _rows(folder: _Folder, indent: str) -> Iterator[str]:
+    for below in folder.folders:
+        closed = f" ({below.size:,} entries)" if below.shown < below.size else ""
+        yield f"{indent}{below.path.name}/{closed}"
+        yield from _rows(below, indent + "  ")
+    for name in folder.found.files[: folder.shown - len(folder.folders)]:
+        yield f"{indent}{name}{_target(folder, name)}"
+
+
+def _target(folder: _Folder, name: str) -> str:
+    if name not in folder.found.links:
+        return ""
+    try:
+        return f" -> {(folder.path / name).readlink()}"
+    except OSError:
+        return " -> ?"

@@ -1,0 +1,186 @@
+"""Reads a file as text without losing a byte: which encoding, which mark at its start, which line endings."""
+
+import codecs
+import errno
+import os
+import re
+import stat
+from pathlib import Path
+from typing import Literal
+
+from crushpy.messages import Data
+from crushpy.tools.base import ToolError
+
+MAX_FILE_BYTES = 50_000_000
+"""Larger files are left to commands that read a part of them."""
+_SNIFFED_BYTES = 8_192
+_CHUNK = 1 << 20
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
+_MARKS = (
+    (codecs.BOM_UTF8, "utf-8"),
+    # Before UTF-16: the little-endian mark of UTF-32 begins with that of UTF-16.
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+
+Newline = Literal["\n", "\r\n", "\r"]
+
+
+class TextFile(Data, frozen=True):
+    """A file's content, and what is needed to write another text in the same form."""
+
+    text: str
+    """As it stands in the file, line endings too. Bytes that no character stands for are lone surrogates."""
+    encoding: str = "utf-8"
+    bom: bytes = b""
+    bad_bytes: int = 0
+    """Bytes in a UTF-8 text that are not UTF-8."""
+
+    @property
+    def newline(self) -> Newline:
+        """The line ending that most lines have."""
+        windows = self.text.count("\r\n")
+        unix = self.text.count("\n") - windows
+        if not unix and not windows:
+            return "\r" if "\r" in self.text else "\n"
+        return "\r\n" if windows > unix else "\n"
+
+    @property
+    def mixed_newlines(self) -> bool:
+        windows = self.text.count("\r\n")
+        return 0 < windows < self.text.count("\n")
+
+    @property
+    def form(self) -> str:
+        """What a reader should know of the encoding; nothing for plain UTF-8."""
+        if self.bad_bytes:
+            return f"UTF-8 with {self.bad_bytes:,} bad bytes, shown as \ufffd"
+        if self.encoding == "utf-8":
+            return ""
+        return f"not UTF-8, read as {self.encoding}"
+
+    def check(self, new: str) -> None:
+        """A ToolError where `new` cannot be written in this file's encoding."""
+        try:
+            new.encode(self.encoding)
+        except UnicodeEncodeError as error:
+            character = new[error.start]
+            what = f"U+{ord(character):04X}" + ("" if _SURROGATE.match(character) else f" ({character})")
+            way_out = (
+                "Leave it out."
+                if self.encoding == "utf-8"
+                else "Write without it, or convert the file first (iconv in bash)."
+            )
+            raise ToolError(f"The file is {self.encoding}, which cannot hold {what}. {way_out}") from error
+
+    def encode(self, text: str) -> bytes:
+        """`text` in this file's form. Parts that are new must have passed `check`."""
+        return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
+
+
+def decode(raw: bytes) -> TextFile | None:
+    """`raw` as text, so that encoding it again gives the same bytes; None where it is not text."""
+    for bom, encoding in _MARKS:
+        if raw.startswith(bom):
+            return _decode_marked(raw[len(bom) :], bom, encoding)
+    head = raw[:_SNIFFED_BYTES]
+    if b"\0" in head:
+        return None
+    try:
+        return TextFile(raw.decode("utf-8"))
+    except UnicodeDecodeError:
+        pass
+    if len(_CONTROL.findall(head)) * 20 > len(head):
+        return None
+    return _decode_damaged(raw) or _decode_single_byte(raw)
+
+
+def _decode_marked(rest: bytes, bom: bytes, encoding: str) -> TextFile | None:
+    try:
+        return TextFile(rest.decode(encoding), encoding, bom)
+    except UnicodeDecodeError:
+        return _decode_damaged(rest, bom) if encoding == "utf-8" else None
+
+
+def _decode_damaged(raw: bytes, bom: bytes = b"") -> TextFile | None:
+    """UTF-8 with some bad bytes: more characters beyond ASCII are whole than broken."""
+    text = raw.decode("utf-8", "surrogateescape")
+    bad = len(_SURROGATE.findall(text))
+    beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
+    if not bom and beyond_ascii - bad <= bad:
+        return None
+    return TextFile(text, "utf-8", bom, bad)
+
+
+def _decode_single_byte(raw: bytes) -> TextFile:
+    try:
+        return TextFile(raw.decode("cp1252"), "cp1252")
+    except UnicodeDecodeError:
+        return TextFile(raw.decode("latin-1"), "latin-1")
+
+
+def read_regular(path: Path, shown: str) -> bytes:
+    """All bytes of a regular file. Pipes and devices are never opened: that could wait forever."""
+    _refuse_special(path.stat().st_mode, shown)
+    # A pipe may have taken its place since, and some files of /proc wait too: not with this flag.
+    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(handle, "rb", buffering=0) as file:
+        status = os.fstat(handle)
+        _refuse_special(status.st_mode, shown)
+        if status.st_size > MAX_FILE_BYTES:
+            raise _too_large(shown, status.st_size)
+        chunks: list[bytes] = []
+        size = 0
+        while chunk := _read(file.fileno(), shown):
+            chunks.append(chunk)
+            size += len(chunk)
+            if size > MAX_FILE_BYTES:
+                raise _too_large(shown, size)
+    return b"".join(chunks)
+
+
+def _read(handle: int, shown: str) -> bytes:
+    try:
+        return os.read(handle, _CHUNK)
+    except BlockingIOError as error:
+        raise OSError(errno.EAGAIN, "it gives nothing to read now", shown) from error
+
+
+def _refuse_special(mode: int, shown: str) -> None:
+    if stat.S_ISREG(mode):
+        return
+    if stat.S_ISDIR(mode):
+        raise ToolError(f"{shown} is a folder: use ls.")
+    kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
+    kind = kinds.get(stat.S_IFMT(mode), "special file")
+    raise ToolError(f"{shown} is a {kind}, not a file: it is not opened.")
+
+
+def _too_large(shown: str, size: int) -> ToolError:
+    return ToolError(
+        f"{shown} is too large ({size:,} bytes or more; the limit is {MAX_FILE_BYTES:,}). "
+        "Use grep, or bash with head, tail or sed -n."
+    )
+
+
+def normalize(text: str) -> str:
+    """`text` as the model sees it: every line ends with a plain newline."""
+    if "\r" not in text:
+        return text
+    return text.replace("\r\n", "\n") if "\n" in text else text.replace("\r", "\n")
+
+
+def split_lines(text: str) -> list[str]:
+    """The lines of a text whose endings are `normalize`d. Splits at newlines only, as grep counts."""
+    lines = text.split("\n")
+    if not lines[-1]:
+        lines.pop()
+    return lines
+
+
+def clean(text: str) -> str:
+    """`text` without lone surrogates, which no JSON and no terminal can carry."""
+    return _SURROGATE.sub("\ufffd", text)

@@ -1,0 +1,42 @@
+"""The tool `todos`: the model's list of what is to be done."""
+
+from typing import Literal
+
+from crushpy.access import Access
+from crushpy.messages import Todo, TodoList
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+
+
+class Item(Args, frozen=True):
+    text: str
+    status: Literal["pending", "in_progress", "completed"] = "pending"
+
+
+class TodosArgs(Args, frozen=True):
+    todos: list[Item]
+
+
+class Todos(Tool[TodosArgs]):
+    name = "todos"
+    args = TodosArgs
+
+    def accesses(self, args: TodosArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)
+
+    async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
+        for number, item in enumerate(args.todos, start=1):
+            if not item.text.strip():
+                raise ToolError(f"Todo {number} has no text. Say what is to be done.")
+        todos = tuple(Todo(item.text.strip(), item.status) for item in args.todos)
+        return Outcome(_summary(todos), display=TodoList(todos), todos=todos)
+
+
+def _summary(todos: tuple[Todo, ...]) -> str:
+    if not todos:
+        return "The list is empty now."
+    counts = dict.fromkeys(("completed", "in_progress", "pending"), 0)
+    for todo in todos:
+        counts[todo.status] += 1
+    text = ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.items() if count)
+    advice = " Keep one in progress at a time." if counts["in_progress"] > 1 else ""
+    return f"Todos: {text}.{advice}"

@@ -1,0 +1,115 @@
+"""The tool `view`: reads a file, as numbered lines or as an image."""
+
+from base64 import b64encode
+from pathlib import Path
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import Excerpt, Image
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.filetypes import describe_binary, image_type
+from crushpy.tools.locate import locate, missing, reason, touched
+from crushpy.tools.textfile import TextFile, clean, decode, normalize, read_regular, split_lines
+from crushpy.tools.threads import to_the_end
+from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
+
+_DEFAULT_LINES = 2_000
+_NOTE_ROOM = 300
+"""What is left free of a result for what is said below the lines."""
+_MAX_IMAGE_BYTES = 3_750_000
+"""5 MB in base64: what the strictest provider takes."""
+_EXCERPT_LINES = 100
+"""A person sees the beginning; the model gets it all."""
+
+
+class ViewArgs(Args, frozen=True):
+    file_path: str
+    offset: Annotated[int, Meta(description="first line, from 1")] = 1
+    limit: Annotated[int, Meta(description="lines, default 2000")] = _DEFAULT_LINES
+
+
+class View(Tool[ViewArgs]):
+    name = "view"
+    args = ViewArgs
+    parallel = True
+
+    def accesses(self, args: ViewArgs, context: ToolContext) -> tuple[Access, ...]:
+        return touched(self.name, context, args.file_path)
+
+    async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
+        if args.offset < 0 or args.limit < 1:
+            raise ToolError(
+                "offset is the first line to show, counted from 1; limit is how many, at least 1."
+            )
+        return await to_the_end(_view, args, context)
+
+
+def _view(args: ViewArgs, context: ToolContext) -> Outcome:
+    path = locate(context, args.file_path)
+    shown = clean(context.shown(path))
+    raw = _read(path, shown, context)
+    if media_type := image_type(raw):
+        return _image(shown, raw, media_type)
+    file = decode(raw)
+    if file is None:
+        kind = f"{describe_binary(raw)}, {len(raw):,} bytes"
+        raise ToolError(f"{shown} is a binary file ({kind}): it cannot be shown as text.")
+    outcome = _lines(shown, file, max(args.offset, 1), args.limit)
+    context.memory.remember(path, raw)
+    return outcome
+
+
+def _read(path: Path, shown: str, context: ToolContext) -> bytes:
+    try:
+        return read_regular(path, shown)
+    except (FileNotFoundError, NotADirectoryError) as error:
+        if path.is_symlink():
+            raise ToolError(
+                f"{shown} is a link to {clean(str(path.readlink()))}, which does not exist."
+            ) from error
+        raise missing(context, path) from error
+    except OSError as error:
+        raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
+
+
+def _lines(shown: str, file: TextFile, offset: int, limit: int) -> Outcome:
+    lines = split_lines(clean(normalize(file.text)))
+    if not lines:
+        return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
+    total = len(lines)
+    if offset > total:
+        raise ToolError(f"{shown} has {total:,} lines: offset {offset:,} is beyond its end.")
+    room = MAX_RESULT_CHARS - _NOTE_ROOM
+    width = len(str(min(offset + limit - 1, total)))
+    rows: list[str] = []
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+        row = f"{number:>{width}}\t{cut_line(line)}"
+        room -= len(row) + 1
+        if room < 0:
+            break
+        rows.append(row)
+    last = offset + len(rows) - 1
+    notes = [file.form] if file.form else []
+    if last < total:
+        notes.append(f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}")
+    rows += [f"[{note}]" for note in notes]
+    whole = offset == 1 and last == total
+    excerpt = Excerpt(
+        shown if whole else f"{shown}:{offset}-{last}",
+        "\n".join(cut_line(line) for line in lines[offset - 1 : min(last, offset - 1 + _EXCERPT_LINES)]),
+        Path(shown).suffix.removeprefix("."),
+    )
+    return Outcome("\n".join(rows), display=excerpt)
+
+
+def _image(shown: str, raw: bytes, media_type: str) -> Outcome:
+    if len(raw) > _MAX_IMAGE_BYTES:
+        raise ToolError(
+            f"{shown} is too large to look at ({media_type}, {len(raw):,} bytes; "
+            f"the limit is {_MAX_IMAGE_BYTES:,}). Make a smaller copy and view that."
+        )
+    text = f"{shown}: {media_type}, {len(raw):,} bytes"
+    image = Image(media_type, b64encode(raw).decode())
+    return Outcome(text, images=(image,), display=Excerpt(shown, text))

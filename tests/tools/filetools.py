@@ -1,0 +1,43 @@
+"""For tests of the file tools: a context, calling a tool as a model does, and a look at what it leaves."""
+
+import os
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from crushpy.messages import to_json
+from crushpy.tools.base import AnyTool, Outcome, ToolContext, ToolError
+from crushpy.tools.filememory import FileMemory
+from crushpy.tools.registry import check
+
+PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
+
+
+def lend(workspace: Path) -> ToolContext:
+    """A context whose memory is empty. File tools start no background jobs."""
+    return ToolContext(workspace, workspace.parent / "outputs", FileMemory(), cast(Any, None))
+
+
+async def call(tool: AnyTool, context: ToolContext, **args: object) -> Outcome:
+    """Calls `tool` with what a model wrote. Whatever it gives back can be stored."""
+    outcome = await tool.run(check(tool, args), context)
+    to_json(outcome)
+    return outcome
+
+
+async def refused(tool: AnyTool, context: ToolContext, **args: object) -> str:
+    """The error that a call ends with."""
+    with pytest.raises(ToolError) as error:
+        await tool.run(check(tool, args), context)
+    return str(error.value)
+
+
+def knows(context: ToolContext, path: Path) -> None:
+    """As if the model had viewed `path`."""
+    context.memory.remember(path, path.read_bytes())
+
+
+def names(folder: Path) -> list[str]:
+    """Everything in `folder`, so that a forgotten temporary file shows."""
+    return sorted(os.listdir(folder))
