@@ -29,10 +29,21 @@ class RateLimited(ModelError):
 
 
 class Unavailable(ModelError):
-    """The server cannot be reached, or answers 5xx."""
+    """The server cannot be reached, or answers 5xx. `retry_after`: as for RateLimited."""
 
     kind = "unavailable"
     retryable = True
+
+    def __init__(
+        self,
+        message: str,
+        hint: str = "",
+        *,
+        status: int | None = None,
+        retry_after: float | None = None,
+    ) -> None:
+        super().__init__(message, hint, status=status)
+        self.retry_after = retry_after
 
 
 class TimedOut(ModelError):

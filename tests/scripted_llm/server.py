@@ -253,12 +253,16 @@ class ScriptedLLM:
         claude: bool,
     ) -> bool:
         """Sends the pieces, with the fault where it belongs; False when that ended the reply."""
-        # The opening frames (role; message_start and ping) hold nothing of the reply and are not counted.
-        opening = 2 if claude else 1
-        after = how.after if isinstance(how, Stall | Cut | Garbage | StreamError) else len(frames)
+        # Counted are the frames that hold a piece of the reply, not its opening or Anthropic's brackets.
+        content = [
+            number
+            for number, frame in enumerate(frames)
+            if (frame["type"] == "content_block_delta" if claude else number > 0)
+        ]
+        after = how.after if isinstance(how, Stall | Cut | Garbage | StreamError) else len(content)
         if after is None:
-            after = (len(frames) - opening + 1) // 2
-        at = min(opening + after, len(frames))
+            after = (len(content) + 1) // 2
+        at = content[after] if after < len(content) else len(frames)
         for number, frame in enumerate([*frames, *end]):
             if number == at:
                 match how:

@@ -1,0 +1,248 @@
+"""Turns what a provider said when it failed into one of our own errors. Pure; loaded only when one fails."""
+
+import re
+import time
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.llm.errors import (
+    AuthenticationFailed,
+    BadRequest,
+    ContextOverflow,
+    ModelError,
+    RateLimited,
+    TimedOut,
+    Unavailable,
+)
+from crushpy.messages import Json
+
+TEXT_LIMIT = 600
+
+OVERFLOW = re.compile(
+    r"context_length_exceeded|exceed_context_size|string_above_max_length|request_too_large"
+    r"|exceed\w*\b.{0,60}\bcontext.(?:window|length|size|limit)"
+    r"|context.(?:window|length|size|limit).{0,60}\b(?:exceed|overflow|too small)"
+    r"|maximum (?:context|prompt|model) length|maximum context length"
+    r"|(?:prompt|input) (?:is )?too long|input tokens exceeded|prompt exceeds max length"
+    r"|input token count.{0,40}exceeds|exceeds the maximum number of tokens|token count of \d+ exceeds"
+    r"|loaded with context length of only|greater than the context length|reached context length"
+    r"|n_keep.{0,20}>= ?n_ctx|longer than the model's context|exceeded model token limit"
+    r"|reduce the length of (?:the|your) (?:messages|prompt|input)|reduce your prompt"
+    r"|request exceeds the maximum size|too many total text bytes|max_new_tokens`? must be <="
+    r"|size limit exceeded by \d+ tokens",
+    re.IGNORECASE | re.DOTALL,
+)
+
+_NUMBER = r"(\d[\d,_]*)"
+LIMITS = tuple(
+    re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE)
+    for pattern in (
+        r"maximum (?:context|prompt|model) length(?: is| of|:)? #",
+        r"# maximum context length",
+        r"\d tokens > # maximum",
+        r"exceed context limit: [\d,]+ \+ [\d,]+ > #",
+        r"maximum number of tokens allowed \(?#",
+        r"available context size \(?#",
+        r"context length of(?: only)? #",
+        r"context length \(#",
+        r"n_ctx\W{1,4}#",
+        r"context window of #",
+        r"token limit: #",
+        r"exceeds the limit of #",
+        r"must be <= #",
+        r"limit is #",
+    )
+)
+
+TOO_LARGE_FOR_RATE = re.compile(
+    r"request too large.{0,200}(?:tokens per min|\bTPM\b)", re.IGNORECASE | re.DOTALL
+)
+NO_CREDIT = re.compile(
+    r"insufficient_quota|insufficient (?:balance|credit|funds)|credit balance is too low|payment required"
+    r"|billing_hard_limit|requires more credits|arrearage",
+    re.IGNORECASE,
+)
+WRONG_KEY = re.compile(r"api key not valid|invalid.{0,10}api.?key|api_key_invalid|no api.?key", re.IGNORECASE)
+LATE_SYSTEM = re.compile(
+    r"system (?:message|prompt|role)s?.{0,40}(?:beginning|first|start|position|order|only|once)"
+    r"|roles? must alternate|only (?:user|the).{0,40}roles? (?:are|is) supported|unexpected role.{0,20}system"
+    r"|unexpected.{0,30}system.{0,30}after",
+    re.IGNORECASE | re.DOTALL,
+)
+
+STATUS_OF_CODE = {
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "resource_exhausted": 429,
+    "overloaded_error": 529,
+    "authentication_error": 401,
+    "invalid_api_key": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "model_not_found": 404,
+    "invalid_request_error": 400,
+    "request_too_large": 413,
+    "timeout_error": 408,
+}
+
+
+class Source(msgspec.Struct, frozen=True):
+    """Who was asked, for messages and hints."""
+
+    model: str
+    where: str
+    """The address, or the provider's name."""
+    key_variable: str = ""
+    """The environment variable that holds the key, where there is one."""
+    key_sent: bool = True
+
+
+class ErrorBody(msgspec.Struct, frozen=True):
+    """What an error's body says."""
+
+    text: str
+    """For people: short, one line or few."""
+    code: str = ""
+    """The provider's own name or number for it."""
+    raw: str = ""
+    """Everything, for looking for numbers and words."""
+
+
+def read_body(body: bytes | str | Json) -> ErrorBody:
+    """Finds the message in the shapes that servers use; anything else is taken as text."""
+    if isinstance(body, dict):
+        value, raw = cast(Any, body), msgspec.json.encode(body).decode()
+    else:
+        raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
+        try:
+            value = msgspec.json.decode(raw)
+        except msgspec.DecodeError:
+            return ErrorBody(_short(_plain(raw)), raw=raw)
+    while isinstance(value, list) and value:
+        value = cast("list[Any]", value)[0]
+    if not isinstance(value, dict):
+        return ErrorBody(_short(raw), raw=raw)
+    outer = cast(Json, value)
+    inner = outer.get("error", outer)
+    if isinstance(inner, dict):
+        error = cast(Json, inner)
+        text = next((error[k] for k in ("message", "detail", "error", "msg") if error.get(k)), raw)
+        codes = (error.get(k) for k in ("code", "type", "status"))
+        code = next((str(code) for code in codes if code), "")
+    else:
+        text, code = inner, ""
+    return ErrorBody(_short(text if isinstance(text, str) else raw), code, raw)
+
+
+def classify(
+    status: int | None,
+    body: ErrorBody,
+    source: Source,
+    headers: Mapping[str, str] | None = None,
+    now: float | None = None,
+) -> ModelError:
+    """The error to raise for an answer with `status`; None: for an error object inside a stream."""
+    if status is None:
+        number = int(body.code) if body.code.isdigit() else 0
+        status = number if 400 <= number < 600 else STATUS_OF_CODE.get(body.code.lower(), 500)
+    said = f"{source.where} ({status}): {body.text}" if body.text else f"{source.where} ({status})"
+    if NO_CREDIT.search(body.raw) or status == 402:
+        return AuthenticationFailed(
+            f"no credit left for {source.model} at {said}",
+            "Add credit to the account the key belongs to, or switch the model.",
+            status=status,
+        )
+    if TOO_LARGE_FOR_RATE.search(body.raw):
+        return ContextOverflow(f"the request is larger than the rate limit of {said}", status=status)
+    if status not in (401, 403, 429) and (status == 413 or OVERFLOW.search(body.raw)):
+        return ContextOverflow(
+            f"the request is larger than the window of {source.model} at {said}",
+            "Start a new session, or choose a model with a larger window.",
+            status=status,
+            limit=read_limit(body.raw),
+        )
+    if status in (401, 403) or (status == 400 and WRONG_KEY.search(body.raw)):
+        return AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
+    if status == 429:
+        wait = retry_after(headers or {}, body.raw, time.time() if now is None else now)
+        return RateLimited(f"rate limited by {said}", "Wait a while, or switch the model.", retry_after=wait)
+    if status == 404:
+        return BadRequest(
+            f"{source.model} was not found at {said}",
+            "`crushpy models` lists the models that can be used; check the server's address too.",
+            status=status,
+        )
+    if status == 408:
+        return TimedOut(f"timed out at {said}", status=status)
+    if status in (409, 425) or status >= 500:
+        wait = retry_after(headers or {}, "", time.time() if now is None else now)
+        return Unavailable(f"not available: {said}", status=status, retry_after=wait)
+    return BadRequest(
+        f"the request for {source.model} is refused by {said}",
+        "Check the model's name and settings; `crushpy doctor` shows them.",
+        status=status,
+    )
+
+
+def read_limit(text: str) -> int | None:
+    """The window that an overflow error names."""
+    for pattern in LIMITS:
+        if found := pattern.search(text):
+            return int(found[1].replace(",", "").replace("_", "")) or None
+    return None
+
+
+def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | None:
+    """Seconds the provider asks us to wait: in a header (seconds, milliseconds or a date), or in words."""
+    if (millis := _number(headers.get("retry-after-ms", ""))) is not None:
+        return millis / 1000
+    value = headers.get("retry-after", "")
+    if (seconds := _number(value)) is not None:
+        return seconds
+    if value:
+        from email.utils import parsedate_to_datetime
+
+        try:
+            return max(0.0, parsedate_to_datetime(value).timestamp() - now)
+        except ValueError:
+            pass
+    found = re.search(r"(?:try again in |retryDelay\"?: ?\"?)([\d.]+) ?(ms|s|m)\b", text, re.IGNORECASE)
+    if found and (amount := _number(found[1])) is not None:
+        return amount * {"ms": 0.001, "s": 1, "m": 60}[found[2].lower()]
+    return None
+
+
+def refuses_late_system(status: int, body: ErrorBody) -> bool:
+    """Whether a server refuses a system message that is not the first: some chat templates do."""
+    return status in (400, 422, 500) and bool(LATE_SYSTEM.search(body.raw))
+
+
+def _key_hint(source: Source) -> str:
+    name = source.key_variable
+    if not source.key_sent:
+        return f"No key was sent. Set {name or 'the key of the provider'} in the environment."
+    where = f"{name} in the environment" if name else "the key in the environment"
+    return f"Check {where}; `crushpy doctor` shows which keys are found."
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        return None
+    return value if 0 <= value < float("inf") else None
+
+
+def _plain(text: str) -> str:
+    """The gist of a page that a proxy or gateway sent in place of JSON."""
+    if not text.lstrip().startswith("<"):
+        return text
+    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
+    return title[1] if title else re.sub(r"<[^>]*>", " ", text)
+
+
+def _short(text: str) -> str:
+    text = " ".join(text.split())
+    return text if len(text) <= TEXT_LIMIT else text[:TEXT_LIMIT] + " ..."

@@ -1,0 +1,206 @@
+"""Reads a reply in the OpenAI chat format, chunk by chunk, from plain servers and from litellm. Pure.
+
+Servers differ in how they slice tool calls; what comes out has an index of our own.
+"""
+
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.messages import Finish, Json, Usage
+
+FINISHES: dict[str, Finish] = {
+    "stop": "stop",
+    "tool_calls": "tool_calls",
+    "function_call": "tool_calls",
+    "length": "length",
+    "max_tokens": "length",
+    "content_filter": "content_filter",
+    "safety": "content_filter",
+    "refusal": "content_filter",
+}
+"""Any other reason a server gives counts as `stop`: it did say that it is done."""
+
+
+class _Call(msgspec.Struct):
+    """A tool call as far as it has come."""
+
+    id: str = ""
+    name: str = ""
+    slices: list[str] = []
+
+    @property
+    def args(self) -> str:
+        return "".join(self.slices)
+
+
+class ChunkReader:
+    """Feed it the chunks of one reply, then ask for `done()`."""
+
+    def __init__(self) -> None:
+        self.finish_reason = ""
+        """What the server gave as the reason for the end; empty until then."""
+        self.usage: Usage | None = None
+        self._calls: list[_Call] = []
+        self._by_index: dict[int, int] = {}
+        """The server's index of a call -> ours."""
+        self._thought: list[str] = []
+        """Thinking that waits for its signature."""
+        self._said_something = False
+
+    def feed(self, chunk: Json) -> list[Piece]:
+        """The pieces of one chunk. A chunk of another shape than expected gives none."""
+        if isinstance(usage := chunk.get("usage"), dict):
+            self.usage = read_usage(cast(Json, usage))
+        choices = chunk.get("choices")
+        if not isinstance(choices, list) or not choices:
+            return []
+        choice = _object(cast("list[Any]", choices)[0])
+        if isinstance(reason := choice.get("finish_reason"), str):
+            self.finish_reason = reason
+        # A server that does not stream sends one whole message.
+        delta = _object(choice.get("delta") or choice.get("message"))
+        pieces = [*self._thinking(delta), *_text(delta.get("content")), *_text(delta.get("refusal"))]
+        for call in _objects(delta.get("tool_calls")):
+            pieces.append(self._call(call))
+        self._said_something = self._said_something or bool(pieces)
+        return pieces
+
+    def done(self) -> Done:
+        """The end of the reply, once the server has said in some way that it is the end."""
+        if self._calls and self.finish_reason in ("", "stop"):
+            # Many servers say "stop" where they mean "run these".
+            return Done("tool_calls", self.usage)
+        if self.finish_reason:
+            return Done(FINISHES.get(self.finish_reason, "stop"), self.usage)
+        return Done("stop" if self._said_something else "", self.usage)
+
+    @property
+    def complete_calls(self) -> bool:
+        """Whether the arguments of every call are whole JSON (empty counts: no arguments)."""
+        return all(not call.args.strip() or _is_json(call.args) for call in self._calls)
+
+    def _thinking(self, delta: Json) -> list[Piece]:
+        pieces: list[Piece] = []
+        text = _string(delta.get("reasoning_content")) or _string(delta.get("reasoning"))
+        if text:
+            pieces.append(ThinkingPiece(text))
+        for block in _objects(delta.get("thinking_blocks")):
+            if block.get("type") == "redacted_thinking":
+                pieces.append(ThinkingOpaque(block))
+                continue
+            self._thought.append(_string(block.get("thinking")))
+            if signature := _string(block.get("signature")):
+                # The signature comes last and is only valid with the whole text that it signs.
+                whole = {"type": "thinking", "thinking": "".join(self._thought), "signature": signature}
+                pieces.append(ThinkingOpaque(whole))
+                self._thought.clear()
+        return pieces
+
+    def _call(self, given: Json) -> CallPiece:
+        function = _object(given.get("function"))
+        call_id, name = _string(given.get("id")), _string(function.get("name"))
+        args = function.get("arguments")
+        # Some servers send arguments as an object instead of its JSON text.
+        text = args if isinstance(args, str) else msgspec.json.encode(args).decode() if args else ""
+        ours = self._ours(given.get("index"), call_id, name)
+        call = self._calls[ours]
+        if name and call.name and (call.slices or name == call.name):
+            name = ""  # repeated with every slice
+        call.id = call.id or call_id
+        call.name += name
+        if text:
+            call.slices.append(text)
+        opaque = {key: given[key] for key in ("extra_content", "provider_specific_fields") if given.get(key)}
+        return CallPiece(ours, call_id, name, text, opaque or None)
+
+    def _ours(self, index: object, call_id: str, name: str) -> int:
+        """Which call a slice belongs to; a new one where it must be one."""
+        known = self._by_index.get(index) if isinstance(index, int) else len(self._calls) - 1
+        if (
+            known is not None
+            and known >= 0
+            and not self._starts_anew(self._calls[known], call_id, name, index)
+        ):
+            return known
+        self._calls.append(_Call())
+        if isinstance(index, int):
+            self._by_index[index] = len(self._calls) - 1
+        return len(self._calls) - 1
+
+    def _starts_anew(self, call: _Call, call_id: str, name: str, index: object) -> bool:
+        """Whether a slice with a name opens another call, though its index is missing or the same.
+
+        Some servers give every call the index 0, or none at all.
+        """
+        if not name:
+            return False
+        if call_id and call.id and call_id != call.id:
+            return True
+        return not isinstance(index, int) and _is_json(call.args)
+
+
+def read_usage(usage: Json) -> Usage:
+    """Tokens as the server counted them. What came from or went to a cache is not counted as input again."""
+    details = _object(usage.get("prompt_tokens_details"))
+    read = _first(details, "cached_tokens") or _first(
+        usage, "cache_read_input_tokens", "prompt_cache_hit_tokens", "cached_tokens"
+    )
+    written = _first(details, "cache_creation_tokens", "cache_write_tokens") or _first(
+        usage, "cache_creation_input_tokens"
+    )
+    prompt = _first(usage, "prompt_tokens", "input_tokens")
+    cost = usage.get("cost")
+    return Usage(
+        input_tokens=max(0, prompt - read - written),
+        output_tokens=_first(usage, "completion_tokens", "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+        cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else 0.0,
+    )
+
+
+def _text(content: object) -> list[Piece]:
+    if isinstance(content, str):
+        return [TextPiece(content)] if content else []
+    # Mistral sends a list of parts, its thinking among them.
+    pieces: list[Piece] = []
+    for part in _objects(content):
+        if part.get("type") == "thinking":
+            texts = [_string(piece.get("text")) for piece in _objects(part.get("thinking"))]
+            pieces += [ThinkingPiece(text) for text in texts if text]
+        elif text := _string(part.get("text")):
+            pieces.append(TextPiece(text))
+    return pieces
+
+
+def _object(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def _objects(value: object) -> list[Json]:
+    if not isinstance(value, list):
+        return []
+    return [cast(Json, item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def _string(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _first(source: Json, *names: str) -> int:
+    """The first of `names` that holds a number above zero."""
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, int | float) and value > 0:
+            return int(value)
+    return 0
+
+
+def _is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
