@@ -18,9 +18,12 @@ from crushpy.errors import UsageError
 from crushpy.messages import Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean
 from crushpy.storage import statements
+from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import storable, to_column
+from crushpy.storage.leases import Leases
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.rows import message_from_row, message_to_row, session_from_row, session_to_row
+from crushpy.storage.search import Search
 
 _NO_USAGE = Usage()
 _SHOWN = 5
@@ -42,22 +45,25 @@ class Database:
             isolation_level="AUTOCOMMIT",
         )
         self._connection = self._engine.connect()
-        self._execute = self._connection.execute
+        self.execute = self._connection.execute
+        self.boundaries = Boundaries(self)
+        self.leases = Leases(self)
+        self.search = Search(self)
 
     # --- sessions --------------------------------------------------------------------------------------
 
     def create_session(self, info: SessionInfo, first: Message | None) -> None:
-        with self._transaction(durable=True):
-            self._execute(statements.INSERT_SESSION, session_to_row(info))
+        with self.transaction(durable=True):
+            self.execute(statements.INSERT_SESSION, session_to_row(info))
             if first is not None:
-                self._append(info.id, first)
+                self.append(info.id, first)
 
     def session(self, id_or_prefix: str) -> SessionInfo:
         wanted = storable(id_or_prefix.strip().lower())
         hint = "`crushpy sessions list --all` shows the ids there are."
         if not wanted:
             raise UsageError("the session id is empty", hint)
-        rows = self._execute(statements.SESSIONS_FROM, {"start": wanted, "many": _SHOWN + 1}).all()
+        rows = self.execute(statements.SESSIONS_FROM, {"start": wanted, "many": _SHOWN + 1}).all()
         found = [session_from_row(row) for row in rows if row.id.startswith(wanted)]
         if not found:
             raise UsageError(f"there is no session {wanted!r}", hint)
@@ -68,19 +74,19 @@ class Database:
         raise UsageError(f"several sessions start with {wanted!r}: {names}{more}", "Give more of the id.")
 
     def latest(self, cwd: str) -> SessionInfo | None:
-        row = self._execute(statements.LATEST, {"folder": storable(cwd)}).first()
+        row = self.execute(statements.LATEST, {"folder": storable(cwd)}).first()
         return session_from_row(row) if row else None
 
     def sessions(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
         many = -1 if limit is None else limit
         if cwd is None:
-            rows = self._execute(statements.TIPS, {"many": many})
+            rows = self.execute(statements.TIPS, {"many": many})
         else:
-            rows = self._execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": storable(cwd)})
+            rows = self.execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": storable(cwd)})
         return [session_from_row(row) for row in rows]
 
     def lineage(self, session_id: str) -> list[SessionInfo]:
-        rows = self._execute(statements.LINEAGE, {"tip": session_id})
+        rows = self.execute(statements.LINEAGE, {"tip": session_id})
         return [session_from_row(row) for row in rows]
 
     def update_session(
@@ -103,27 +109,28 @@ class Database:
             changes["ended_at"] = time.time() if end_reason else None
         if not changes:
             return
-        with self._transaction():
-            updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
-            self._require(updated.rowcount, session_id)
+        with self.transaction():
+            updated = self.execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
+            self.require(updated.rowcount, session_id)
 
     def delete_conversation(self, root_id: str) -> int:
         # What is deleted is overwritten with zeros, not only unlinked.
         self._raw.execute("PRAGMA secure_delete = ON")
         try:
-            with self._transaction(durable=True):
-                return self._execute(statements.DELETE_CONVERSATION, {"root": root_id}).rowcount
+            with self.transaction(durable=True):
+                self.search.forget(root_id)
+                return self.execute(statements.DELETE_CONVERSATION, {"root": root_id}).rowcount
         finally:
             self._raw.execute("PRAGMA secure_delete = OFF")
 
     # --- messages and tool runs ------------------------------------------------------------------------
 
     def messages(self, session_id: str) -> list[Message]:
-        return [message_from_row(row) for row in self._execute(statements.MESSAGES, {"session": session_id})]
+        return [message_from_row(row) for row in self.execute(statements.MESSAGES, {"session": session_id})]
 
     def add_message(self, session_id: str, message: Message) -> None:
-        with self._transaction(durable=message.role == "user"):
-            self._append(session_id, message)
+        with self.transaction(durable=message.role == "user"):
+            self.append(session_id, message)
 
     def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
         row = {
@@ -134,13 +141,13 @@ class Database:
             "args": to_column(call.args),
             "started_at": time.time(),
         }
-        with self._transaction(durable=True):
-            found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
-            self._require(1 if found else 0, session_id)
-            self._execute(statements.INSERT_RUN, row)
+        with self.transaction(durable=True):
+            found = self.execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
+            self.require(1 if found else 0, session_id)
+            self.execute(statements.INSERT_RUN, row)
 
     def begun_calls(self, session_id: str) -> set[str]:
-        return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
+        return set(self.execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
 
     # --- the database itself ---------------------------------------------------------------------------
 
@@ -158,10 +165,10 @@ class Database:
         self._engine.dispose()
         self._raw.close()
 
-    def _append(self, session_id: str, message: Message) -> None:
+    def append(self, session_id: str, message: Message) -> None:
         """Adds a message inside the running transaction."""
         usage = message.usage or _NO_USAGE
-        counted = self._execute(
+        counted = self.execute(
             statements.COUNT_MESSAGE,
             {
                 "session": session_id,
@@ -173,11 +180,11 @@ class Database:
                 "price": usage.cost,
             },
         )
-        self._require(counted.rowcount, session_id)
-        self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
+        self.require(counted.rowcount, session_id)
+        self.execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
         result = message.result
         if result is not None:
-            self._execute(
+            self.execute(
                 statements.CLOSE_RUN,
                 {
                     "session": session_id,
@@ -188,7 +195,7 @@ class Database:
                 },
             )
 
-    def _require(self, found: int, session_id: str) -> None:
+    def require(self, found: int, session_id: str) -> None:
         if not found:
             raise StorageError(
                 f"session {session_id} is not in the database {self._file}",
@@ -196,7 +203,7 @@ class Database:
             )
 
     @contextmanager
-    def _transaction(self, *, durable: bool = False) -> Generator[None]:
+    def transaction(self, *, durable: bool = False) -> Generator[None]:
         """Runs its body as one write: all of it or nothing. A `durable` one also survives a power cut."""
         if durable != self._durable:
             self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")

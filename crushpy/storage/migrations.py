@@ -87,9 +87,9 @@ CREATE TABLE boundary (
     reported_after INTEGER,
     cost FLOAT NOT NULL,
     seconds FLOAT NOT NULL,
-    facts INTEGER,
-    facts_in_prose INTEGER,
-    facts_carried INTEGER,
+    cut_chars INTEGER NOT NULL,
+    problem TEXT NOT NULL,
+    coverage TEXT NOT NULL,
     undone_at FLOAT
 );
 CREATE INDEX boundary_by_parent ON boundary (parent_id);
@@ -104,7 +104,25 @@ CREATE TABLE task_result (
     cost FLOAT NOT NULL,
     created_at FLOAT NOT NULL
 );
-CREATE INDEX task_result_by_session ON task_result (session_id)
+CREATE INDEX task_result_by_session ON task_result (session_id);
+
+CREATE TABLE cut (
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    message_id TEXT NOT NULL,
+    head INTEGER NOT NULL,
+    tail INTEGER NOT NULL,
+    PRIMARY KEY (session_id, message_id)
+);
+
+CREATE TABLE lease (
+    session_id TEXT NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    process INTEGER NOT NULL,
+    started TEXT NOT NULL,
+    host TEXT NOT NULL,
+    heartbeat FLOAT NOT NULL
+);
+
+CREATE VIRTUAL TABLE message_text USING fts5 (text, tokenize = 'trigram')
 """
 
 STEPS: list[str] = [_FIRST]

@@ -1,7 +1,9 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data, Todo, Usage
+import msgspec
+
+from crushpy.errors import CrushpyError, UsageError
+from crushpy.messages import Cut, Data, Message, Todo, Usage
 
 
 class StorageError(CrushpyError):
@@ -36,3 +38,58 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     todos: tuple[Todo, ...] = ()
     grants: tuple[str, ...] = ()
     """Permission rules granted for this conversation."""
+
+
+class BoundaryInfo(Data, frozen=True, omit_defaults=False):
+    """The moment a session ended and its child opened."""
+
+    id: str
+    parent_id: str
+    child_id: str
+    trigger: str
+    """agent, auto, manual, overflow or fallback; fork where a branch was made by hand."""
+    created_at: float
+    tail: tuple[str, ...] = ()
+    """Messages of the parent that the child carries on verbatim."""
+    summary_source: str = ""
+    """model, agent, user or evidence (no prose)."""
+    summary_model: str = ""
+    template_name: str = ""
+    template_hash: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    """Estimated."""
+    reported_after: int | None = None
+    """What the child's first reply said it used."""
+    cost: float = 0.0
+    seconds: float = 0.0
+    cut_chars: int = 0
+    problem: str = ""
+    coverage: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    """For each kind of fact: how many there were, how many the prose has, how many were carried."""
+    undone_at: float | None = None
+
+
+class Carried(Data, frozen=True):
+    """What a session has beside its own messages."""
+
+    tail: tuple[Message, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    held: bool = False
+    """A boundary after this session was undone."""
+
+
+class Hit(Data, frozen=True, omit_defaults=False):
+    """A message that a search found."""
+
+    message_id: str
+    session_id: str
+    root_id: str
+    title: str
+    role: str
+    created_at: float
+    snippet: str
+
+
+class SessionBusy(UsageError):
+    """Another process writes to this session."""

@@ -7,11 +7,12 @@ from sqlalchemy import Row
 
 from crushpy.messages import Message, Part, Todo, Usage
 from crushpy.storage.codec import storable, to_column
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import BoundaryInfo, SessionInfo
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
+_coverage = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 _grants = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -94,3 +95,16 @@ def message_from_row(row: Row[Any]) -> Message:
         finish=row.finish,
         tokens=row.tokens,
     )
+
+
+def boundary_to_row(boundary: BoundaryInfo) -> dict[str, Any]:
+    row: dict[str, Any] = {field: getattr(boundary, field) for field in boundary.__struct_fields__}
+    row["problem"] = storable(boundary.problem)
+    return row | {"tail": to_column(boundary.tail), "coverage": to_column(boundary.coverage)}
+
+
+def boundary_from_row(row: Row[Any]) -> BoundaryInfo:
+    given: dict[str, Any] = {field: getattr(row, field) for field in BoundaryInfo.__struct_fields__}
+    given["tail"] = _grants.decode(row.tail)
+    given["coverage"] = _coverage.decode(row.coverage)
+    return BoundaryInfo(**given)

@@ -4,14 +4,14 @@ SQLModel is imported on that thread when the first job arrives, so that opening 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.messages import Message, Todo, ToolCall
+from crushpy.messages import Cut, Message, Todo, ToolCall
 from crushpy.storage.location import database_file
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import BoundaryInfo, Carried, Hit, SessionInfo
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -110,6 +110,79 @@ class Store:
     async def begun_calls(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""
         return await self._do(lambda database: database.begun_calls(session_id))
+
+    async def message(self, message_id: str, within: str) -> Message:
+        """One message of this session, of those it continues, or of their tasks. `UsageError`: none such."""
+        return await self._do(lambda database: database.search.message(message_id, within))
+
+    async def search(
+        self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[Hit]:
+        """Messages that hold the words of `query`, best first; `within` one session's lineage and tasks."""
+        return await self._do(lambda database: database.search.find(query, within, cwd, limit))
+
+    # --- boundaries ------------------------------------------------------------------------------------
+
+    async def cross(
+        self,
+        boundary: BoundaryInfo,
+        child: SessionInfo,
+        seed: Message | None,
+        *,
+        cuts: Sequence[Cut] = (),
+        result: Message | None = None,
+    ) -> None:
+        """Ends the parent and opens the child: all or nothing. `result` is the parent's last message."""
+        await self._do(lambda database: database.boundaries.cross(boundary, child, seed, cuts, result))
+
+    async def carried(self, session_id: str) -> Carried:
+        """What a session's requests hold beside its own messages."""
+        return await self._do(lambda database: database.boundaries.carried(session_id))
+
+    async def add_cuts(self, session_id: str, cuts: Sequence[Cut]) -> None:
+        await self._do(lambda database: database.boundaries.add_cuts(session_id, cuts))
+
+    async def boundaries(self, root_id: str) -> list[BoundaryInfo]:
+        """All boundaries of a conversation, oldest first."""
+        return await self._do(lambda database: database.boundaries.of_conversation(root_id))
+
+    async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
+        """The boundary that opened this session, undone or not; None for a root and for a fork."""
+        return await self._do(lambda database: database.boundaries.before(session_id))
+
+    async def reported_after(self, child_id: str, tokens: int) -> None:
+        """Notes what the child's first reply said it used."""
+        await self._do(lambda database: database.boundaries.reported(child_id, tokens))
+
+    async def undo(self, boundary_id: str, note: Message) -> None:
+        """Makes the parent the tip again, with `note` as its next message; the child stays as a branch."""
+        await self._do(lambda database: database.boundaries.undo(boundary_id, note))
+
+    async def tip(self, id_or_prefix: str) -> SessionInfo:
+        """The session at the end of the boundaries that follow the one named; those undone do not count."""
+        return await self._do(lambda database: database.boundaries.tip(id_or_prefix))
+
+    async def conversation(self, root_id: str) -> list[SessionInfo]:
+        """Every session of a conversation, oldest first: continuations, branches, tasks."""
+        return await self._do(lambda database: database.boundaries.conversation(root_id))
+
+    async def descendants(self, session_id: str) -> list[SessionInfo]:
+        """This session and all that came out of it."""
+        return await self._do(lambda database: database.boundaries.descendants(session_id))
+
+    async def lineage_messages(self, session_id: str) -> list[Message]:
+        """All messages from the root to this session, each as far as it led here."""
+        return await self._do(lambda database: database.boundaries.lineage_messages(session_id))
+
+    # --- one writer ------------------------------------------------------------------------------------
+
+    async def take_lease(self, session_id: str) -> None:
+        """Makes this process the only one that writes to a session. Raises `SessionBusy` where one does."""
+        await self._do(lambda database: database.leases.take(session_id))
+
+    async def drop_leases(self) -> None:
+        """Lets other processes write again to what this one wrote to."""
+        await self._do(lambda database: database.leases.drop())
 
     # --- the database itself ---------------------------------------------------------------------------
 

@@ -115,9 +115,12 @@ class BoundaryRow(SQLModel, table=True):
     """What the child's first reply said it used."""
     cost: float = Field(sa_type=Float)
     seconds: float = Field(sa_type=Float)
-    facts: int | None
-    facts_in_prose: int | None
-    facts_carried: int | None
+    cut_chars: int
+    """Characters of tool results that did not reach the summariser."""
+    problem: str = Field(sa_type=Text)
+    """Why there is no summary, or why not the first model's."""
+    coverage: str = Field(sa_type=Text)
+    """JSON: for each kind of fact how many there were, how many the prose has, how many were carried."""
     undone_at: float | None = Field(sa_type=Float)
 
 
@@ -136,6 +139,33 @@ class TaskResultRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class CutRow(SQLModel, table=True):
+    """How the requests of a session show one message. The message itself is never changed."""
+
+    __tablename__ = "cut"  # pyright: ignore[reportAssignmentType]
+
+    session_id: str = Field(primary_key=True, **_OF_SESSION)
+    message_id: str = Field(primary_key=True, sa_type=Text)
+    head: int
+    tail: int
+
+
+class LeaseRow(SQLModel, table=True):
+    """Which process may write to a session."""
+
+    __tablename__ = "lease"  # pyright: ignore[reportAssignmentType]
+
+    session_id: str = Field(primary_key=True, **_OF_SESSION)
+    process: int
+    started: str = Field(sa_type=Text)
+    """When that process started: process ids are used again."""
+    host: str = Field(sa_type=Text)
+    heartbeat: float = Field(sa_type=Float)
+
+
 sessions: Table = SQLModel.metadata.tables["session"]
 messages: Table = SQLModel.metadata.tables["message"]
 tool_runs: Table = SQLModel.metadata.tables["tool_run"]
+boundaries: Table = SQLModel.metadata.tables["boundary"]
+cuts: Table = SQLModel.metadata.tables["cut"]
+leases: Table = SQLModel.metadata.tables["lease"]

@@ -66,10 +66,11 @@ async def test_a_damaged_schema_is_set_aside_with_its_side_files(file: Path) -> 
 
 async def test_damage_deep_inside_is_an_error_and_the_file_stays(file: Path) -> None:
     session = await filled(file)
+    with closing(sqlite3.connect(file)) as connection:
+        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'message'").fetchone()
     content = bytearray(file.read_bytes())
-    middle = content.index(b"x" * 4000)
-    page = middle // 4096 * 4096
-    content[4096:page] = b"\xff" * (page - 4096)  # all but the schema and the long text
+    page = root * 4096
+    content[page - 4096 : page] = b"\xff" * 4096
     file.write_bytes(content)
     store = Store(file)
     with pytest.raises(StorageError) as caught:
@@ -78,7 +79,7 @@ async def test_damage_deep_inside_is_an_error_and_the_file_stays(file: Path) -> 
     assert ".recover" in caught.value.hint
     assert await store.check() != []
     await store.close()
-    assert file.read_bytes()[4096:page] == content[4096:page]
+    assert file.read_bytes()[page - 4096 : page] == content[page - 4096 : page]
 
 
 async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) -> None:

@@ -1,0 +1,175 @@
+"""Boundaries: one transaction each, and the walks along them. Lives on the storage thread."""
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import insert, select, update
+
+from crushpy.messages import Cut, Message
+from crushpy.storage import statements
+from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo
+from crushpy.storage.rows import (
+    boundary_from_row,
+    boundary_to_row,
+    message_from_row,
+    session_from_row,
+    session_to_row,
+)
+from crushpy.storage.tables import boundaries, cuts, leases, messages, sessions
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+_B = boundaries.c
+_S = sessions.c
+FORK = "fork"
+END_REASONS = {"agent": "new_session"}
+"""How a session ended, where it is not the trigger's own name."""
+
+
+class Boundaries:
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+
+    # --- writes ----------------------------------------------------------------------------------------
+
+    def cross(
+        self,
+        boundary: BoundaryInfo,
+        child: SessionInfo,
+        seed: Message | None,
+        shown: Sequence[Cut],
+        result: Message | None,
+    ) -> None:
+        """The parent's last result, its end, the child, its seed, the boundary: in one transaction."""
+        database = self._database
+        with database.transaction(durable=True):
+            if result is not None:
+                database.append(boundary.parent_id, result)
+            if boundary.trigger != FORK:
+                reason = END_REASONS.get(boundary.trigger, boundary.trigger)
+                ended = database.execute(
+                    update(sessions).where(_S.id == boundary.parent_id),
+                    {"end_reason": reason, "ended_at": boundary.created_at},
+                )
+                database.require(ended.rowcount, boundary.parent_id)
+            database.execute(statements.INSERT_SESSION, session_to_row(child))
+            if seed is not None:
+                database.append(child.id, seed)
+            database.execute(insert(boundaries), boundary_to_row(boundary))
+            self._insert_cuts(child.id, shown)
+            database.execute(
+                update(leases).where(leases.c.session_id == boundary.parent_id), {"session_id": child.id}
+            )
+
+    def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
+        with self._database.transaction():
+            self._insert_cuts(session_id, shown)
+
+    def _insert_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
+        for cut in {cut.message_id: cut for cut in shown}.values():
+            row = {"session_id": session_id, **msgspec.structs.asdict(cut)}
+            self._database.execute(insert(cuts).prefix_with("OR REPLACE"), row)
+
+    def reported(self, child_id: str, tokens: int) -> None:
+        with self._database.transaction():
+            self._database.execute(
+                update(boundaries).where(_B.child_id == child_id, _B.reported_after.is_(None)),
+                {"reported_after": tokens},
+            )
+
+    def undo(self, boundary_id: str, note: Message) -> None:
+        database = self._database
+        with database.transaction(durable=True):
+            row = database.execute(select(boundaries).where(_B.id == boundary_id)).one()
+            now = time.time()
+            database.execute(update(boundaries).where(_B.id == boundary_id), {"undone_at": now})
+            database.execute(update(sessions).where(_S.id == row.child_id), {"kind": FORK})
+            database.execute(
+                update(sessions).where(_S.id == row.parent_id), {"ended_at": None, "end_reason": ""}
+            )
+            database.append(row.parent_id, note)
+
+    # --- walks -----------------------------------------------------------------------------------------
+
+    def carried(self, session_id: str) -> Carried:
+        boundary = self._opening(session_id)
+        rows = self._database.execute(select(cuts).where(cuts.c.session_id == session_id))
+        undone = self._database.execute(
+            select(_B.id).where(_B.parent_id == session_id, _B.undone_at.is_not(None)).limit(1)
+        ).first()
+        return Carried(
+            self._in_order(boundary.tail) if boundary else (),
+            tuple(Cut(row.message_id, row.head, row.tail) for row in rows),
+            undone is not None,
+        )
+
+    def _in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
+        found: dict[str, Message] = {}
+        for start in range(0, len(ids), 500):  # SQLite bounds the values of one statement
+            batch = ids[start : start + 500]
+            rows = self._database.execute(select(messages).where(messages.c.id.in_(batch)))
+            found |= {row.id: message_from_row(row) for row in rows}
+        return tuple(found[one] for one in ids if one in found)
+
+    def _opening(self, session_id: str) -> BoundaryInfo | None:
+        """The boundary (or fork) that opened this session."""
+        row = self._database.execute(select(boundaries).where(_B.child_id == session_id)).first()
+        return boundary_from_row(row) if row else None
+
+    def before(self, session_id: str) -> BoundaryInfo | None:
+        boundary = self._opening(session_id)
+        return None if boundary is None or boundary.trigger == FORK else boundary
+
+    def of_conversation(self, root_id: str) -> list[BoundaryInfo]:
+        rows = self._database.execute(
+            select(boundaries)
+            .join(sessions, _S.id == _B.child_id)
+            .where(_S.root_id == root_id)
+            .order_by(_B.created_at)
+        )
+        return [boundary_from_row(row) for row in rows]
+
+    def tip(self, id_or_prefix: str) -> SessionInfo:
+        info = self._database.session(id_or_prefix)
+        seen = {info.id}
+        while True:
+            row = self._database.execute(
+                select(_B.child_id)
+                .where(_B.parent_id == info.id, _B.undone_at.is_(None), _B.trigger != FORK)
+                .order_by(_B.created_at.desc())
+            ).first()
+            if row is None or row.child_id in seen:  # a cycle cannot hang the walk
+                return info
+            seen.add(row.child_id)
+            info = self._database.session(row.child_id)
+
+    def conversation(self, root_id: str) -> list[SessionInfo]:
+        rows = self._database.execute(
+            select(sessions).where(_S.root_id == root_id).order_by(_S.created_at, _S.generation)
+        )
+        return [session_from_row(row) for row in rows]
+
+    def descendants(self, session_id: str) -> list[SessionInfo]:
+        whole = self.conversation(self._database.session(session_id).root_id)
+        found: dict[str, SessionInfo] = {}
+        grown = True
+        while grown:
+            fresh = {s.id: s for s in whole if s.id == session_id or s.parent_id in found} if whole else {}
+            grown = len(fresh) > len(found)
+            found = fresh if grown else found
+        return list(found.values())
+
+    def lineage_messages(self, session_id: str) -> list[Message]:
+        """Of each ancestor only what came before it was left: after an undo it went on by itself."""
+        lineage = self._database.lineage(session_id)
+        found: list[Message] = []
+        for number, session in enumerate(lineage):
+            own = self._database.messages(session.id)
+            if number + 1 < len(lineage):
+                left = lineage[number + 1].created_at
+                own = [message for message in own if message.created_at <= left]
+            found += own
+        return found

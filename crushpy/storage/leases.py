@@ -1,0 +1,68 @@
+"""One writer at a time: a row says which process it is. A dead process's row is taken over."""
+
+import os
+import platform
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sqlalchemy import Row, delete, insert, select
+
+from crushpy.storage.records import SessionBusy
+from crushpy.storage.tables import leases
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+_L = leases.c
+ELSEWHERE_PATIENCE = 15 * 60.0
+"""Seconds after which a silent process on another machine counts as dead."""
+
+
+class Leases:
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+        self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
+
+    def take(self, session_id: str) -> None:
+        with self._database.transaction():
+            row = self._database.execute(select(leases).where(_L.session_id == session_id)).first()
+            if row is not None and not self._mine(row) and _alive(row):
+                where = "" if row.host == platform.node() else f" on {row.host}"
+                raise SessionBusy(
+                    f"session {session_id} is in use by another crushpy (process {row.process}{where})",
+                    "Go on there, end it, or work on a branch of your own with --fork. "
+                    "`crushpy sessions show` reads it without writing.",
+                )
+            self._database.execute(
+                insert(leases).prefix_with("OR REPLACE"),
+                {"session_id": session_id, "heartbeat": time.time(), **self._me},
+            )
+
+    def drop(self) -> None:
+        with self._database.transaction():
+            mine = (_L.process == self._me["process"], _L.host == self._me["host"])
+            self._database.execute(delete(leases).where(*mine))
+
+    def _mine(self, row: Row[Any]) -> bool:
+        return all(getattr(row, name) == value for name, value in self._me.items())
+
+
+def _alive(row: Row[Any]) -> bool:
+    if row.host != platform.node():
+        return time.time() - row.heartbeat < ELSEWHERE_PATIENCE
+    try:
+        os.kill(row.process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass  # it is there, but somebody else's
+    return process_start(row.process) == row.started
+
+
+def process_start(process: int) -> str:
+    """When a process started, as the system counts it; empty where it does not tell."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""
