@@ -6,27 +6,26 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.engine.conversation import Conversation
+from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.limits import Limits
-from crushpy.engine.live import load_repaired
-from crushpy.engine.models import Models
+from crushpy.engine.live import LoadedSession, load_session
+from crushpy.engine.toolset import Toolset
 from crushpy.errors import UsageError
 from crushpy.ids import new_id
-from crushpy.llm.protocol import ToolSpec
 from crushpy.llm.select import default_model
-from crushpy.messages import Data, Message, Usage
+from crushpy.messages import Data
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
-from crushpy.settings import Loaded, Settings, add_rule, load
+from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import ToolContext
 from crushpy.tools.filememory import FileMemory
 from crushpy.tools.jobs import Jobs
-from crushpy.tools.registry import all_tools, schema
+from crushpy.tools.registry import all_tools
 
 
 class Wanted(Data, frozen=True):
@@ -71,11 +70,9 @@ class Surroundings:
         files = context_files(self.cwd, self.paths.config_dir)
         return f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}"
 
-    def tool_specs(self, tools: tuple[AnyTool, ...]) -> tuple[ToolSpec, ...]:
-        return tuple(
-            ToolSpec(tool.name, self.templates.render(f"tools/{tool.name}"), schema(tool.args))
-            for tool in tools
-        )
+    def toolset(self) -> Toolset:
+        threshold = self.settings.compaction.threshold
+        return Toolset(all_tools(), self.templates, 0.75 if isinstance(threshold, str) else threshold)
 
 
 async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversation:
@@ -84,56 +81,51 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
     chosen = settings.permissions
     rules = RuleSet.from_strings(allow=(*chosen.allow, *wanted.allow), ask=chosen.ask, deny=chosen.deny)
     store = around.store()
-    tools = all_tools()
-    specs = around.tool_specs(tools)
-    info, history = await _session(around, wanted, store)
+    stored = await _stored(around, wanted, store)
+    loaded = stored or LoadedSession(_new_session(around))
     context = ToolContext(
         around.cwd,
-        around.paths.outputs / info.id,
+        around.paths.outputs / loaded.info.root_id,
         FileMemory(),
         Jobs(),
-        allow_private_hosts=settings.permissions.private_hosts,
+        allow_private_hosts=chosen.private_hosts,
     )
     return Conversation(
         store,
-        info,
-        history or (),
-        stored=history is not None,
-        models=Models(settings, lambda: specs),
-        tools=tools,
+        loaded,
+        stored=stored is not None,
+        settings=settings,
+        templates=around.templates,
+        toolset=around.toolset(),
         context=context,
-        rules=rules,
+        choices=Choices(rules, wanted.limits, wanted.interactive, wanted.yolo),
         remember=lambda rule: _remember(around.paths, rule),
-        limits=wanted.limits,
-        interactive=wanted.interactive,
-        yolo=wanted.yolo,
+        save=lambda key, value: _save(around.paths, key, value),
     )
 
 
-async def _session(
-    around: Surroundings, wanted: Wanted, store: Store
-) -> tuple[SessionInfo, list[Message] | None]:
-    """The session to work in; its history, or None for one that is new."""
-    settings = around.settings
-    stored: SessionInfo | None = None
+async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedSession | None:
+    """The stored session that is asked for, at the tip of its conversation."""
     if wanted.session:
-        stored = await store.session(wanted.session)
+        info = await store.tip(wanted.session)
     elif wanted.resume_latest:
-        stored = await store.latest(str(around.cwd))
-        if stored is None:
+        info = await store.latest(str(around.cwd))
+        if info is None:
             raise UsageError(
                 f"There is no conversation to continue in {around.cwd}.",
                 "Leave --continue out to start one, or see `crushpy sessions list --all`.",
             )
-    if stored is not None:
-        changes = {
-            "model": wanted.model or stored.model,
-            "compaction": wanted.compaction or stored.compaction,
-        }
-        return msgspec.structs.replace(stored, **changes), await load_repaired(store, stored)
+    else:
+        return None
+    await store.take_lease(info.id)
+    changes = {"model": wanted.model or info.model, "compaction": wanted.compaction or info.compaction}
+    return await load_session(store, msgspec.structs.replace(info, **changes))
+
+
+def _new_session(around: Surroundings) -> SessionInfo:
     now = time.time()
     session_id = new_id()
-    info = SessionInfo(
+    return SessionInfo(
         id=session_id,
         root_id=session_id,
         parent_id=None,
@@ -141,21 +133,19 @@ async def _session(
         generation=0,
         title="",
         cwd=str(around.cwd),
-        model=default_model(settings),
-        compaction=settings.compaction.method,
+        model=default_model(around.settings),
+        compaction=around.settings.compaction.method,
         system=around.system_prompt(now),
         created_at=now,
         updated_at=now,
-        ended_at=None,
-        end_reason="",
-        message_count=0,
-        usage=Usage(),
-        todos=(),
-        grants=(),
     )
-    return info, None
 
 
 def _remember(paths: Paths, rule: str) -> None:
     private_dir(paths.data_dir)
     add_rule(paths, "allow", rule)
+
+
+def _save(paths: Paths, key: str, value: str) -> None:
+    private_dir(paths.data_dir)
+    save_choice(paths, key, value)

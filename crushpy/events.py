@@ -128,6 +128,33 @@ class TodosChanged(Event, frozen=True, tag="todos"):
     todos: tuple[Todo, ...]
 
 
+class Compacting(Event, frozen=True, tag="compacting"):
+    """A boundary is being prepared. A `boundary` follows, or a `notice` that says why there is none."""
+
+    trigger: str
+
+
+class ReviewNeeded(Event, frozen=True, tag="review"):
+    """A summary waits for the user's word before the boundary. Answer with `Conversation.review(id, ...)`.
+
+    After `compacting`; closed by `review_done`.
+    """
+
+    id: str
+    trigger: str
+    summary: str
+    evidence: str
+    tokens_before: int
+    tokens_after: int
+
+
+class ReviewDone(Event, frozen=True, tag="review_done"):
+    """The answer to a `review`: accept, regenerate, decline or interrupted."""
+
+    id: str
+    answer: str
+
+
 class Boundary(Event, frozen=True, tag="boundary"):
     """A session ended and its child is open, both stored. The child's `session` follows at once."""
 
@@ -137,6 +164,8 @@ class Boundary(Event, frozen=True, tag="boundary"):
     tokens_before: int
     tokens_after: int
     coverage: float | None
+    """Share of the facts left behind that an exact match finds in what was carried over."""
+    id: str = ""
 
 
 class Notice(Event, frozen=True, tag="notice"):
@@ -200,6 +229,9 @@ AnyEvent = (
     | ToolOutput
     | ToolFinished
     | TodosChanged
+    | Compacting
+    | ReviewNeeded
+    | ReviewDone
     | Boundary
     | Notice
     | Retry

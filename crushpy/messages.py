@@ -197,6 +197,16 @@ class Message(Data, frozen=True):
         return next((part for part in self.parts if isinstance(part, ToolResult)), None)
 
 
+class Cut(Data, frozen=True):
+    """A record beside a stored message: how a request shows it from now on. The message itself stays whole."""
+
+    message_id: str
+    head: int = 1_500
+    """Characters kept of its beginning."""
+    tail: int = 500
+    """Characters kept of its end."""
+
+
 def to_json(value: object) -> bytes:
     """Any value of this vocabulary as JSON."""
     return msgspec.json.encode(value)

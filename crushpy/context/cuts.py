@@ -4,20 +4,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-from crushpy.messages import Data, Image, Message, Part, Text, ToolResult
+from crushpy.messages import Cut, Image, Message, Part, Text, ToolResult
 
-KEEP_HEAD = 1_500
-KEEP_TAIL = 500
 MIN_CHARS = 4_000
 """Results below this are not worth cutting."""
-
-
-class Cut(Data, frozen=True):
-    """How one message is shown from now on: so many characters of its head and of its tail."""
-
-    message_id: str
-    head: int = KEEP_HEAD
-    tail: int = KEEP_TAIL
 
 
 def cut_text(text: str, cut: Cut) -> str:

@@ -17,7 +17,7 @@ REQUESTS_SHARE = 0.6
 """Of the whole bound, for all requests together: long ones must not crowd out every other fact."""
 
 
-class Surroundings(Data, frozen=True):
+class Standing(Data, frozen=True):
     """What the messages do not say: how things stand at the moment of the boundary."""
 
     cwd: str = "/"
@@ -36,7 +36,7 @@ class Section(Data, frozen=True):
 
 def build_evidence(
     lineage: Sequence[Message],
-    around: Surroundings,
+    around: Standing,
     *,
     limit: int,
     request_limit: int,
@@ -104,7 +104,7 @@ def _fit(section: Section, room: int, count: Count, redact: Callable[[str], str]
     return "\n".join((f"{section.title}:", *lines)), spent
 
 
-def _sections(lineage: Sequence[Message], around: Surroundings) -> Iterable[Section]:
+def _sections(lineage: Sequence[Message], around: Standing) -> Iterable[Section]:
     """Everything but the requests, in order of right to space."""
     ran = facts.commands(lineage)
     files = facts.touched(lineage)

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from crushpy.context.cuts import Cut, apply_cuts, cut_largest
+from crushpy.context.cuts import apply_cuts, cut_largest
 from crushpy.context.partition import Parts, Size, partition, tail_budget
 from crushpy.context.tags import element, quoted
-from crushpy.messages import Data, Message
+from crushpy.messages import Cut, Data, Message
 
 FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
@@ -61,7 +61,7 @@ def make_plan(
     count: Callable[[str], int],
     minimal_tail: bool = False,
 ) -> Plan:
-    """Fits the child's first request under its limit: shrinks the tail, then the evidence, then the quotes."""
+    """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
     fixed = 2 * wishes.summary + wishes.evidence + 2 * wishes.request
     keep = tail_budget(wishes.keep_recent_tokens, wishes.window, own)

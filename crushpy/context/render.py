@@ -3,9 +3,9 @@
 import json
 from collections.abc import Callable, Sequence
 
-from crushpy.context.cuts import Cut, cut_text, image_line
+from crushpy.context.cuts import cut_text, image_line
 from crushpy.context.tags import element, safe
-from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.messages import Cut, Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
 
 Count = Callable[[str], int]
 

@@ -5,23 +5,48 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine
+from typing import Any
 
+import msgspec
+
+from crushpy.context.budget import Budget
 from crushpy.engine.approvals import Answer, Approvals
+from crushpy.engine.crossing import Crossing, Declined
+from crushpy.engine.gauge import Gauge
 from crushpy.engine.limits import Limits
-from crushpy.engine.live import LiveSession, user_message
+from crushpy.engine.live import LiveSession, LoadedSession, load_session, user_message
 from crushpy.engine.models import Models
+from crushpy.engine.overseer import Overseer
+from crushpy.engine.remember import recall
+from crushpy.engine.reviews import Reviews, Verdict
+from crushpy.engine.standing import standing_of
+from crushpy.engine.summarise import Postponed, Summariser
 from crushpy.engine.toolrun import ToolRunner
+from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status, Turn
+from crushpy.engine.undo import undo_boundary
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, PromptQueued
-from crushpy.messages import Message, Usage
+from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
+from crushpy.prompts import Templates
+from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import ToolContext
 
 Listener = Callable[[Event], None]
+
+
+class Choices(Data, frozen=True):
+    """How this conversation is held."""
+
+    rules: RuleSet
+    limits: Limits = Limits()
+    interactive: bool = False
+    """Somebody is there to be asked."""
+    yolo: bool = False
 
 
 class Conversation:
@@ -30,38 +55,66 @@ class Conversation:
     def __init__(
         self,
         store: Store,
-        info: SessionInfo,
-        history: Sequence[Message],
+        loaded: LoadedSession,
         *,
         stored: bool,
-        models: Models,
-        tools: tuple[AnyTool, ...],
+        settings: Settings,
+        templates: Templates,
+        toolset: Toolset,
         context: ToolContext,
-        rules: RuleSet,
+        choices: Choices,
         remember: Callable[[str], None],
-        limits: Limits,
-        interactive: bool,
-        yolo: bool,
+        save: Callable[[str, str], None],
     ) -> None:
+        """`remember` stores a rule for good, `save` a choice the user made in the app."""
         self._listeners: list[Listener] = []
         self._queue: deque[Message] = deque()
-        self._running: asyncio.Task[Status] | None = None
-        self._context = context
+        self._running: asyncio.Task[Any] | None = None
         self._store = store
-        self._models = models
-        self._limits = limits
-        self._session = LiveSession(store, info, list(history), self._emit, stored=stored)
+        self._settings = settings
+        self._save = save
+        self._context = context
+        self._limits = choices.limits
+        self._session = LiveSession(store, loaded, self._emit, stored=stored)
+        self._models = Models(settings, toolset.specs)
+        gauge = Gauge(self._models.window)
+        self._session.exact_size = gauge.exact_size
+        self._reviews = Reviews(self._emit)
+        crossing = Crossing(
+            self._session,
+            store,
+            lambda: self._settings,
+            gauge,
+            Summariser(self._models, templates, gauge.count, self._emit),
+            self._reviews,
+            lambda: standing_of(self._session.info, context.cwd, context.jobs),
+            self._emit,
+        )
+        self._overseer = Overseer(
+            self._session,
+            self._models,
+            gauge,
+            crossing,
+            lambda: self._settings,
+            self._emit,
+            interactive=choices.interactive,
+        )
         self._approvals = Approvals(
             context.cwd,
-            rules,
+            choices.rules,
             emit=self._emit,
             remember=remember,
             keep=self._session.set_grants,
-            grants=info.grants,
-            interactive=interactive,
-            yolo=yolo,
+            grants=loaded.info.grants,
+            interactive=choices.interactive,
+            yolo=choices.yolo,
         )
-        self._tools = ToolRunner(tools, context, self._session, self._approvals, self._emit)
+        context.recall = lambda query, message_id: recall(
+            store, self.info.id, lambda: {m.id for m in self._session.history}, query, message_id
+        )
+        self._tools = ToolRunner(
+            toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
+        )
         self.failure: CrushpyError | None = None
         """Why the last turn ended in error."""
 
@@ -75,9 +128,6 @@ class Conversation:
     def _emit(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
-
-    def notice(self, text: str, level: str = "info") -> None:
-        self._emit(Notice(text, level))
 
     # --- prompts ----------------------------------------------------------------------------------------
 
@@ -97,7 +147,7 @@ class Conversation:
             self._queue.append(prompt)
             self._emit(PromptQueued(prompt.id, text))
             return
-        self._start(prompt)
+        self._start(self._turn(prompt))
 
     def unqueue(self, prompt_id: str) -> str | None:
         """Takes a waiting prompt back; its text, or None where it is no longer waiting."""
@@ -111,28 +161,27 @@ class Conversation:
         """Starts the next waiting prompt: after an interrupt the queue waits for the user to say so."""
         if self._running is not None or not self._queue:
             return False
-        self._start(self._queue.popleft())
+        self._start(self._turn(self._queue.popleft()))
         return True
 
     async def ask(self, text: str) -> Status:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
-        self.submit(text)
-        assert self._running is not None
-        return await asyncio.shield(self._running)
+        return await asyncio.shield(self._start(self._turn(user_message(text))))
 
     def interrupt(self) -> bool:
-        """Stops the running turn; what was stored stays, and the queue waits. False when idle."""
+        """Stops what is running; what was stored stays, and the queue waits. False when idle."""
         if self._running is None:
             return False
         # Not at once: a task cancelled before its first step never runs, and its prompt would be lost.
         asyncio.get_running_loop().call_soon(self._running.cancel)
         return True
 
-    def _start(self, prompt: Message) -> None:
-        self._running = asyncio.create_task(self._turn(prompt))
+    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        self._running = asyncio.create_task(work)
+        return self._running
 
     async def _turn(self, prompt: Message) -> Status:
-        turn = Turn(self._session, self._models, self._tools, self._limits, self._emit)
+        turn = Turn(self._session, self._models, self._overseer, self._tools, self._limits, self._emit)
         status: Status = "error"
         try:
             status = await turn.run(prompt)
@@ -154,6 +203,61 @@ class Conversation:
         """True once a permission was needed and nobody could be asked."""
         return self._tools.unasked
 
+    # --- the context ------------------------------------------------------------------------------------
+
+    def budget(self) -> Budget:
+        """How full the model's window is."""
+        return self._overseer.budget()
+
+    def review(self, review_id: str, verdict: Verdict) -> bool:
+        """Answers a `review` event; False where that summary no longer waits."""
+        return self._reviews.answer(review_id, verdict)
+
+    async def select_compaction(self, method: str) -> None:
+        """Switches who decides when a session ends: saved, and in force for the very next request."""
+        self._save("compaction.method", method)
+        compaction = msgspec.structs.replace(self._settings.compaction, method=method)
+        self._settings = msgspec.structs.replace(self._settings, compaction=compaction)
+        await self._session.update(compaction=method)
+
+    async def select_model(self, model: str) -> None:
+        """Switches the model from the next request on. Raises where no provider serves it."""
+        self._models.provider(model)
+        self._save("model", model)
+        await self._session.update(model=model)
+        self._overseer.switched_model()
+
+    async def compact(self, focus: str = "", summary: str = "", *, review: bool = False) -> bool:
+        """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
+        return await self._alone(self._overseer.compact(focus, summary, review=review)) or False
+
+    async def undo(self) -> bool:
+        """Takes the boundary before this session back: its parent is the tip again."""
+        parent = await self._alone(undo_boundary(self._store, self._session.info.id))
+        if parent is None:
+            return False
+        self._overseer.switched_model()
+        self._session.continue_in(await load_session(self._store, parent))
+        return True
+
+    async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Does something that must not meet a running turn; a failure becomes a notice."""
+        if self._running is not None:
+            work.close()
+            self._emit(Notice("Not while the agent is working. Interrupt it first.", "warning"))
+            return None
+        try:
+            return await asyncio.shield(self._start(work))
+        except (Postponed, CrushpyError) as error:
+            self._emit(Notice(f"{error}", "warning"))
+        except Declined:
+            self._emit(Notice("Declined: nothing has changed."))
+        except asyncio.CancelledError:
+            self._emit(Notice("Interrupted: nothing has changed."))
+        finally:
+            self._running = None
+        return None
+
     # --- what it is -------------------------------------------------------------------------------------
 
     @property
@@ -166,6 +270,7 @@ class Conversation:
 
     @property
     def usage(self) -> Usage:
+        """Of the whole conversation, all its sessions together."""
         return self._session.usage
 
     async def close(self) -> None:
@@ -177,4 +282,6 @@ class Conversation:
             await asyncio.wait([running])
         await self._context.jobs.close()
         await self._models.close()
+        if self._session.stored:
+            await self._store.drop_leases()
         await self._store.close()

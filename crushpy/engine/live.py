@@ -4,14 +4,14 @@ What it holds is what is stored: a message enters the history when its record is
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import msgspec
 
 from crushpy.context.history import missing_results
 from crushpy.events import Event, MessageCommitted, Notice, PromptCommitted, SessionOpened, TodosChanged
 from crushpy.ids import new_id
-from crushpy.messages import Message, Text, Todo, ToolCall, ToolResult, Usage
+from crushpy.messages import Cut, Data, Message, Seed, Text, Todo, ToolCall, ToolResult, Usage
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -22,34 +22,70 @@ TITLE_LENGTH = 80
 class LiveSession:
     """`stored` is False for a new session until its first prompt is committed with it."""
 
-    def __init__(
-        self, store: Store, info: SessionInfo, history: list[Message], emit: Emit, *, stored: bool
-    ) -> None:
-        self.info = info
-        self.history = history
+    def __init__(self, store: Store, loaded: "LoadedSession", emit: Emit, *, stored: bool) -> None:
+        self.info = loaded.info
+        self.history = list(loaded.history)
+        """What the next request is made of: the seed and carried messages first, in a continuation."""
+        self.cuts = {cut.message_id: cut for cut in loaded.cuts}
+        """How a request shows some of the messages."""
+        self.held = loaded.held
+        """A boundary of this session was undone: it ends late, on overflow or by hand only."""
         self.stored = stored
+        self.exact_size: Callable[[Message], int] = lambda _: 0
+        """What to store as a message's size; set by whoever can count."""
         self._store = store
         self._emit = emit
         self._announced = False
-        self._call_ids = {call.id for message in history for call in message.calls}
+        self._inherited = loaded.inherited
+        self._before = loaded.before
+        self._call_ids = {call.id for message in self.history for call in message.calls}
 
     @property
     def usage(self) -> Usage:
-        return self.info.usage
+        """Of the whole conversation, as far as this process knows it."""
+        return self._before + self.info.usage
 
     @property
     def call_ids(self) -> set[str]:
         """Every call id this session has used."""
         return self._call_ids
 
+    @property
+    def seed(self) -> Seed | None:
+        """What this session started with, where it continues another."""
+        first = self.history[0].parts if self.history else ()
+        return next((part for part in first if isinstance(part, Seed)), None)
+
+    @property
+    def own_messages(self) -> Sequence[Message]:
+        """What came after this session was opened: neither its seed nor what was carried into it."""
+        return self.history[self._inherited :]
+
+    def continue_in(self, loaded: "LoadedSession") -> None:
+        """The tip is another session from now on: a child after a boundary, or the parent after an undo."""
+        self.info = loaded.info
+        self.history = list(loaded.history)
+        self.cuts = {cut.message_id: cut for cut in loaded.cuts}
+        self.held = loaded.held
+        self._inherited = loaded.inherited
+        self._before = loaded.before
+        self._announced = False
+        self.announce()
+
+    async def add_cuts(self, cuts: Sequence[Cut]) -> None:
+        await self._store.add_cuts(self.info.id, tuple(cuts))
+        self.cuts.update({cut.message_id: cut for cut in cuts})
+
     async def add_prompt(self, prompt: Message) -> None:
         """Commits the user's prompt, and with it the session where that is new."""
+        prompt = self._sized(prompt)
         if self.stored:
             await self._store.add_message(self.info.id, prompt)
         else:
             title = title_of(prompt.text)
             self.info = msgspec.structs.replace(self.info, title=title)
             await self._store.create_session(self.info, prompt)
+            await self._store.take_lease(self.info.id)
             self.stored = True
             for warning in self._store.warnings:
                 self._emit(Notice(warning, "warning"))
@@ -64,7 +100,12 @@ class LiveSession:
             info = self.info
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
 
+    def _sized(self, message: Message) -> Message:
+        size = self.exact_size(message)
+        return msgspec.structs.replace(message, tokens=size) if size else message
+
     async def add_reply(self, message: Message) -> None:
+        message = self._sized(message)
         await self._store.add_message(self.info.id, message)
         self.history.append(message)
         if message.usage is not None:
@@ -76,9 +117,17 @@ class LiveSession:
         await self._store.begin_call(self.info.id, message.id, call)
 
     async def add_result(self, result: ToolResult) -> None:
-        message = result_message(result)
+        message = self._sized(result_message(result))
         await self._store.finish_call(self.info.id, message)
         self.history.append(message)
+
+    async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
+        """The user chose another model or compaction method."""
+        if self.stored:
+            await self._store.update_session(self.info.id, model=model, compaction=compaction)
+        self.info = msgspec.structs.replace(
+            self.info, model=model or self.info.model, compaction=compaction or self.info.compaction
+        )
 
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
         await self._store.update_session(self.info.id, todos=todos)
@@ -90,14 +139,36 @@ class LiveSession:
         self.info = msgspec.structs.replace(self.info, grants=grants)
 
 
-async def load_repaired(store: Store, info: SessionInfo) -> list[Message]:
-    """A stored session's history; a call without a result gets one that says so, and is never run again."""
-    history = await store.messages(info.id)
-    for result in missing_results(history, await store.begun_calls(info.id)):
+class LoadedSession(Data, frozen=True):
+    """A session and what its requests are made of."""
+
+    info: SessionInfo
+    history: tuple[Message, ...] = ()
+    cuts: tuple[Cut, ...] = ()
+    held: bool = False
+    inherited: int = 0
+    """How many messages at the beginning came with the boundary."""
+    before: Usage = Usage()
+    """What the sessions before this one used."""
+
+
+async def load_session(store: Store, info: SessionInfo) -> LoadedSession:
+    """A stored session, repaired: a call without a result gets one that says so, and is never run again."""
+    own = await store.messages(info.id)
+    for result in missing_results(own, await store.begun_calls(info.id)):
         message = result_message(result)
         await store.finish_call(info.id, message)
-        history.append(message)
-    return history
+        own.append(message)
+    carried = await store.carried(info.id)
+    continues = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
+    return LoadedSession(
+        info,
+        (*own[:1], *carried.tail, *own[1:]) if continues else tuple(own),
+        carried.cuts,
+        carried.held,
+        1 + len(carried.tail) if continues else 0,
+        sum((one.usage for one in (await store.lineage(info.id))[:-1]), Usage()) if continues else Usage(),
+    )
 
 
 def result_message(result: ToolResult) -> Message:

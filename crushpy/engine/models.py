@@ -14,9 +14,12 @@ from crushpy.storage.records import SessionInfo
 
 
 class Models:
-    """Providers are made when first needed and kept: a connection serves the whole conversation."""
+    """Providers are made when first needed and kept: a connection serves the whole conversation.
 
-    def __init__(self, settings: Settings, tool_specs: Callable[[], tuple[ToolSpec, ...]]) -> None:
+    `tool_specs` gives the tools for a compaction method.
+    """
+
+    def __init__(self, settings: Settings, tool_specs: Callable[[str], tuple[ToolSpec, ...]]) -> None:
         self._settings = settings
         self._tool_specs = tool_specs
         self._providers: dict[str, Provider] = {}
@@ -33,13 +36,18 @@ class Models:
             self._infos[model] = lookup(model, self._settings.models.get(model))
         return self._infos[model]
 
+    def window(self, model: str) -> int | None:
+        """The model's window; None where nobody knows it."""
+        info = self.info(model)
+        return None if info.source == "default" else info.context_window
+
     def request(self, session: SessionInfo, history: Sequence[Message]) -> Request:
         """The next model call of a session: valid by construction, its prefix byte-identical to the last."""
         return Request(
             model=session.model,
             system=session.system,
             messages=well_formed(history),
-            tools=self._tool_specs(),
+            tools=self._tool_specs(session.compaction),
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self._settings.effort,
         )

@@ -14,7 +14,11 @@ from crushpy.tools.registry import check
 from crushpy.tools.truncate import truncate
 
 Emit = Callable[[Event], None]
+HandOver = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
+"""Ends the session with the agent's own summary; says why not, where it does not."""
 
+NEW_SESSION = "new_session"
+ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
 CUT_SHORT = (
     "Not run: the reply was cut off at the output limit, so this call may be incomplete. "
     "Call again with less at once (smaller edits, a file in several parts)."
@@ -34,9 +38,11 @@ class ToolRunner:
         context: ToolContext,
         session: LiveSession,
         approvals: Approvals,
+        hand_over: HandOver,
         emit: Emit,
     ) -> None:
         self._tools = {tool.name: tool for tool in tools}
+        self._hand_over = hand_over
         self._context = context
         self._session = session
         self._approvals = approvals
@@ -48,19 +54,67 @@ class ToolRunner:
         for call in message.calls:
             self._emit(ToolCalled(call.id, call.name, call.args))
         answered: set[str] = set()
+        fresh_starts = [call for call in message.calls if call.name == NEW_SESSION]
+        others = [call for call in message.calls if call.name != NEW_SESSION]
         try:
-            for side_by_side, group in groupby(message.calls, self._is_parallel):
+            for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
                     await asyncio.gather(*(self._answer(message, call, guard, answered) for call in calls))
                 else:
                     for call in calls:
                         await self._answer(message, call, guard, answered)
+            await self._start_afresh(message, fresh_starts, guard, answered)
         except asyncio.CancelledError:
             for call in message.calls:
                 if call.id not in answered:
                     await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
             raise
+
+    async def _start_afresh(
+        self, message: Message, calls: list[ToolCall], guard: LoopGuard, answered: set[str]
+    ) -> None:
+        """Carries out `new_session` once all other calls are done and stored. One of a batch counts."""
+        for later in calls[1:]:
+            await self._finish(later, Outcome(ONLY_ONE, is_error=True), answered)
+        for call in calls[:1]:
+            problem = "" if message.finish == "length" else self._problem_with(call)
+            if message.finish == "length" or problem:
+                await self._finish(call, Outcome(problem or CUT_SHORT, is_error=True), answered, guard)
+                continue
+            await self._session.begin_call(message, call)
+            self._emit(ToolStarted(call.id))
+            answers = ToolResult(call.id, call.name, "")
+            answered.add(call.id)  # the boundary stores its result
+            try:
+                refused = await self._hand_over(answers, str(call.args["summary"]), self._tell)
+            except BaseException:
+                answered.discard(call.id)
+                raise
+            if refused:
+                await self._finish(call, Outcome(refused, is_error=True), answered, guard)
+
+    def _tell(self, result: ToolResult) -> None:
+        self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
+
+    def _problem_with(self, call: ToolCall) -> str:
+        """Why this `new_session` cannot be; empty where it can."""
+        if self._session.info.compaction != "llm":
+            return "new_session is not available: crushpy itself decides when to start afresh (method auto)."
+        try:
+            self._checked(call)
+        except ToolError as error:
+            return str(error)
+        if not str(call.args["summary"]).strip():
+            return "The summary is empty. Write down what the next session needs, in the shape described."
+        if self._session.seed is not None and not self._has_worked():
+            return "This session was just opened. Do some work in it before you start another."
+        return ""
+
+    def _has_worked(self) -> bool:
+        """True once a tool call has ended or a prompt has come since this session was opened."""
+        own = self._session.own_messages
+        return any(m.role == "tool" or (m.role == "user" and m.text.strip()) for m in own)
 
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)

@@ -13,11 +13,13 @@ from crushpy.engine.limits import Limits
 from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
 from crushpy.engine.models import Models
+from crushpy.engine.overseer import Overseer
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.engine.toolrun import ToolRunner
 from crushpy.errors import CrushpyError
 from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
-from crushpy.llm.errors import ModelError
+from crushpy.llm.errors import ContextOverflow, ModelError
+from crushpy.llm.protocol import Request
 from crushpy.messages import Message, Usage
 
 Status = Literal["done", "interrupted", "error", "limit", "loop"]
@@ -30,12 +32,14 @@ class Turn:
         self,
         session: LiveSession,
         models: Models,
+        overseer: Overseer,
         tools: ToolRunner,
         limits: Limits,
         emit: Callable[[Event], None],
     ) -> None:
         self._session = session
         self._models = models
+        self._overseer = overseer
         self._tools = tools
         self._limits = limits
         self._emit = emit
@@ -81,17 +85,25 @@ class Turn:
 
     async def _ask_model(self, prompt: Message, commit: "Once") -> Message:
         """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
-        history = self._session.history if commit.done else [*self._session.history, prompt]
-        model = self._session.info.model
-        request = self._models.request(self._session.info, history)
-        call = ModelCall(self._models.provider(model), request, self._emit, commit)
-        try:
-            draft = await call.run()
-        except asyncio.CancelledError:
-            await self._keep_partial(call.draft, model)
-            raise
-        message = self._models.priced(draft.message(model, self._session.call_ids))
+        while True:
+            if commit.done:
+                await self._overseer.before_call()
+            request = self._overseer.request(() if commit.done else (prompt,))
+            call = ModelCall(self._models.provider(request.model), request, self._emit, commit)
+            try:
+                draft = await call.run()
+            except asyncio.CancelledError:
+                await self._keep_partial(call.draft, request.model)
+                raise
+            except ContextOverflow as error:
+                await self._overseer.recover(error, request)
+                continue
+            return await self._keep(draft, request)
+
+    async def _keep(self, draft: Draft, request: Request) -> Message:
+        message = self._models.priced(draft.message(request.model, self._session.call_ids))
         await self._session.add_reply(message)
+        self._overseer.after_reply(request, message)
         if message.usage is not None:
             self._used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))

@@ -1,6 +1,7 @@
 """What a tool is: a name, arguments, what it would touch, and what it does. Knows no single tool."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
@@ -40,6 +41,10 @@ def _ignore(_: str) -> None:
     pass
 
 
+async def _nothing_stored(query: str, message_id: str) -> str:
+    return "Nothing is stored."
+
+
 class ToolContext:
     """What a conversation lends its tools while they run."""
 
@@ -63,18 +68,14 @@ class ToolContext:
         self.allow_private_hosts = allow_private_hosts
         self.emit: Callable[[str], None] = _ignore
         """Shows a piece of live output. Never blocks."""
+        self.recall: Callable[[str, str], Awaitable[str]] = _nothing_stored
+        """Finds earlier messages by words or by id, as text for the model."""
 
     def with_emit(self, emit: Callable[[str], None]) -> "ToolContext":
         """The same context, reporting live output of one call to `emit`."""
-        copy = ToolContext(
-            self.cwd,
-            self.output_dir,
-            self.memory,
-            self.jobs,
-            allow_private_hosts=self.allow_private_hosts,
-        )
-        copy.emit = emit
-        return copy
+        lent = copy(self)
+        lent.emit = emit
+        return lent
 
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""

@@ -21,6 +21,8 @@ def all_tools() -> tuple[AnyTool, ...]:
     from crushpy.tools.job_output import JobOutput
     from crushpy.tools.ls import Ls
     from crushpy.tools.multiedit import MultiEdit
+    from crushpy.tools.new_session import NewSession
+    from crushpy.tools.recall import Recall
     from crushpy.tools.todos import Todos
     from crushpy.tools.view import View
     from crushpy.tools.write import Write
@@ -38,6 +40,8 @@ def all_tools() -> tuple[AnyTool, ...]:
         JobKill(),
         Fetch(),
         Todos(),
+        Recall(),
+        NewSession(),
     )
 
 
@@ -99,8 +103,8 @@ def _forgive(args: type[Args], values: Json) -> Json:
         field = fields.get(name)
         if value is None and field is not None and not field.required:
             continue
-        as_text = field is not None and isinstance(value, str) and _is_number_or_flag(field.type)
-        forgiven[name] = _plain(value) if as_text else value
+        number = field is not None and _is_number_or_flag(field.type)
+        forgiven[name] = _plain(value) if number and isinstance(value, str) else value
     return forgiven
 
 

@@ -1,0 +1,105 @@
+"""Keeps the figures from which the budget is computed: our own counts, and the provider's last report."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+from crushpy.context.budget import Budget, Report, Sizes, budget
+from crushpy.llm.protocol import Request
+from crushpy.llm.tokens import Counter
+from crushpy.messages import Message, Usage, to_json
+
+
+class Gauge:
+    """How full one session's window is. `void` it when the history it speaks of is no longer the one sent."""
+
+    def __init__(self, window: Callable[[str], int | None]) -> None:
+        self._window = window
+        self._limits: dict[str, int] = {}
+        self._counter = Counter()
+        self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
+        self._fixed: dict[int, tuple[int, bool]] = {}
+        self._report: Report | None = None
+        self._covered = 0
+
+    def load(self) -> None:
+        """Waits for the vocabulary: counts are exact afterwards, where there is one."""
+        self._counter.wait()
+
+    def count(self, text: str) -> int:
+        return self._counter.count(text)[0]
+
+    def size(self, message: Message) -> int:
+        """A message in tokens: as stored with it, or counted once and kept."""
+        if message.tokens:
+            return message.tokens
+        key = (message.id, _length(message))  # a message that is shown cut keeps its id
+        known = self._sizes.get(key)
+        if known is None or (not known[1] and self._counter.exact):
+            known = self._counter.count_message(message)
+            self._sizes[key] = known
+        return known[0]
+
+    def exact_size(self, message: Message) -> int:
+        """What to store with a message; 0 while only a guess could be given."""
+        return self._counter.count_message(message)[0] if self._counter.exact else 0
+
+    def fixed(self, request: Request) -> int:
+        """System prompt and tool schemas."""
+        key = hash((request.system, request.tools))
+        known = self._fixed.get(key)
+        if known is None or (not known[1] and self._counter.exact):
+            known = self._counter.count(request.system + to_json(request.tools).decode())
+            self._fixed = {key: known}
+        return known[0]
+
+    def void(self) -> None:
+        """Forgets the last report: a boundary, another model or another prompt made it meaningless."""
+        self._report, self._covered = None, 0
+
+    def limit_window(self, model: str, tokens: int) -> None:
+        """An error named the model's real window."""
+        self._limits[model] = tokens
+
+    def reported(self, usage: Usage | None, request: Request, history: Sequence[Message]) -> None:
+        """Takes the usage of a reply whose request held all of `history` but the reply itself, its last."""
+        estimate = self.fixed(request) + sum(map(self.size, history))
+        self._report = Report(usage.total if usage else 0, estimate)
+        self._covered = len(history)
+
+    def reading(self, request: Request, history: Sequence[Message]) -> Budget:
+        """The budget by the figures at hand, without loading anything."""
+        sizes = Sizes(
+            fixed=self.fixed(request),
+            messages=sum(map(self.size, history)),
+            added=sum(map(self.size, history[self._covered :])),
+            counted=self._counter.exact,
+        )
+        limit = self._limits.get(request.model)
+        window = self._window(request.model)
+        return budget(sizes, self._report, min(limit, window or limit) if limit else window)
+
+    async def settled(self, request: Request, history: Sequence[Message], threshold: float) -> Budget:
+        """The budget, exact where it might reach `threshold`.
+
+        A token is at least one byte, so as long as the bytes stay below, nothing has to be counted and
+        the vocabulary (half a second, 30 MB) need not be loaded.
+        """
+        rough = self.reading(request, history)
+        if self._counter.exact:
+            return rough
+        if rough.believed and self._most(request, history) < threshold * rough.window:
+            return rough
+        await asyncio.to_thread(self._counter.wait)
+        return self.reading(request, history)
+
+    def _most(self, request: Request, history: Sequence[Message]) -> int:
+        """An upper bound of the tokens: the report plus every byte since, or all bytes."""
+        since = sum(len(to_json(message.parts)) for message in history[self._covered :])
+        if self._report is not None and self._report.tokens:
+            return self._report.tokens + since
+        return since + len(request.system.encode()) + len(to_json(request.tools))
+
+
+def _length(message: Message) -> int:
+    result = message.result
+    return len(result.text) if result else len(message.text)

@@ -1,0 +1,38 @@
+"""What `recall` answers: stored messages by words or by id, quoted with their ids, never those in view."""
+
+from collections.abc import Callable, Collection
+
+from crushpy.context.render import message_text
+from crushpy.errors import UsageError
+from crushpy.storage.store import Store
+
+MAX_HITS = 8
+MAX_CHARS = 24_000
+
+
+async def recall(
+    store: Store, session_id: str, in_view: Callable[[], Collection[str]], query: str, message_id: str
+) -> str:
+    """Text for the model. What stands in the current request is not repeated."""
+    if message_id:
+        return await _one(store, session_id, message_id)
+    hits = await store.search(query, within=session_id, limit=MAX_HITS + len(in_view()))
+    fresh = [hit for hit in hits if hit.message_id not in in_view()][:MAX_HITS]
+    if not fresh:
+        seen = " What matches is in view already." if hits else ""
+        return f"Nothing earlier matches {query!r}.{seen} Try other or fewer words."
+    blocks = [f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{hit.snippet}" for hit in fresh]
+    return "\n\n".join(blocks) + "\n\nread one whole with recall(message_id=...)"
+
+
+async def _one(store: Store, session_id: str, message_id: str) -> str:
+    try:
+        message = await store.message(message_id, within=session_id)
+    except UsageError as error:
+        return str(error)
+    text = message_text(message)
+    return (
+        text
+        if len(text) <= MAX_CHARS
+        else f"{text[:MAX_CHARS]}\n[... {len(text) - MAX_CHARS} chars more ...]"
+    )

@@ -1,0 +1,217 @@
+"""Has a model write the summary of a session's middle. All of the middle reaches it; no tools; no guesses.
+
+Which models are tried, how a large middle is split, and what counts as a failure is decided here. What
+a failure means for the session is decided by whoever asked.
+"""
+
+import asyncio
+import hashlib
+from collections.abc import Callable, Coroutine, Sequence
+
+from crushpy.context.cuts import cut_largest
+from crushpy.context.render import transcript_chunks
+from crushpy.context.tags import element
+from crushpy.engine.live import user_message
+from crushpy.engine.models import Models
+from crushpy.engine.reply import Draft, ModelCall
+from crushpy.errors import CrushpyError
+from crushpy.events import Event, Retry
+from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut
+from crushpy.llm.protocol import Request
+from crushpy.messages import Cut, Data, Message, Usage
+from crushpy.prompts import Templates
+
+MAX_CHUNKS = 8
+SIDE_BY_SIDE = 3
+TIME_LIMIT = 300.0
+"""Seconds for one call of a summariser."""
+
+
+class Job(Data, frozen=True):
+    """What is to be summarised, and how."""
+
+    middle: tuple[Message, ...]
+    previous: str
+    """The summary the session started with: to be updated, not summarised again."""
+    target_tokens: int
+    names: dict[str, object]
+    """What the template may use: focus, todos, cwd, method."""
+    models: tuple[str, ...]
+    """Tried in this order, each once."""
+
+
+class Summary(Data, frozen=True):
+    """What a summariser wrote; empty text where none did."""
+
+    text: str = ""
+    model: str = ""
+    template: str = ""
+    template_hash: str = ""
+    usage: Usage = Usage()
+    calls: int = 0
+    cut_chars: int = 0
+    """Characters of tool results left out because the middle was larger than all chunks together."""
+    problem: str = ""
+    """Why there is no summary, or why not the first model's."""
+
+
+class Postponed(CrushpyError):
+    """The provider could not be reached or refused the key: nothing is changed, and it is tried later."""
+
+
+class _Failed(Exception):
+    """This model gave no usable summary."""
+
+
+class Summariser:
+    def __init__(
+        self, models: Models, templates: Templates, count: Callable[[str], int], emit: Callable[[Event], None]
+    ) -> None:
+        self._models = models
+        self._templates = templates
+        self._count = count
+        self._emit = emit
+        self._usage = Usage()
+        self._calls = 0
+
+    async def run(self, job: Job, *, may_postpone: bool) -> Summary:
+        """The summary, or one without text that says why. Raises Postponed only where that is allowed."""
+        self._usage, self._calls = Usage(), 0
+        problems: list[str] = []
+        for model in dict.fromkeys(job.models):
+            try:
+                text, cut_chars = await self._with_model(model, job)
+                return self._summary(job, text=text, model=model, cut_chars=cut_chars, problems=problems)
+            except (_Failed, ModelError) as error:
+                problems.append(f"{model}: {error.args[0] if error.args else error}")
+                if may_postpone and _is_outside(error):
+                    raise Postponed(str(error)) from error
+        return self._summary(job, problems=problems)
+
+    def _summary(
+        self, job: Job, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
+    ) -> Summary:
+        found = self._templates.find("summary")
+        return Summary(
+            text=text,
+            model=model,
+            template=found.path if found.layer != "shipped" else "shipped",
+            template_hash=hashlib.blake2b(found.text.encode(), digest_size=8).hexdigest(),
+            usage=self._usage,
+            calls=self._calls,
+            cut_chars=cut_chars,
+            problem="; ".join(problems),
+        )
+
+    async def _with_model(self, model: str, job: Job) -> tuple[str, int]:
+        window = self._models.info(model).context_window or 0
+        system = self._instructions(job, job.previous)
+        overhead = self._count(system) + self._count(job.previous) + 2 * job.target_tokens + 500
+        limit = max(500, int(window * 0.9) - overhead)
+        chunks, cut_chars = self._chunks(job.middle, limit)
+        if len(chunks) == 1:
+            return await self._piece(model, chunks[0], job, job.previous), cut_chars
+        gate = asyncio.Semaphore(SIDE_BY_SIDE)
+
+        async def one(chunk: str) -> str:
+            async with gate:
+                return await self._piece(model, chunk, job, "")
+
+        parts = await _all(*(one(chunk) for chunk in chunks))
+        merged = "\n\n".join(
+            element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
+        )
+        return await self._call(model, merged, job, job.previous), cut_chars
+
+    def _chunks(self, middle: Sequence[Message], limit: int) -> tuple[list[str], int]:
+        """The middle in at most MAX_CHUNKS pieces; where it is larger, its largest results are cut first."""
+        chunks = transcript_chunks(middle, limit=limit, count=self._count)
+        if len(chunks) <= MAX_CHUNKS:
+            return chunks, 0
+        whole = sum(map(len, chunks))
+
+        def size(message: Message) -> int:
+            return self._count(transcript_chunks([message], limit=10**9, count=self._count)[0])
+
+        visible = [message for message in middle if transcript_chunks([message], limit=10**9, count=len)]
+        cuts: dict[str, Cut] = {
+            cut.message_id: cut for cut in cut_largest(visible, goal=limit * (MAX_CHUNKS - 1), size=size)
+        }
+        chunks = transcript_chunks(middle, limit=limit, count=self._count, cuts=cuts)
+        kept = chunks[:MAX_CHUNKS] if len(chunks) > MAX_CHUNKS else chunks
+        return kept, whole - sum(map(len, kept))
+
+    async def _piece(self, model: str, chunk: str, job: Job, previous: str) -> str:
+        """Summarises one chunk; one that overflows after all is halved once."""
+        try:
+            return await self._call(model, chunk, job, previous)
+        except ContextOverflow:
+            middle = chunk.rfind("\n", 0, len(chunk) // 2) + 1 or len(chunk) // 2
+            first = await self._call(model, chunk[:middle], job, previous)
+            return await self._call(model, chunk[middle:], job, first)
+
+    async def _call(self, model: str, text: str, job: Job, previous: str) -> str:
+        request = Request(
+            model=model,
+            system=self._instructions(job, previous),
+            messages=(user_message(element("transcript", text)),),
+            max_output_tokens=2 * job.target_tokens,
+        )
+        call = ModelCall(self._models.provider(model), request, self._pass_on, _nothing)
+        self._calls += 1
+        try:
+            async with asyncio.timeout(TIME_LIMIT):
+                draft = await call.run()
+        except TimeoutError:
+            raise TimedOut(f"{model} took longer than {TIME_LIMIT:g} s to summarise.") from None
+        message = self._models.priced(draft.message(model, set()))
+        self._usage += message.usage or Usage()
+        return self._checked(draft, text, job)
+
+    def _checked(self, draft: Draft, source: str, job: Job) -> str:
+        """The prose, or _Failed where it is none that may replace its source."""
+        text = "".join(draft.text).strip()
+        if draft.finish == "content_filter":
+            raise _Failed("refused")
+        if not text:
+            raise _Failed("only tool calls" if draft.calls else "empty reply")
+        size = self._count(text)
+        if size >= self._count(source) / 2 and size > job.target_tokens // 4:
+            raise _Failed("the summary is not smaller than half of its source")
+        cap = 2 * job.target_tokens
+        return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
+
+    def _instructions(self, job: Job, previous: str) -> str:
+        return self._templates.render(
+            "summary", **job.names, previous_summary=previous, target_tokens=job.target_tokens
+        )
+
+    def _pass_on(self, event: Event) -> None:
+        if isinstance(event, Retry):
+            self._emit(event)
+
+
+def _is_outside(error: Exception) -> bool:
+    """Authentication and network: nothing that another try with this request could change."""
+    if isinstance(error, AuthenticationFailed):
+        return True
+    return (
+        isinstance(error, ModelError)
+        and error.retryable
+        and error.status is None
+        and not isinstance(error, TimedOut)
+    )
+
+
+async def _nothing() -> None:
+    pass
+
+
+async def _all(*work: Coroutine[None, None, str]) -> list[str]:
+    """All results in order; the first failure cancels the rest."""
+    tasks = [asyncio.ensure_future(one) for one in work]
+    try:
+        return list(await asyncio.gather(*tasks))
+    finally:
+        for task in tasks:
+            task.cancel()

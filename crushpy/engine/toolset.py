@@ -1,0 +1,58 @@
+"""The tools as the model sees them: which are offered under which compaction method, and their texts."""
+
+from crushpy.llm.protocol import ToolSpec
+from crushpy.prompts import TemplateProblem, Templates
+from crushpy.tools.base import AnyTool
+from crushpy.tools.registry import schema
+
+NEW_SESSION = "new_session"
+
+
+class Toolset:
+    """Texts are read once and then stay byte-identical; only that of `new_session` follows its templates."""
+
+    def __init__(self, tools: tuple[AnyTool, ...], templates: Templates, threshold: float = 0.75) -> None:
+        self._tools = tools
+        self._templates = templates
+        self._threshold = threshold
+        self._fixed: tuple[ToolSpec, ...] | None = None
+
+    @property
+    def tools(self) -> tuple[AnyTool, ...]:
+        return self._tools
+
+    def specs(self, method: str) -> tuple[ToolSpec, ...]:
+        """The tools offered to the main agent."""
+        if self._fixed is None:
+            self._fixed = tuple(
+                ToolSpec(tool.name, self._templates.render(f"tools/{tool.name}"), schema(tool.args))
+                for tool in self._tools
+                if tool.name != NEW_SESSION
+            )
+        if method != "llm":
+            return self._fixed
+        return (*self._fixed, self._new_session())
+
+    def _new_session(self) -> ToolSpec:
+        tool = next(tool for tool in self._tools if tool.name == NEW_SESSION)
+        text = self._templates.render(
+            NEW_SESSION, threshold=round(self._threshold * 100), sections=self._sections()
+        )
+        return ToolSpec(tool.name, text, schema(tool.args))
+
+    def _sections(self) -> str:
+        """The headings of the summary template and what stands below them."""
+        names: dict[str, object] = {
+            "focus": "",
+            "previous_summary": "",
+            "todos": [],
+            "target_tokens": 2_000,
+            "cwd": "",
+            "method": "llm",
+        }
+        try:
+            lines = self._templates.render("summary", **names).splitlines()
+        except TemplateProblem:
+            return ""
+        first = next((number for number, line in enumerate(lines) if line.startswith("#")), len(lines))
+        return "\n".join(line for line in lines[first:] if line.strip())

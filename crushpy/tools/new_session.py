@@ -1,0 +1,27 @@
+"""Lets the agent end its session and go on in a fresh one. The engine carries it out."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+
+
+class NewSessionArgs(Args, frozen=True):
+    summary: Annotated[
+        str, Meta(description="All that the next session needs, in the shape described above.")
+    ]
+
+
+class NewSession(Tool[NewSessionArgs]):
+    """Offered only while the compaction method is `llm`. It is the engine that runs it, last of its batch."""
+
+    name = "new_session"
+    args = NewSessionArgs
+
+    def accesses(self, args: NewSessionArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)
+
+    async def run(self, args: NewSessionArgs, context: ToolContext) -> Outcome:
+        raise ToolError("new_session cannot be used here.")

@@ -1,0 +1,31 @@
+"""Finds what was said and done before: in this session, in those it continues, and in their tasks."""
+
+from typing import Annotated
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import Excerpt
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.truncate import truncate
+
+
+class RecallArgs(Args, frozen=True):
+    query: Annotated[str, Meta(description="words to look for")] = ""
+    message_id: Annotated[str, Meta(description="a message to read whole")] = ""
+
+
+class Recall(Tool[RecallArgs]):
+    name = "recall"
+    args = RecallArgs
+    parallel = True
+
+    def accesses(self, args: RecallArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)
+
+    async def run(self, args: RecallArgs, context: ToolContext) -> Outcome:
+        if bool(args.query.strip()) == bool(args.message_id.strip()):
+            raise ToolError("Give either query or message_id.")
+        found = await context.recall(args.query.strip(), args.message_id.strip())
+        title = args.query.strip() or args.message_id.strip()
+        return Outcome(truncate(found).text, display=Excerpt(f"recall {title}", found))
