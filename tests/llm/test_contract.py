@@ -309,10 +309,9 @@ async def test_an_overflow_names_the_window(under, llm):
 
 @every_provider
 async def test_an_account_without_credit_is_not_retried(under, llm):
-    llm.script(Fail(429, message="You exceeded your current quota.", code="insufficient_quota"))
-    if under.kind == "claude":
-        llm.script()
-        llm._steps[0] = Fail(400, message="Your credit balance is too low to access the API.")
+    out_of_quota = Fail(429, message="You exceeded your current quota.", code="insufficient_quota")
+    out_of_credit = Fail(400, message="Your credit balance is too low to access the API.")
+    llm.script(out_of_credit if under.kind == "claude" else out_of_quota)
     error = await failure(under)
     assert isinstance(error, AuthenticationFailed)
     assert not error.retryable
