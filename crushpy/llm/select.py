@@ -37,12 +37,12 @@ def select(model: str, settings: "Settings", environ: Mapping[str, str] | None =
     if model.startswith("demo/"):
         return _demo(model, settings)
     name = catalog.provider_of(model)
-    if not name and _openai_base(environ):
+    if not name and openai_base(environ):
         name = "openai"  # a bare name, and a server of the user's own that will know it
     if not name:
         raise BadRequest(f"There is no model {model}.", explain_unknown(model))
     chosen = settings.providers.get(name) or ProviderSettings()
-    base = chosen.api_base or (_openai_base(environ) if name == "openai" else "")
+    base = chosen.api_base or (openai_base(environ) if name == "openai" else "")
     key = _key(model, name, chosen, base, environ)
     variable = chosen.api_key_env or next(iter(keys.variables_of(name)), "")
     if settings.provider != "litellm" and _fits_wire(model, name, base):
@@ -150,5 +150,6 @@ def _no_key(name: str) -> str:
     )
 
 
-def _openai_base(environ: Mapping[str, str]) -> str:
+def openai_base(environ: Mapping[str, str]) -> str:
+    """Where the environment says OpenAI's protocol is spoken; empty where it says nothing."""
     return next((environ[name].strip() for name in BASE_VARIABLES if environ.get(name, "").strip()), "")

@@ -1,0 +1,101 @@
+"""Model servers on this machine: found at their ports, and nobody else is contacted or believed."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.errors import UsageError
+from crushpy.llm import local_servers
+from crushpy.llm.local_servers import find, ports
+
+NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
+
+
+@asynccontextmanager
+async def program(answer: bytes) -> AsyncIterator[int]:
+    """Something that listens on loopback and says `answer` to whoever comes; nothing: it stays silent."""
+    gone = asyncio.Event()
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(answer)
+        await (writer.drain() if answer else gone.wait())
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        yield server.sockets[0].getsockname()[1]
+        gone.set()
+
+
+async def test_the_servers_that_answer_are_found_with_their_models(llm: ScriptedLLM) -> None:
+    llm.models = ["qwen3:8b", "text-embedding-small"]
+    async with program(b"") as silent:
+        environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}, vllm={silent}"}
+        (server,) = await find(environ)
+    assert (server.name, server.title, server.models) == ("ollama", "Ollama", ("qwen3:8b",))
+    assert server.api_base == llm.api_base
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\n\r\nhello",
+        b'HTTP/1.1 200 OK\r\ncontent-length: 16\r\n\r\n{"data": [1, 2]}',
+        b'HTTP/1.1 401 Unauthorized\r\ncontent-length: 12\r\n\r\n{"data": []}',
+        b"\x00\x01\x02 no HTTP at all",
+        b"",
+    ],
+)
+async def test_another_program_at_the_port_is_left_out(
+    answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_servers, "PATIENCE", 0.3)
+    async with program(answer) as port:
+        assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+
+
+async def test_a_closed_port_is_no_trouble() -> None:
+    async with program(b"") as port:
+        pass
+    assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+
+
+async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(llm: ScriptedLLM) -> None:
+    environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}"}
+    (server,) = await find(environ, {"lab": f"http://localhost:{llm.port}/v1/"})
+    assert server.name == "lab"
+    assert server.models == ("test-model",)
+
+
+async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    async def note(host: str, *_: object, **__: object) -> object:
+        asked.append(host)
+        raise OSError("no network in this test")
+
+    loop = asyncio.get_running_loop()
+    monkeypatch.setattr(loop, "create_connection", note)
+    monkeypatch.setattr(loop, "getaddrinfo", note)
+    bases = {"lab": "http://192.0.2.1/v1", "odd": "not a url", "mine": "https://models.example.org/v1"}
+    assert await find(NOWHERE, bases) == []
+    assert asked == []
+    await find(NOWHERE, {"near": "http://127.0.0.1:9/v1"})
+    assert asked, "the guard above sees what is asked"
+
+
+def test_the_usual_ports_are_those_of_the_servers_people_run() -> None:
+    assert ports({}) == {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
+    assert ports(NOWHERE) == {}
+
+
+@pytest.mark.parametrize(
+    "text", ["ollama", "ollama=", "=1", "ollama=many", "ollama=0", "ollama=99999", "a=1,b"]
+)
+def test_unreadable_ports_are_an_error_that_names_them(text: str) -> None:
+    with pytest.raises(UsageError, match="CRUSHPY_LOCAL_PORTS"):
+        ports({"CRUSHPY_LOCAL_PORTS": text})
