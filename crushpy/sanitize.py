@@ -11,14 +11,16 @@ _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
 _SHORT = r"\x1b[ -/]*+[0-~]"
 _CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
-_JOINER = r"(?:(?<=[^\x00-\x7f])[\u200c\u200d](?=[^\x00-\x7f]))"
-"""Joins emoji, and letters of some scripts: kept where it can do so."""
-_UNSEEN = (
-    r"[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
-    r"\u2800\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
+_HIDDEN = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
 """Reorders text, takes no room, or looks like a blank."""
+_UNSEEN = f"[{_HIDDEN}]"
 _SURROGATE = r"[\ud800-\udfff]"
+_SEEN = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
+_JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
+"""Joins emoji, and letters of some scripts: kept where it can do so."""
 
 _SUSPECT = re.compile(f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}")
 _HARM = re.compile(

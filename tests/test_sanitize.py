@@ -1,0 +1,97 @@
+"""Whatever a model or a tool says, the terminal only ever gets harmless, honest text."""
+
+import unicodedata
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from crushpy.sanitize import clean, one_line
+
+SINGLE = "\x1b[]\x07\\\x9b\x9d\x9cPa0;\r\n\t \x00\x7f\u202e\u200b\u200d\ufe0fé😀\ud800"
+PIECES = st.sampled_from([*SINGLE, "52;c;aGk=", "31m", "\x1b\\", "(B"])
+TEXTS = st.one_of(st.lists(PIECES, max_size=40).map("".join), st.text(st.characters(), max_size=60))
+
+
+@given(TEXTS)
+@settings(max_examples=500)
+def test_no_control_character_or_hidden_direction_is_left(text: str) -> None:
+    shown = clean(text)
+    for char in shown:
+        assert char in "\n\t" or unicodedata.category(char) not in ("Cc", "Cs"), repr(char)
+        assert unicodedata.bidirectional(char) not in (
+            "LRE",
+            "RLE",
+            "LRO",
+            "RLO",
+            "PDF",
+            "LRI",
+            "RLI",
+            "FSI",
+            "PDI",
+        )
+    shown.encode()
+
+
+@given(TEXTS)
+def test_what_is_clean_stays_as_it_is(text: str) -> None:
+    assert clean(clean(text)) == clean(text)
+
+
+@given(
+    st.text(
+        st.characters(categories=("L", "N", "P", "S", "Zs"), exclude_characters="\u115f\u1160\u3164\uffa0")
+    )
+)
+def test_letters_numbers_signs_and_spaces_of_any_script_stay(text: str) -> None:
+    assert clean(text) == text
+    assert clean(f"a\n\tb {text}") == f"a\n\tb {text}"
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("\x1b[1;31mred\x1b[0m", "red"),
+        ("\x9b31mred", "red"),
+        ("\x1b]52;c;ZXZpbA==\x07copied", "copied"),
+        ("\x1b]52;c;ZXZpbA==\x1b\\copied", "copied"),
+        ("\x1b]0;title\x9cx", "x"),
+        ("\x9d0;title\x07x", "x"),
+        ("\x1b]8;;http://evil\x1b\\click\x1b]8;;\x1b\\", "click"),
+        ("\x1bPq#0;2;0\x1b\\sixel", "sixel"),
+        ("\x1b_app\x1b\\\x1b^pm\x1b\\\x1bXsos\x1b\\x", "x"),
+        ("\x1bc\x1b7\x1b(Breset", "reset"),
+        ("\x1b[?1049h\x1b[2J\x1b[Hgone", "gone"),
+        ("\x1b\x1b[31m[32mx", "[32mx"),
+        ("\x1b]0;never closed", "0;never closed"),
+        ("\x1b]0;not closed here\nnext line\x07", "0;not closed here\nnext line"),
+        ("\x1b[31", "31"),
+        ("ends with \x1b", "ends with "),
+        ("bell\x07 back\x08space nul\x00 del\x7f", "bell backspace nul del"),
+        ("dos\r\nunix\n10%\r20%", "dos\nunix\n10%\n20%"),
+        ("user\u202etxt.exe", "user<U+202E>txt.exe"),
+        ("a\u2066b\u2069", "a<U+2066>b<U+2069>"),
+        ("pass\u200bword", "pass<U+200B>word"),
+        ("ad\u200dmin", "ad<U+200D>min"),
+        ("\U000e0041hidden", "<U+E0041>hidden"),
+        ("\ufeffstart", "<U+FEFF>start"),
+        ("\udcff", "\ufffd"),
+        ("👨\u200d👩\u200d👧 ❤\ufe0f نمی\u200cخواهم", "👨\u200d👩\u200d👧 ❤\ufe0f نمی\u200cخواهم"),
+    ],
+)
+def test_tricks_are_taken_out_or_made_visible(text: str, shown: str) -> None:
+    assert clean(text) == shown
+
+
+def test_one_line_has_no_line_breaks() -> None:
+    assert one_line("  a\n\tb\r\nc\x1b[31m  d ") == "a b c d"
+    assert one_line("\n") == ""
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize(
+    "piece", ["\x1b]0;", "\x1b[", "\x1b[0", "\x9d", "\x1bP" + "x" * 50, "\u202e", "\u200d", "\r"]
+)
+def test_megabytes_of_anything_are_done_long_before_the_timeout(piece: str) -> None:
+    """A pattern that is not linear would take hours here."""
+    assert "\x1b" not in clean(piece * (500_000 // len(piece)))
