@@ -43,6 +43,8 @@ class Wanted(Data, frozen=True):
     """Rules for this process only."""
     yolo: bool = False
     interactive: bool = False
+    read_only: bool = False
+    """Nothing will be written: no lease is taken and nothing is repaired."""
     limits: Limits = Limits()
 
 
@@ -117,9 +119,11 @@ async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedS
             )
     else:
         return None
-    await store.take_lease(info.id)
+    if not wanted.read_only:
+        await store.take_lease(info.id)
     changes = {"model": wanted.model or info.model, "compaction": wanted.compaction or info.compaction}
-    return await load_session(store, msgspec.structs.replace(info, **changes))
+    info = msgspec.structs.replace(info, **changes)
+    return await load_session(store, info, read_only=wanted.read_only)
 
 
 def _new_session(around: Surroundings) -> SessionInfo:

@@ -14,6 +14,20 @@ MAX_BYTES = 256 * 1024
 _MARKS = ("{{", "{%", "{#")
 
 
+NAMES: dict[str, dict[str, object]] = {
+    "summary": {
+        "focus": "",
+        "previous_summary": "",
+        "todos": [{"text": "write the tests", "status": "pending"}],
+        "target_tokens": 2_000,
+        "cwd": "/project",
+        "method": "auto",
+    },
+    "new_session": {"threshold": 75, "sections": ""},
+}
+"""The names each template may use, with a value to try it with. Templates not listed may use none."""
+
+
 class TemplateProblem(CrushpyError):
     """A template that cannot be used: which file, which line, and why."""
 
@@ -34,6 +48,12 @@ def shipped_dir() -> Path:
     """The templates that come with crushpy: inside the installed package, or at the top of a checkout."""
     packed = Path(__file__).parent / "_templates"
     return packed if packed.is_dir() else Path(__file__).parent.parent / "templates"
+
+
+def shipped_names() -> list[str]:
+    """Every template there is: system, summary, tools/bash, ..."""
+    folder = shipped_dir()
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.md"))
 
 
 class Templates:
@@ -70,12 +90,22 @@ class Templates:
         """The template's text with `values` filled in, without trailing blank lines."""
         for layer, path in self.candidates(name):
             try:
-                return fill(read(path), str(path), values).rstrip("\n")
+                text = fill(read(path), str(path), values).rstrip("\n")
+                if text or layer == "shipped":
+                    return text
+                raise TemplateProblem(f"{path}: it is empty", _HINT)
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
                 self.problems[str(path)] = problem
         raise TemplateProblem(f"There is no template named {name}.")
+
+
+def check(name: str, path: Path) -> None:
+    """Reads and renders a file as the template `name`. Raises TemplateProblem where it cannot be used."""
+    text = fill(read(path), str(path), NAMES.get(name, {}))
+    if not text.strip():
+        raise TemplateProblem(f"{path}: it is empty", _HINT)
 
 
 def read(path: Path) -> str:

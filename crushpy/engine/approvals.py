@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -99,17 +99,9 @@ class Approvals:
     async def _ask(
         self, call: ToolCall, accesses: tuple[Access, ...], decision: Decision, preview: Display | None
     ) -> Refusal | None:
-        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[call.id] = waiting
         rule = ", ".join(decision.suggested)
-        args: dict[str, Any] = call.args
-        self._emit(ApprovalNeeded(call.id, call.name, args, accesses, decision.reason, rule, preview))
-        answer: Answer | None = None
-        try:
-            answer = await waiting
-        finally:
-            del self._waiting[call.id]
-            self._emit(ApprovalDone(call.id, answer.kind if answer else "interrupted"))
+        self._emit(ApprovalNeeded(call.id, call.name, call.args, accesses, decision.reason, rule, preview))
+        answer = await self._wait(call.id)
         if answer.kind == "deny":
             return Refusal(
                 f"The user denied this call. {answer.words}".strip()
@@ -124,6 +116,18 @@ class Approvals:
             for suggested in decision.suggested:
                 self._remember(suggested)
         return None
+
+    async def _wait(self, call_id: str) -> Answer:
+        waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiting[call_id] = waiting
+        kind = "interrupted"
+        try:
+            answer = await waiting
+            kind = answer.kind
+            return answer
+        finally:
+            del self._waiting[call_id]
+            self._emit(ApprovalDone(call_id, kind))
 
 
 def _unasked_text(decision: Decision) -> str:

@@ -12,7 +12,7 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.engine.approvals import Answer, Approvals
-from crushpy.engine.crossing import Crossing, Declined
+from crushpy.engine.crossing import Crossing, Declined, Rehearsal
 from crushpy.engine.gauge import Gauge
 from crushpy.engine.limits import Limits
 from crushpy.engine.live import LiveSession, LoadedSession, load_session, user_message
@@ -30,7 +30,7 @@ from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, PromptQueued
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
-from crushpy.prompts import Templates
+from crushpy.prompts import Found, Templates
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -227,9 +227,16 @@ class Conversation:
         await self._session.update(model=model)
         self._overseer.switched_model()
 
-    async def compact(self, focus: str = "", summary: str = "", *, review: bool = False) -> bool:
+    async def compact(
+        self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
+    ) -> bool:
         """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
-        return await self._alone(self._overseer.compact(focus, summary, review=review)) or False
+        work = self._overseer.compact(focus, summary, review=review, template=template)
+        return await self._alone(work) or False
+
+    async def rehearse(self, focus: str = "", template: Found | None = None) -> Rehearsal | None:
+        """What `compact` would carry over. Writes nothing."""
+        return await self._overseer.rehearse(focus, template)
 
     async def undo(self) -> bool:
         """Takes the boundary before this session back: its parent is the tip again."""

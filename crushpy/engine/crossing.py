@@ -21,6 +21,7 @@ from crushpy.engine.summarise import Job, Summariser, Summary
 from crushpy.events import Boundary, Compacting, Event, Notice
 from crushpy.ids import new_id
 from crushpy.messages import Data, Message, Seed, ToolResult, Usage
+from crushpy.prompts import Found
 from crushpy.redact import redact
 from crushpy.settings import Settings
 from crushpy.storage.records import BoundaryInfo, SessionInfo
@@ -45,6 +46,26 @@ class Way(Data, frozen=True):
     minimal_tail: bool = False
     may_postpone: bool = True
     review: bool = False
+    template: Found | None = None
+    """Instead of the summary template in force."""
+
+
+class Rehearsal(Data, frozen=True, omit_defaults=False):
+    """What a boundary would carry over."""
+
+    text: str
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    """How many would be left behind."""
+    tail: int
+    """How many would be carried as they are."""
+    cost: float
+    coverage: dict[str, tuple[int, int, int]]
+    share: float | None
+    prose_share: float | None
+    problem: str = ""
 
 
 class Declined(Exception):
@@ -92,13 +113,10 @@ class Crossing:
         self._emit(Compacting(way.trigger))
         seed, summary = await self._prepare(way, wishes, plan, before, fixed)
         tail = plan.parts.tail
-        shown = apply_cuts(tail, {cut.message_id: cut for cut in plan.cuts})
-        carried = "\n".join((seed_text(seed), *map(message_text, shown)))
-        coverage = measure(plan.parts.middle, seed.summary, carried)
+        after, coverage = self._outcome(seed, plan, fixed)
         now = time.time()
         child = _child(self._session.info, now)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
-        after = fixed + sum(map(self._gauge.size, (seed_message, *shown)))
         boundary = _record(way, self._session.info.id, child.id, now, plan, summary, coverage)
         boundary = msgspec.structs.replace(
             boundary, tokens_before=before, tokens_after=after, seconds=round(time.monotonic() - started, 3)
@@ -130,6 +148,38 @@ class Crossing:
                 )
             )
         return True
+
+    async def rehearse(
+        self, way: Way, *, window: int, threshold: float, fixed: int, before: int
+    ) -> Rehearsal | None:
+        """What `cross` would carry over; nothing is changed. None where there is nothing to leave behind."""
+        wishes = self._wishes(window, threshold)
+        plan = self._plan(way, wishes)
+        if not plan.parts.middle:
+            return None
+        seed, summary = await self._prepare(way, wishes, plan, before, fixed)
+        after, coverage = self._outcome(seed, plan, fixed)
+        return Rehearsal(
+            text=seed_text(seed),
+            summary=seed.summary,
+            tokens_before=before,
+            tokens_after=after,
+            messages=len(plan.parts.middle),
+            tail=len(plan.parts.tail),
+            cost=summary.usage.cost,
+            coverage=_counts(coverage),
+            share=coverage.share,
+            prose_share=coverage.prose_share,
+            problem=summary.problem,
+        )
+
+    def _outcome(self, seed: Seed, plan: Plan, fixed: int) -> tuple[int, Coverage]:
+        """The size of the child's first request, and how much of what is left behind it still holds."""
+        shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+        text = seed_text(seed)
+        carried = "\n".join((text, *map(message_text, shown)))
+        after = fixed + self._gauge.count(text) + sum(map(self._gauge.size, shown))
+        return after, measure(plan.parts.middle, seed.summary, carried)
 
     def _wishes(self, window: int, threshold: float) -> Wishes:
         wanted = self._settings().compaction
@@ -186,7 +236,7 @@ class Crossing:
             seed = Seed(summary.text, evidence, plan.quotes)
             if not way.review:
                 return seed, summary
-            after = fixed + self._gauge.count(seed_text(seed)) + sum(map(self._gauge.size, plan.parts.tail))
+            after, _ = self._outcome(seed, plan, fixed)
             answer = await self._reviews.ask(way.trigger, seed, before, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)
@@ -213,6 +263,7 @@ class Crossing:
                 "method": info.compaction,
             },
             models=tuple(model for model in (wanted.model, info.model) if model),
+            template=way.template,
         )
         return await self._summariser.run(job, may_postpone=way.may_postpone)
 
@@ -268,7 +319,9 @@ def _record(
         cost=summary.usage.cost,
         cut_chars=summary.cut_chars,
         problem=summary.problem,
-        coverage={
-            kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()
-        },
+        coverage=_counts(coverage),
     )
+
+
+def _counts(coverage: Coverage) -> dict[str, tuple[int, int, int]]:
+    return {kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()}

@@ -152,12 +152,13 @@ class LoadedSession(Data, frozen=True):
     """What the sessions before this one used."""
 
 
-async def load_session(store: Store, info: SessionInfo) -> LoadedSession:
+async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
     """A stored session, repaired: a call without a result gets one that says so, and is never run again."""
     own = await store.messages(info.id)
     for result in missing_results(own, await store.begun_calls(info.id)):
         message = result_message(result)
-        await store.finish_call(info.id, message)
+        if not read_only:
+            await store.finish_call(info.id, message)
         own.append(message)
     carried = await store.carried(info.id)
     continues = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)

@@ -9,7 +9,7 @@ from crushpy.context.budget import Budget, output_limit, threshold_of
 from crushpy.context.cuts import apply_cuts, cut_oldest
 from crushpy.context.status import status_text
 from crushpy.engine.breaker import Breaker
-from crushpy.engine.crossing import Crossing, Declined, Trigger, Way
+from crushpy.engine.crossing import Crossing, Declined, Rehearsal, Trigger, Way
 from crushpy.engine.gauge import Gauge
 from crushpy.engine.live import LiveSession
 from crushpy.engine.models import Models
@@ -18,6 +18,7 @@ from crushpy.events import Event, Notice
 from crushpy.llm.errors import ContextOverflow
 from crushpy.llm.protocol import Request
 from crushpy.messages import Message, ToolResult
+from crushpy.prompts import Found
 from crushpy.settings import Settings
 from crushpy.storage.records import StorageError
 
@@ -198,17 +199,33 @@ class Overseer:
             return f"The fresh start could not be stored: {error.message} Carry on in this session."
         return ""
 
-    async def compact(self, focus: str = "", summary: str = "", *, review: bool = False) -> bool:
+    async def compact(
+        self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
+    ) -> bool:
         """By hand: with words for the summariser, or with the user's own summary. False: nothing to do."""
         history = self._shown()
         request = self._models.request(self._session.info, history)
         reading = self._gauge.reading(request, history)
         self._breaker.rearm()
-        way = Way("manual", focus=focus, summary=summary, may_postpone=True, review=review)
+        way = Way("manual", focus=focus, summary=summary, review=review, template=template)
         crossed = await self._cross(way, reading, request)
         if not crossed:
             self._emit(Notice("There is nothing to compact yet."))
         return crossed
+
+    async def rehearse(self, focus: str = "", template: Found | None = None) -> Rehearsal | None:
+        """What `compact` would carry over, with another template if given. Changes nothing."""
+        history = self._shown()
+        request = self._models.request(self._session.info, history)
+        await asyncio.to_thread(self._gauge.load)
+        reading = self._gauge.reading(request, history)
+        return await self._crossing.rehearse(
+            Way("manual", focus=focus, template=template),
+            window=reading.window,
+            threshold=self._threshold()[0] or NO_THRESHOLD,
+            fixed=self._gauge.fixed(request),
+            before=reading.used,
+        )
 
     def switched_model(self) -> None:
         """The old reading is void, and another window may change everything."""

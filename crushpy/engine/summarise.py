@@ -19,7 +19,7 @@ from crushpy.events import Event, Retry
 from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut
 from crushpy.llm.protocol import Request
 from crushpy.messages import Cut, Data, Message, Usage
-from crushpy.prompts import Templates
+from crushpy.prompts import Found, Templates, fill
 
 MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
@@ -38,6 +38,8 @@ class Job(Data, frozen=True):
     """What the template may use: focus, todos, cwd, method."""
     models: tuple[str, ...]
     """Tried in this order, each once."""
+    template: Found | None = None
+    """Use this one instead of the template in force."""
 
 
 class Summary(Data, frozen=True):
@@ -91,7 +93,7 @@ class Summariser:
     def _summary(
         self, job: Job, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
     ) -> Summary:
-        found = self._templates.find("summary")
+        found = job.template or self._templates.find("summary")
         return Summary(
             text=text,
             model=model,
@@ -182,9 +184,10 @@ class Summariser:
         return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
 
     def _instructions(self, job: Job, previous: str) -> str:
-        return self._templates.render(
-            "summary", **job.names, previous_summary=previous, target_tokens=job.target_tokens
-        )
+        names = {**job.names, "previous_summary": previous, "target_tokens": job.target_tokens}
+        if job.template is not None:
+            return fill(job.template.text, job.template.path, names)
+        return self._templates.render("summary", **names)
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Retry):

@@ -1,7 +1,7 @@
 """The tools as the model sees them: which are offered under which compaction method, and their texts."""
 
 from crushpy.llm.protocol import ToolSpec
-from crushpy.prompts import TemplateProblem, Templates
+from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
 
@@ -42,16 +42,8 @@ class Toolset:
 
     def _sections(self) -> str:
         """The headings of the summary template and what stands below them."""
-        names: dict[str, object] = {
-            "focus": "",
-            "previous_summary": "",
-            "todos": [],
-            "target_tokens": 2_000,
-            "cwd": "",
-            "method": "llm",
-        }
         try:
-            lines = self._templates.render("summary", **names).splitlines()
+            lines = self._templates.render("summary", **{**NAMES["summary"], "method": "llm"}).splitlines()
         except TemplateProblem:
             return ""
         first = next((number for number, line in enumerate(lines) if line.startswith("#")), len(lines))

@@ -1,0 +1,132 @@
+"""`crushpy compact`: start a session afresh from the command line, or see what that would carry over."""
+
+import asyncio
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+    from crushpy.engine.crossing import Rehearsal
+    from crushpy.prompts import Found
+
+
+def register(app: typer.Typer) -> None:
+    app.command("compact")(compact)
+
+
+def compact(
+    session: Annotated[
+        str, typer.Argument(help="A session's id, or `latest` for the latest of this folder.")
+    ],
+    focus: Annotated[str, typer.Option("--focus", help="What the summary should take special care of.")] = "",
+    template: Annotated[
+        list[Path] | None,
+        typer.Option("--template", metavar="FILE", help="Use this template; several with --dry-run."),
+    ] = None,
+    model: Annotated[str, typer.Option("--model", "-m", help="The model of the session from here on.")] = "",
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be carried over; write nothing.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
+) -> None:
+    """End SESSION and open a child that starts with its summary and evidence."""
+    from crushpy.errors import UsageError
+
+    files = template or []
+    if len(files) > 1 and not dry_run:
+        raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one.")
+    asyncio.run(_compact(session, focus, files, model, dry_run=dry_run, as_json=as_json))
+
+
+async def _compact(
+    session: str, focus: str, files: list[Path], model: str, *, dry_run: bool, as_json: bool
+) -> None:
+    from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+    from crushpy.errors import UsageError
+    from crushpy.events import Boundary, Event, Notice
+
+    around = Surroundings(Path.cwd(), {"model": model} if model else {})
+    latest = session == "latest"
+    wanted = Wanted(
+        cwd=str(around.cwd),
+        session="" if latest else session,
+        resume_latest=latest,
+        model=model,
+        read_only=dry_run,
+    )
+    conversation = await open_conversation(around, wanted)
+
+    def say(event: Event) -> None:
+        if isinstance(event, Notice):
+            print(event.text, file=sys.stderr)
+        if isinstance(event, Boundary):
+            share = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
+            print(
+                f"{event.parent_id} goes on in {event.child_id}: {event.tokens_before:,} tokens before, "
+                f"{event.tokens_after:,} after, {share} carried over."
+            )
+
+    conversation.subscribe(say)
+    try:
+        found = [_template(file) for file in files]
+        if dry_run:
+            await _compare(conversation, focus, found or [None], as_json=as_json)
+        elif not await conversation.compact(focus, template=found[0] if found else None):
+            raise UsageError("Nothing was changed.")
+    finally:
+        await conversation.close()
+
+
+def _template(file: Path) -> "Found":
+    from crushpy import prompts
+
+    prompts.check("summary", file)
+    return prompts.Found("summary", str(file), "file", prompts.read(file))
+
+
+async def _compare(
+    conversation: "Conversation", focus: str, templates: "Sequence[Found | None]", *, as_json: bool
+) -> None:
+    """Prints what each template would carry over."""
+    from crushpy.messages import to_json
+
+    results: list[tuple[str, Rehearsal | None]] = []
+    for template in templates:
+        name = template.path if template else "template in force"
+        results.append((name, await conversation.rehearse(focus, template)))
+    if as_json:
+        print(to_json([{"template": name, "result": result} for name, result in results]).decode())
+        return
+    for name, result in results:
+        print(_report(name, result))
+
+
+def _report(name: str, result: "Rehearsal | None") -> str:
+    from crushpy.sanitize import clean
+
+    if result is None:
+        return f"== {name}\nThere is nothing to leave behind yet."
+    kinds = ", ".join(
+        f"{kind} {carried}/{total} (prose {prose})"
+        for kind, (total, prose, carried) in result.coverage.items()
+        if total
+    )
+    lines = [
+        f"== {name}",
+        f"tokens    {result.tokens_before:,} before, {result.tokens_after:,} after",
+        f"messages  {result.messages} left behind, {result.tail} carried as they are",
+        f"cost      ${result.cost:.4f}",
+        f"coverage  {_percent(result.share)} with the evidence, {_percent(result.prose_share)} by prose",
+        f"          {kinds or 'no facts'}",
+    ]
+    if result.problem:
+        lines.append(f"problem   {result.problem}")
+    return "\n".join((*lines, "", clean(result.text), ""))
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{share:.0%}"

@@ -1,0 +1,142 @@
+"""`crushpy template`: see, change and check what the model is told."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from crushpy.prompts import Templates
+
+NAME = Annotated[str, typer.Argument(help="Which one: summary, system, new_session, tools/bash, ...")]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(no_args_is_help=True, help="See, change and check what the model is told.")
+    group.command("show")(show)
+    group.command("path")(path)
+    group.command("edit")(edit)
+    group.command("check")(check)
+    group.command("reset")(reset)
+    app.add_typer(group, name="template")
+
+
+def show(name: NAME = "summary") -> None:
+    """Print the template in force."""
+    templates = _templates(name)
+    found = templates.find(name)
+    _complain(templates)
+    sys.stdout.write(found.text)
+
+
+def path(name: NAME = "summary") -> None:
+    """Print where the template in force comes from, and where yours would be."""
+    templates = _templates(name)
+    found = templates.find(name)
+    _complain(templates)
+    print(f"{found.path}  ({found.layer})")
+    if found.layer == "shipped":
+        print(f"yours would be {_own(name)}  (crushpy template edit {name})")
+
+
+def edit(name: NAME = "summary") -> None:
+    """Open your own copy in $EDITOR; the shipped text is where it starts."""
+    import os
+    import shlex
+    import subprocess
+
+    from crushpy.errors import UsageError
+    from crushpy.paths import private_dir
+
+    templates = _templates(name)
+    own = _own(name)
+    if not own.exists():
+        private_dir(own.parent)
+        own.write_text(templates.find(name).text, encoding="utf-8")
+        own.chmod(0o600)
+    editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
+    if not editor:
+        raise UsageError(
+            f"Neither VISUAL nor EDITOR is set. The file is {own}", "Set EDITOR, or edit it yourself."
+        )
+    code = subprocess.run([*shlex.split(editor), str(own)], check=False).returncode
+    if code != 0:
+        raise UsageError(f"{editor} ended with {code}. The file is {own}")
+    _check_one(name, own)
+
+
+def check(
+    name: Annotated[str, typer.Argument(help="Which one; all of yours where none is named.")] = "",
+    file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
+) -> None:
+    """Say line, name and reason where a template cannot be used."""
+    from crushpy import prompts
+
+    if file is not None:
+        _check_one(name or "summary", file)
+        return
+    broken = False
+    for one in [name] if name else prompts.shipped_names():
+        layer, found = next(_templates(one).candidates(one))
+        try:
+            prompts.check(one, found)
+            if name or layer != "shipped":
+                print(f"{one}: fine  ({found})")
+        except prompts.TemplateProblem as problem:
+            broken = True
+            print(
+                f"{one}: {problem.message}\n  {problem.hint} Meanwhile the shipped one is used.",
+                file=sys.stderr,
+            )
+    if broken:
+        raise typer.Exit(2)
+    if not name:
+        print("All templates are fine.")
+
+
+def reset(name: NAME = "summary") -> None:
+    """Go back to the shipped template; yours is kept beside it as a .bak file."""
+    _templates(name)
+    own = _own(name)
+    if not own.exists():
+        print(f"There is no template of yours at {own}; the shipped one is in force.")
+        return
+    kept = own.with_suffix(".md.bak")
+    own.replace(kept)
+    print(f"The shipped {name} is in force again. Yours is kept as {kept}.")
+
+
+def _templates(name: str) -> "Templates":
+    from crushpy import prompts
+    from crushpy.bootstrap import Surroundings
+    from crushpy.errors import UsageError
+
+    known = prompts.shipped_names()
+    if name not in known:
+        import difflib
+
+        near = difflib.get_close_matches(name, known, 1)
+        hint = f"Did you mean {near[0]}? " if near else ""
+        raise UsageError(f"There is no template named {name!r}.", f"{hint}There are: {', '.join(known)}.")
+    return Surroundings(Path.cwd()).templates
+
+
+def _own(name: str) -> Path:
+    from crushpy.paths import Paths
+
+    return Paths().templates / f"{name}.md"
+
+
+def _check_one(name: str, file: Path) -> None:
+    from crushpy import prompts
+
+    prompts.check(name, file)
+    print(f"{name}: fine  ({file}). It holds from the next use on.")
+
+
+def _complain(templates: "Templates") -> None:
+    for problem in templates.problems.values():
+        print(
+            f"crushpy: {problem.message}\n  {problem.hint} The next one is used meanwhile.", file=sys.stderr
+        )

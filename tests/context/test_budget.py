@@ -1,0 +1,78 @@
+"""How full the window is: one function, whatever the provider says."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crushpy.context.budget import DEFAULT_WINDOW, Report, Sizes, budget, output_limit, threshold_of
+from crushpy.context.status import status_text
+
+
+def test_a_report_counts_and_what_came_since_is_added() -> None:
+    reading = budget(Sizes(1_000, 9_000, added=500), Report(10_000, 9_500), 100_000)
+    assert (reading.used, reading.estimated, reading.window_known) == (10_500, False, True)
+
+
+def test_without_a_report_everything_is_estimated() -> None:
+    reading = budget(Sizes(1_000, 9_000), None, 100_000)
+    assert (reading.used, reading.estimated) == (10_000, True)
+
+
+def test_zero_missing_and_halved_reports_are_not_believed() -> None:
+    for tokens in (0, 4_999):
+        reading = budget(Sizes(1_000, 9_000), Report(tokens, 10_000), 100_000)
+        assert (reading.used, reading.believed, reading.estimated) == (10_000, False, True)
+    assert budget(Sizes(1_000, 9_000), Report(5_000, 10_000), 100_000).believed
+
+
+def test_a_doubled_report_is_believed_and_one_above_the_window_is_clamped() -> None:
+    assert budget(Sizes(1_000, 9_000), Report(20_000, 10_000), 100_000).used == 20_000
+    reading = budget(Sizes(1_000, 9_000), Report(150_000, 10_000), 100_000)
+    assert (reading.used, reading.clamped, reading.remaining) == (100_000, True, 0)
+
+
+def test_an_unknown_window_is_a_documented_default_and_marked() -> None:
+    for window in (None, 0):
+        reading = budget(Sizes(1_000, 9_000), None, window)
+        assert (reading.window, reading.window_known) == (DEFAULT_WINDOW, False)
+
+
+def test_a_threshold_fires_at_exactly_its_share_and_never_on_a_guess() -> None:
+    exact = budget(Sizes(0, 75_000), None, 100_000)
+    assert exact.reaches(0.75) and not exact.reaches(0.7501)
+    rough = budget(Sizes(0, 99_000, counted=False), None, 100_000)
+    assert not rough.reaches(0.75)
+
+
+def test_a_request_asks_for_no_more_output_than_there_is_room_for() -> None:
+    reading = budget(Sizes(0, 95_000), None, 100_000)
+    assert output_limit(reading, 8_000) == 5_000
+    assert output_limit(reading, 1_000) == 1_000
+
+
+def test_the_status_says_what_the_gauge_says() -> None:
+    reading = budget(Sizes(0, 100_000), None, 200_000)
+    assert status_text(reading) == (
+        '<context_status>{"used_pct":50,"remaining_tokens":100000,"context_window":200000}</context_status>'
+    )
+
+
+def test_a_models_own_threshold_wins_and_off_is_off() -> None:
+    assert threshold_of(0.75, None) == 0.75
+    assert threshold_of(0.75, 0.5) == 0.5
+    assert threshold_of("off", None) is None
+    assert threshold_of(0.75, "off") is None
+
+
+@given(
+    st.integers(0, 10**6),
+    st.integers(0, 10**6),
+    st.one_of(st.none(), st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**6))),
+    st.one_of(st.none(), st.integers(0, 10**6)),
+)
+def test_no_figures_ever_divide_by_zero_or_leave_the_window(
+    fixed: int, messages: int, report: Report | None, window: int | None
+) -> None:
+    reading = budget(Sizes(fixed, messages), report, window)
+    assert 0 <= reading.used <= reading.window
+    assert 0 <= reading.used_pct <= 100
+    assert reading.used + reading.remaining == reading.window

@@ -1,0 +1,138 @@
+"""What is carried and what is summarised: nothing lost, nothing twice, at any budget."""
+
+from histories import assert_valid, assistant, call, histories, ran, result, seed, user
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest, with_cut
+from crushpy.context.history import well_formed
+from crushpy.context.partition import partition, tail_budget, units
+from crushpy.context.plan import Wishes, make_plan
+from crushpy.messages import Cut, Image, Message
+
+
+def size(message: Message) -> int:
+    return 4 + len(message.text) // 4 + (len(message.result.text) // 4 if message.result else 0)
+
+
+WISHES = Wishes(100_000, 0.75, 20_000, 2_000, 4_000)
+
+
+def count(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+@given(histories(), st.integers(0, 5_000), st.booleans())
+def test_head_middle_and_tail_are_a_partition_of_whole_units(
+    history: list[Message], keep: int, has_seed: bool
+) -> None:
+    if has_seed:
+        history = [seed("so far"), *history]
+    parts = partition(history, has_seed=has_seed, keep=keep, size=size)
+    assert [*parts.head, *parts.middle, *parts.tail] == history
+    whole = units(history)
+    starts = {unit[0].id for unit in whole}
+    if parts.tail:
+        assert parts.tail[0].id in starts, "the tail begins with a whole unit"
+
+
+@given(histories(), st.integers(0, 200_000), st.booleans())
+def test_any_budget_gives_a_valid_request(history: list[Message], window: int, minimal: bool) -> None:
+    wishes = Wishes(max(1, window), 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
+    tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    assert_valid(well_formed([seed("summary", "evidence"), *tail]))
+    assert plan.evidence_tokens >= 0
+
+
+@given(histories())
+def test_at_least_the_last_unit_is_carried(history: list[Message]) -> None:
+    parts = partition(history, has_seed=False, keep=0, size=size)
+    if history:
+        assert parts.tail and parts.tail[-1] == history[-1]
+
+
+def test_parallel_calls_at_the_cut_stay_together() -> None:
+    one, two = call("bash", command="a"), call("bash", command="b")
+    history = [
+        user("go"),
+        *ran("early", "x" * 4_000),
+        assistant("both", one, two),
+        result(one, "y" * 4_000),
+        result(two, "z"),
+    ]
+    parts = partition(history, has_seed=False, keep=50, size=size)
+    assert [message.role for message in parts.tail] == ["assistant", "tool", "tool"]
+    assert parts.tail_too_large
+
+
+def test_the_tail_is_bounded_by_setting_window_and_half_of_the_session() -> None:
+    assert tail_budget(20_000, 200_000, 150_000) == 20_000
+    assert tail_budget(20_000, 50_000, 150_000) == 10_000
+    assert tail_budget(20_000, 200_000, 6_000) == 3_000
+
+
+def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_cut() -> None:
+    one, two = call("bash", command="big"), call("bash", command="small")
+    history = [
+        user("go"),
+        *ran("early", "x" * 40_000),
+        assistant("", one, two),
+        result(one, "y" * 400_000),
+        result(two, "small"),
+    ]
+    plan = make_plan(
+        history, Wishes(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
+    )
+    assert [cut.message_id for cut in plan.cuts] == [history[-2].id]
+
+
+def test_the_last_request_and_the_last_answer_are_always_carried() -> None:
+    history = [user("please do the thing"), assistant("I shall do it."), *ran("make", "x" * 400_000)]
+    plan = make_plan(
+        history, Wishes(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
+    )
+    assert "please do the thing" in plan.quotes and "I shall do it." in plan.quotes
+
+
+def test_a_single_large_message_is_no_reason_for_a_boundary() -> None:
+    plan = make_plan(
+        [user("x" * 400_000)],
+        Wishes(100_000, 0.75, 20_000, 2_000, 4_000),
+        has_seed=False,
+        size=size,
+        count=count,
+    )
+    assert not plan.parts.middle
+
+
+@given(st.text(min_size=0, max_size=30_000))
+def test_a_cut_keeps_head_and_tail_and_says_what_is_gone(text: str) -> None:
+    message = result(call("bash"), text)
+    shown = with_cut(message, Cut(message.id)).result
+    assert shown is not None
+    if len(text) <= 2_000:
+        assert shown.text == text
+    else:
+        assert shown.text.startswith(text[:1_500]) and shown.text.endswith(text[-500:])
+        assert f"[... {len(text) - 2_000} chars cut; recall {message.id} ...]" in shown.text
+
+
+def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
+    message = result(call("view"), "an image", images=(Image("image/png", "aGVsbG8="),), is_error=False)
+    shown = with_cut(message, Cut(message.id)).result
+    assert shown is not None and not shown.images and "image/png, 6 bytes" in shown.text
+
+
+def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:
+    history = [message for number in range(4) for message in ran(f"c{number}", str(number) * (MIN_CHARS + 1))]
+    first = cut_oldest(history, {}, enough=lambda before, after: True)
+    assert [cut.message_id for cut in first] == [history[1].id]
+    second = cut_oldest(history, {cut.message_id: cut for cut in first}, enough=lambda before, after: False)
+    assert [cut.message_id for cut in second] == [history[3].id, history[5].id, history[7].id]
+
+
+def test_the_largest_results_are_cut_until_the_goal_is_met() -> None:
+    history = [*ran("a", "a" * 8_000), *ran("b", "b" * 80_000), *ran("c", "c" * 9_000)]
+    cuts = cut_largest(history, goal=6_000, size=size)
+    assert [cut.message_id for cut in cuts] == [history[3].id]

@@ -1,0 +1,304 @@
+"""Turns through the real engine: what is stored, what is sent, what is said."""
+
+import asyncio
+import json
+from pathlib import Path
+
+from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+from talk import Talks
+
+from crushpy.engine.limits import Limits
+from crushpy.events import (
+    Error,
+    MessageCommitted,
+    Notice,
+    PromptCommitted,
+    PromptQueued,
+    Retry,
+    SessionOpened,
+    TextDelta,
+    TodosChanged,
+    ToolCalled,
+    ToolFinished,
+    ToolOutput,
+    TurnEnded,
+    UsageReported,
+)
+from crushpy.messages import Usage
+
+
+def sent_roles(llm: ScriptedLLM, number: int = -1) -> list[str]:
+    return [message["role"] for message in llm.requests[number].body["messages"]]
+
+
+async def test_a_prompt_becomes_a_session_a_reply_and_an_end(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Reply("Hello there.", chunk=3, usage=Usage(100, 5)))
+    talk = await talks()
+    assert await talk.ask("Hi") == "done"
+    assert [type(event) for event in talk.events if not isinstance(event, TextDelta | Notice)] == [
+        SessionOpened,
+        PromptCommitted,
+        MessageCommitted,
+        UsageReported,
+        TurnEnded,
+    ]
+    assert [message.text for message in talk.conversation.history] == ["Hi", "Hello there."]
+    assert talk.conversation.usage.total == 105
+
+
+async def test_tools_run_and_their_results_go_back_to_the_model(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("alpha\n")
+    llm.script(Reply("Looking.", calls=[Call("view", {"file_path": "a.txt"}, id="c1")]), "It says alpha.")
+    talk = await talks()
+    assert await talk.ask("What is in a.txt?") == "done"
+    sent = llm.requests[1].body["messages"]
+    assert [message["role"] for message in sent] == ["system", "user", "assistant", "tool"]
+    assert "alpha" in sent[3]["content"]
+    assert sent[3]["tool_call_id"] == "c1"
+
+
+async def test_reading_tools_of_one_reply_run_side_by_side_and_answer_in_order(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    for name in "abc":
+        (workspace / name).write_text(name)
+    calls = [Call("view", {"file_path": name}, id=name) for name in "abc"]
+    llm.script(Reply(calls=calls), "done")
+    talk = await talks()
+    await talk.ask("read them")
+    results = [m["tool_call_id"] for m in llm.requests[1].body["messages"] if m["role"] == "tool"]
+    assert results == ["a", "b", "c"]
+
+
+async def test_a_repeated_call_id_is_made_unique(talks: Talks, llm: ScriptedLLM) -> None:
+    twice = [Call("ls", {}, id="same"), Call("ls", {}, id="same")]
+    llm.script(Reply(calls=twice), Reply(calls=[Call("ls", {}, id="same")]), "done")
+    talk = await talks()
+    await talk.ask("look")
+    ids = [event.id for event in talk.of(ToolCalled)]
+    assert len(set(ids)) == 3
+
+
+async def test_an_unknown_tool_gets_an_error_that_names_those_there_are(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Reply(calls=[Call("frobnicate", {})]), "sorry")
+    talk = await talks()
+    await talk.ask("go")
+    (result,) = talk.of(ToolFinished)
+    assert result.is_error and "frobnicate" in result.text and "view" in result.text
+
+
+async def test_bad_arguments_get_an_error_that_says_what_the_tool_takes(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(
+        Reply(calls=[Call("view", {"path": "x"}), Call("view", '["x"]'), Call("view", '{"file_path": ')]),
+        "sorry",
+    )
+    talk = await talks()
+    await talk.ask("go")
+    wrong_name, not_object, broken = talk.of(ToolFinished)
+    assert wrong_name.is_error and "file_path" in wrong_name.text
+    assert not_object.is_error and "not a JSON object" in not_object.text
+    assert broken.is_error and "not a JSON object" in broken.text
+
+
+async def test_numbers_written_as_text_and_nulls_are_understood(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("one\ntwo\nthree\n")
+    llm.script(Reply(calls=[Call("view", {"file_path": "a.txt", "offset": "2", "limit": None})]), "ok")
+    talk = await talks()
+    await talk.ask("go")
+    (result,) = talk.of(ToolFinished)
+    assert not result.is_error and "two" in result.text and "one" not in result.text
+
+
+async def test_a_reply_cut_at_the_output_limit_runs_nothing(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(
+        Reply(calls=[Call("write", {"file_path": "x", "content": "half"})], finish="length"),
+        "I will try again.",
+    )
+    talk = await talks(yolo=True)
+    await talk.ask("write x")
+    (result,) = talk.of(ToolFinished)
+    assert result.is_error and "cut off" in result.text
+    assert not (workspace / "x").exists()
+
+
+async def test_a_tool_is_never_run_from_a_cut_stream(talks: Talks, llm: ScriptedLLM, workspace: Path) -> None:
+    cut = Reply("Now", calls=[Call("bash", {"command": "touch ran"})], chunk=4)
+    llm.script(Cut(cut, after=6), "Fine without.")
+    talk = await talks(yolo=True)
+    assert await talk.ask("go") == "done"
+    assert len(talk.of(Retry)) == 1
+    assert not talk.of(ToolCalled)
+    assert not (workspace / "ran").exists()
+    assert talk.of(MessageCommitted)[0].text == "Fine without."
+
+
+async def test_what_may_pass_is_tried_again_and_said(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(RateLimit(retry_after=0.01), Fail(503), Garbage(), Empty(), NoFinish(), "Here.")
+    talk = await talks()
+    assert await talk.ask("go") == "done"
+    assert [retry.attempt for retry in talk.of(Retry)] == [1, 2, 3, 4, 5]
+    assert all(retry.reason for retry in talk.of(Retry))
+
+
+async def test_a_refused_key_ends_the_turn_at_once_with_the_way_out(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Fail(401, message="Incorrect API key provided"))
+    talk = await talks()
+    assert await talk.ask("go") == "error"
+    (error,) = talk.of(Error)
+    assert error.kind == "authentication" and "OPENAI_API_KEY" in error.hint + error.message
+    assert len(llm.requests) == 1
+    assert [message.text for message in talk.conversation.history] == ["go"]
+
+
+async def test_after_a_failed_turn_the_next_prompt_works(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Fail(400, message="no"), "Better.")
+    talk = await talks()
+    assert await talk.ask("first") == "error"
+    assert await talk.ask("second") == "done"
+    assert sent_roles(llm) == ["system", "user"]
+    assert "first" in json.dumps(llm.requests[1].body["messages"][1])
+
+
+async def test_an_interrupted_reply_keeps_its_text_and_closes_the_socket(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply("Half a thought", chunk=4), after=2), "Go on.")
+    talk = await talks()
+    turn = asyncio.create_task(talk.ask("think"))
+    await talk.until_event(TextDelta)
+    assert talk.conversation.interrupt()
+    assert await turn == "interrupted"
+    await llm.wait_closed()
+    assert talk.conversation.history[-1].finish == "interrupted"
+    assert await talk.ask("more") == "done"
+    assert sent_roles(llm) == ["system", "user", "assistant", "user"]
+
+
+async def test_an_interrupt_before_the_first_piece_keeps_the_prompt(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(headers=False), "Hello.")
+    talk = await talks()
+    turn = asyncio.create_task(talk.ask("first"))
+    await asyncio.sleep(0)
+    talk.conversation.interrupt()
+    assert await turn == "interrupted"
+    assert [message.text for message in talk.conversation.history] == ["first"]
+
+
+async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    command = "echo started; sleep 300; touch finished"
+    llm.script(Reply(calls=[Call("bash", {"command": command}), Call("ls", {})]), "ok")
+    talk = await talks(yolo=True)
+    turn = asyncio.create_task(talk.ask("run it"))
+    await talk.until_event(ToolOutput)
+    talk.conversation.interrupt()
+    assert await turn == "interrupted"
+    first, second = talk.of(ToolFinished)
+    assert first.is_error and "Interrupted" in first.text
+    assert second.is_error and "Not run" in second.text
+    assert await talk.ask("what happened?") == "done"
+    assert sent_roles(llm) == ["system", "user", "assistant", "tool", "tool", "user"]
+
+
+async def test_prompts_typed_meanwhile_wait_and_go_out_in_order(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("one", chunk=1), after=1), "two", "three")
+    talk = await talks()
+    talk.conversation.submit("first")
+    await talk.until_event(TextDelta)
+    talk.conversation.submit("second")
+    talk.conversation.submit("third")
+    talk.conversation.submit("never")
+    assert talk.conversation.unqueue(talk.of(PromptQueued)[2].id) == "never"
+    llm.release()
+    await talk.until_event(TurnEnded, 3)
+    assert [event.text for event in talk.of(PromptCommitted)] == ["first", "second", "third"]
+
+
+async def test_after_an_interrupt_the_queue_waits_for_the_user(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("one", chunk=1), after=1), "two")
+    talk = await talks()
+    talk.conversation.submit("first")
+    await talk.until_event(TextDelta)
+    talk.conversation.submit("second")
+    talk.conversation.interrupt()
+    await talk.until_event(TurnEnded)
+    assert not talk.conversation.busy
+    assert [prompt.text for prompt in talk.conversation.queue] == ["second"]
+    assert talk.conversation.send_queued()
+    await talk.until_event(TurnEnded, 2)
+    assert talk.of(TurnEnded)[1].status == "done"
+
+
+async def test_the_same_call_with_the_same_result_is_noted_at_five_and_ended_at_ten(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always(Reply(calls=[Call("ls", {})]))
+    talk = await talks()
+    assert await talk.ask("go") == "loop"
+    results = talk.of(ToolFinished)
+    assert len(results) == 10
+    assert ["times in a row" in result.text for result in results].index(True) == 4
+    assert sum("times in a row" in result.text for result in results) == 1
+
+
+async def test_limits_end_the_turn(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always(
+        lambda body: Reply(
+            calls=[Call("bash", {"command": f"echo {len(body['messages'])}"})], usage=Usage(1000, 10)
+        )
+    )
+    steps = await talks(yolo=True, limits=Limits(max_steps=2))
+    assert await steps.ask("go") == "limit"
+    assert len(steps.of(MessageCommitted)) == 2
+    tokens = await talks(yolo=True, limits=Limits(max_tokens=1500))
+    assert await tokens.ask("go") == "limit"
+    assert len(tokens.of(MessageCommitted)) == 2
+    prices = {'models."openai/test-model".input_cost': 1000.0}
+    cost = await talks(yolo=True, limits=Limits(max_cost=1.5), flags=prices)
+    assert await cost.ask("go") == "limit"
+    assert len(cost.of(MessageCommitted)) == 2
+    assert cost.conversation.usage.cost >= 1.5
+
+
+async def test_todos_are_kept_with_the_session(talks: Talks, llm: ScriptedLLM) -> None:
+    todos = [{"text": "one", "status": "completed"}, {"text": "two", "status": "in_progress"}]
+    llm.script(Reply(calls=[Call("todos", {"todos": todos})]), "ok", "again")
+    talk = await talks()
+    await talk.ask("plan")
+    assert [todo.text for todo in talk.of(TodosChanged)[0].todos] == ["one", "two"]
+    await talk.close()
+    again = await talks(resume_latest=True)
+    assert [todo.status for todo in again.conversation.info.todos] == ["completed", "in_progress"]
+
+
+async def test_the_prefix_of_every_request_is_byte_identical(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "AGENTS.md").write_text("Be kind.")
+    llm.script(Reply(calls=[Call("ls", {})]), "a", "b", "c")
+    talk = await talks()
+    await talk.ask("one")
+    (workspace / "AGENTS.md").write_text("Be quick.")
+    await talk.ask("two")
+    await talk.close()
+    again = await talks(resume_latest=True)
+    await again.ask("three")
+    before: list[str] = []
+    for request in llm.requests:
+        now = [json.dumps(message) for message in request.body["messages"]]
+        assert now[: len(before)] == before
+        assert request.body["tools"] == llm.requests[0].body["tools"]
+        before = now
+    assert "Be kind." in before[0]
