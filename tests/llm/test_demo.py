@@ -8,11 +8,13 @@ from pathlib import Path
 import pytest
 from demo_talk import Talk
 
+from crushpy.context.render import transcript_chunks
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.demo.intents import understand
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.protocol import Request, TextPiece
 from crushpy.messages import Message, Seed, Text, ToolCall, ToolResult
+from crushpy.prompts import Templates
 
 STATUS = '<context_status>{{"used_pct":{},"remaining_tokens":1,"context_window":32000}}</context_status>'
 
@@ -433,6 +435,27 @@ async def test_a_summary_of_a_summary_keeps_its_requests() -> None:
     assert "User: fix the parser" in second
     assert "User: and now the tests" in second
     assert "- [ ] document it" in second
+
+
+async def test_it_serves_as_the_summariser_of_its_own_sessions(project: Path) -> None:
+    talk = Talk(project)
+    await talk.ask("replace one with 1 in notes.txt")
+    await talk.ask("work through a list: run `echo tested`; dance a little")
+    (transcript,) = transcript_chunks(talk.messages, limit=100_000, count=len)
+    templates = Templates(project / "none", None)
+    names: dict[str, object] = {
+        "focus": "",
+        "todos": (),
+        "cwd": "/",
+        "method": "auto",
+        "target_tokens": 1_600,
+    }
+    system = templates.render("summary", previous_summary="- User: tidy up src/old.py", **names)
+    summary = await written(system, f"<transcript>\n{transcript}\n</transcript>")
+    for fact in ("replace one with 1", "notes.txt", "echo tested", "tidy up src/old.py"):
+        assert fact in summary
+    assert "- [ ] dance a little" in summary
+    assert "- [ ] run" not in summary
 
 
 async def test_a_short_summary_is_a_few_sentences() -> None:

@@ -13,7 +13,7 @@ from crushpy.llm.demo.situation import OPEN_TODO, is_carried
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Seed, Text, ToolCall
 
-_SUMMARY = re.compile(r"\bsummar", re.IGNORECASE)
+_SUMMARY = re.compile(r"\bsummar|\bnotes\b|\btranscript\b", re.IGNORECASE)
 _TITLE = re.compile(r"\btitle\b", re.IGNORECASE)
 _SHORT = re.compile(r"\bsentences?\b", re.IGNORECASE)
 
@@ -24,6 +24,7 @@ _USER = re.compile(
 _COMMAND = re.compile(r'"command":\s*"((?:[^"\\]|\\.)*)"|^- ran: (.+)$', re.MULTILINE)
 _TODO = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)",\s*"status":\s*"(\w+)"')
 _INSTRUCTIONS = re.compile(r"<instructions>.*?</instructions>", re.DOTALL)
+_PREVIOUS = re.compile(r"<(previous_\w+)>(.*?)</\1>", re.DOTALL)
 _PATH = re.compile(r"(?<![\w/:.])(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}\b(?!/)")
 
 _REQUESTS, _FILES, _COMMANDS, _WIDTH, _TITLE_WIDTH = 8, 20, 8, 160, 50
@@ -45,7 +46,8 @@ def is_summary_request(request: Request) -> bool:
 
 def written_for(request: Request) -> str:
     """The summary or the title that is asked for."""
-    source = _INSTRUCTIONS.sub("", "\n".join(message.text for message in request.messages))
+    notes = "\n".join(previous for _, previous in _PREVIOUS.findall(request.system))
+    source = _INSTRUCTIONS.sub("", "\n".join((notes, *(message.text for message in request.messages))))
     facts = of_text(source)
     if _what(request) == "title":
         return _title(facts, source)
