@@ -236,15 +236,16 @@ async def test_a_missing_last_newline_does_not_matter_and_stays_missing(context:
 async def test_a_second_try_that_fits_two_places_is_refused(context: ToolContext) -> None:
     file = put(context, "if a:\n    go( )\nif b:\n        go( )\n")
     before = file.read_text()
-    error = await refusal(context, "  go( )\n", "stop()")
+    error = await refusal(context, "\tgo( )\n", "stop()")
     assert "2 places (lines 2, 4)" in error
     assert file.read_text() == before
 
 
-async def test_indentation_that_follows_no_rule_is_refused(context: ToolContext) -> None:
+@pytest.mark.parametrize("old", ["b()\nc()\n   d()", "  b()\n   c()\nd()", "\tb()\n   c()\nd()"])
+async def test_indentation_that_follows_no_rule_is_refused(context: ToolContext, old: str) -> None:
     file = put(context, "if a:\n    b()\n    c()\nd()\n")
     before = file.read_text()
-    assert "cannot be carried over" in await refusal(context, "b()\nc()\n   d()", "x()")
+    assert "cannot be carried over" in await refusal(context, old, "x()")
     assert file.read_text() == before
 
 

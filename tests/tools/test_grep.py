@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import sys
 import time
 from pathlib import Path
 
@@ -182,11 +181,8 @@ def test_it_touches_the_real_place_it_searches(workspace: Path) -> None:
 def stalling(workspace: Path) -> str:
     """A program that says who it is and then waits, in the place of ripgrep."""
     program = workspace.parent / "rg"
-    program.write_text(
-        f"#!{sys.executable}\nimport os, sys, time\n"
-        f"open({str(workspace.parent / 'pid')!r}, 'w').write(str(os.getpid()))\n"
-        "print('./a\\0' + '1:found', flush=True)\ntime.sleep(600)\n"
-    )
+    pid = workspace.parent / "pid"
+    program.write_text(f"#!/bin/sh\necho $$ >'{pid}'\nprintf './a\\0001:found\\n'\nexec sleep 600\n")
     program.chmod(0o755)
     return str(program)
 
