@@ -1,5 +1,6 @@
 """One change to one text file: worked out first, so that it can be shown, then made."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -77,7 +78,7 @@ def require_known(context: ToolContext, source: Source) -> None:
 async def show(plan: Plan) -> Diff | None:
     """The diff that `plan` would make; None where it would fail."""
     try:
-        return await to_the_end(lambda: plan().diff())
+        return await asyncio.to_thread(lambda: plan().diff())
     except ToolError:
         return None
 

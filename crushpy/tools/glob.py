@@ -1,5 +1,6 @@
 """The tool `glob`: finds files by name, newest first."""
 
+import asyncio
 import heapq
 import os
 from pathlib import Path
@@ -15,7 +16,6 @@ from crushpy.tools.locate import locate, missing, touched
 from crushpy.tools.records import Ended, read_records
 from crushpy.tools.search import FindRipgrep, find_ripgrep, list_files
 from crushpy.tools.textfile import clean
-from crushpy.tools.threads import to_the_end
 
 _MAX_FILES = 100
 _TIMEOUT = 30.0
@@ -59,7 +59,7 @@ class Glob(Tool[GlobArgs]):
         )
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
-        newest = await to_the_end(_newest, folder, found)
+        newest = await asyncio.to_thread(_newest, folder, found)
         return _outcome(
             clean(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
         )

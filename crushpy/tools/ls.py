@@ -1,5 +1,6 @@
 """The tool `ls`: what a folder holds, as a tree."""
 
+import asyncio
 from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +11,6 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.ignore import Rules
 from crushpy.tools.locate import locate, missing, reason, touched
 from crushpy.tools.textfile import clean
-from crushpy.tools.threads import to_the_end
 
 _MAX_ENTRIES = 400
 
@@ -28,7 +28,7 @@ class Ls(Tool[LsArgs]):
         return touched(self.name, context, args.path)
 
     async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
-        return await to_the_end(_ls, args, context)
+        return await asyncio.to_thread(_ls, args, context)
 
 
 class _Folder:

@@ -1,7 +1,6 @@
 """How to search files: with ripgrep where there is one, else with our own program. Both print alike."""
 
 import os
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -25,6 +24,8 @@ class Command(Data, frozen=True):
 
 def find_ripgrep() -> str | None:
     """The `rg` that is installed with crushpy, or one on the PATH."""
+    import shutil
+
     beside = Path(sys.executable).parent / "rg"
     return str(beside) if os.access(beside, os.X_OK) else shutil.which("rg")
 

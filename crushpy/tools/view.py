@@ -1,6 +1,6 @@
 """The tool `view`: reads a file, as numbered lines or as an image."""
 
-from base64 import b64encode
+import asyncio
 from pathlib import Path
 from typing import Annotated
 
@@ -12,7 +12,6 @@ from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.filetypes import describe_binary, image_type
 from crushpy.tools.locate import locate, missing, reason, touched
 from crushpy.tools.textfile import TextFile, clean, decode, normalize, read_regular, split_lines
-from crushpy.tools.threads import to_the_end
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 
 _DEFAULT_LINES = 2_000
@@ -43,7 +42,7 @@ class View(Tool[ViewArgs]):
             raise ToolError(
                 "offset is the first line to show, counted from 1; limit is how many, at least 1."
             )
-        return await to_the_end(_view, args, context)
+        return await asyncio.to_thread(_view, args, context)
 
 
 def _view(args: ViewArgs, context: ToolContext) -> Outcome:
@@ -110,6 +109,8 @@ def _image(shown: str, raw: bytes, media_type: str) -> Outcome:
             f"{shown} is too large to look at ({media_type}, {len(raw):,} bytes; "
             f"the limit is {_MAX_IMAGE_BYTES:,}). Make a smaller copy and view that."
         )
+    from base64 import b64encode
+
     text = f"{shown}: {media_type}, {len(raw):,} bytes"
     image = Image(media_type, b64encode(raw).decode())
     return Outcome(text, images=(image,), display=Excerpt(shown, text))
