@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     import ssl
 
 HEAD_LIMIT = 1 << 16
+READ_SIZE = 1 << 16
 UNREAD_LIMIT = 1 << 20
 """More than this unread, and the socket is not read any further for a while."""
 
@@ -19,7 +20,7 @@ Headers = list[tuple[str, str]]
 Incoming = h11.Response | h11.Data | h11.EndOfMessage
 
 
-class Connection(asyncio.Protocol):
+class Connection(asyncio.BufferedProtocol):
     """Made by `loop.create_connection`. At most one request is under way at any moment."""
 
     def __init__(self, peer: str) -> None:
@@ -30,6 +31,8 @@ class Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport
         self._h11 = h11.Connection(h11.CLIENT, max_incomplete_event_size=HEAD_LIMIT)
+        # Read into a buffer of our own: asyncio would make one of 256 kB for every few bytes.
+        self._buffer = memoryview(bytearray(READ_SIZE))
         self._busy = False
         self._heard = False
         """Whether a byte came since the request, or, between requests, at all."""
@@ -38,6 +41,8 @@ class Connection(asyncio.Protocol):
         self._lost = False
         self._full = False
         self._waiter: asyncio.Future[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._deadline = 0.0
 
     # --- what asyncio calls
 
@@ -48,10 +53,13 @@ class Connection(asyncio.Protocol):
             # asyncio has set TCP_NODELAY already. A model may be silent for minutes: keep routers awake.
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
-    def data_received(self, data: bytes) -> None:
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
         self._heard = True
-        self._h11.receive_data(data)
-        self._unread += len(data)
+        self._h11.receive_data(bytes(self._buffer[:nbytes]))
+        self._unread += nbytes
         if self._unread > UNREAD_LIMIT and not self._paused:
             self._paused = True
             self._transport.pause_reading()
@@ -119,6 +127,7 @@ class Connection(asyncio.Protocol):
     def end(self) -> bool:
         """The answer has been read whole. Returns whether the connection may be kept."""
         self._busy = self._heard = False
+        self._stop_timer()
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
         self._h11.start_next_cycle()
@@ -137,6 +146,7 @@ class Connection(asyncio.Protocol):
 
     def abort(self) -> None:
         """Closes the socket at once."""
+        self._stop_timer()
         self._transport.abort()
 
     # --- inside
@@ -166,14 +176,31 @@ class Connection(asyncio.Protocol):
 
     async def _wait(self, patience: float, silence: str) -> None:
         self._waiter = waiter = self._loop.create_future()
-        timer = self._loop.call_later(patience, _expire, waiter)
+        self._deadline = deadline = self._loop.time() + patience
+        if self._timer is None or self._timer.when() > deadline:
+            self._stop_timer()
+            self._timer = self._loop.call_at(deadline, self._expire)
         try:
             await waiter
         except TimeoutError:
             raise HttpTimeout(f"{self.peer} {silence} for {patience:g} s") from None
         finally:
-            timer.cancel()
             self._waiter = None
+
+    def _expire(self) -> None:
+        """One timer serves many waits: it moves on where its deadline has, as it does with every piece."""
+        self._timer = None
+        if self._waiter is None or self._waiter.done():
+            return
+        if self._loop.time() < self._deadline:
+            self._timer = self._loop.call_at(self._deadline, self._expire)
+        else:
+            self._waiter.set_exception(TimeoutError())
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _wake(self) -> None:
         if self._waiter is not None and not self._waiter.done():
@@ -182,10 +209,6 @@ class Connection(asyncio.Protocol):
     def _lose(self) -> None:
         if not self._lost:
             self._lost = True
+            self._stop_timer()
             self._h11.receive_data(b"")
         self._wake()
-
-
-def _expire(waiter: "asyncio.Future[None]") -> None:
-    if not waiter.done():
-        waiter.set_exception(TimeoutError())

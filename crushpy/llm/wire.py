@@ -30,6 +30,7 @@ class _Habits(msgspec.Struct):
 
     output_limit: str
     """max_tokens or max_completion_tokens."""
+    limit_switched: bool = False
     usage_in_stream: bool = True
     status_appended: bool = False
     """It refuses a system message at the end."""
@@ -81,8 +82,13 @@ class WireProvider:
                     response = answer
                 else:
                     await self._learn_or_raise(request, answer)
-            streams = "application/json" not in response.headers.get("content-type", "")
-            read = self._read if streams else self._read_whole
+            form = response.headers.get("content-type", "")
+            if "text/html" in form:
+                raise BadRequest(
+                    f"{self._url} sent a web page, not a reply",
+                    "Check the server's address: it usually ends in /v1.",
+                )
+            read = self._read_whole if "application/json" in form else self._read
             async with aclosing(read(request, response)) as pieces:
                 async for piece in pieces:
                     yield piece
@@ -143,7 +149,7 @@ class WireProvider:
         elif isinstance(failure, BadRequest) and _refuses_usage(habits, body):
             habits.usage_in_stream = False
         elif isinstance(failure, BadRequest) and request.max_output_tokens and _other_limit(habits, body):
-            habits.output_limit = _other_limit(habits, body)
+            habits.output_limit, habits.limit_switched = _other_limit(habits, body), True
         else:
             raise failure
 
@@ -231,6 +237,8 @@ def _refuses_usage(habits: _Habits, body: "ErrorBody") -> bool:
 
 def _other_limit(habits: _Habits, body: "ErrorBody") -> str:
     """The other name for the output limit, where the server refuses the one in use by name."""
+    if habits.limit_switched:
+        return ""
     if habits.output_limit == "max_tokens":
         return "max_completion_tokens" if "max_tokens" in body.raw else ""
     return "max_tokens" if "max_completion_tokens" in body.raw else ""

@@ -153,8 +153,10 @@ class Connection(asyncio.Protocol):
     async def event(self, data: str, name: str = "") -> None:
         """One server-sent event, as one HTTP chunk."""
         payload = (f"event: {name}\n" if name else "") + f"data: {data}\n\n"
-        encoded = payload.encode()
-        await self.send(f"{len(encoded):x}\r\n".encode() + encoded + b"\r\n")
+        await self.chunk(payload.encode())
+
+    async def chunk(self, data: bytes) -> None:
+        await self.send(f"{len(data):x}\r\n".encode() + data + b"\r\n")
 
     async def end_events(self) -> None:
         await self.send(b"0\r\n\r\n")

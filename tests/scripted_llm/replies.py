@@ -125,7 +125,20 @@ class StreamError:
     code: str | int | None = "server_error"
 
 
-Answer = Reply | Fail | RateLimit | Overflow | Stall | Cut | Garbage | NoFinish | Empty | StreamError
+@dataclass(frozen=True)
+class Raw:
+    """A body sent byte for byte, whole, with this content type.
+
+    `hang`: as a stream that does not end after it, until `release()` or the client goes.
+    """
+
+    body: str
+    content_type: str = "text/event-stream"
+    status: int = 200
+    hang: bool = False
+
+
+Answer = Reply | Raw | Fail | RateLimit | Overflow | Stall | Cut | Garbage | NoFinish | Empty | StreamError
 Step = Answer | str | Callable[[Body], Answer | str]
 """A text is short for `Reply(text=...)`; a function is given the request's body."""
 

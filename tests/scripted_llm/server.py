@@ -23,6 +23,7 @@ from scripted_llm.replies import (
     NoFinish,
     Overflow,
     RateLimit,
+    Raw,
     Reply,
     Stall,
     Step,
@@ -186,6 +187,13 @@ class ScriptedLLM:
         match answer:
             case Fail():
                 await self._fail(to, answer, claude=claude)
+            case Raw(hang=True):
+                await to.start_events()
+                await to.chunk(answer.body.encode())
+                await to.pause_until(self._released)
+                await to.end_events()
+            case Raw(body, content_type, status):
+                await to.whole(status, body.encode(), content_type, {})
             case RateLimit(retry_after, message):
                 wait = {} if retry_after is None else {"Retry-After": str(retry_after)}
                 await self._fail(to, Fail(429, message=message, headers=wait), claude=claude)
