@@ -4,7 +4,6 @@ Loading a vocabulary takes half a second, so it happens in a thread; until then,
 vocabulary is missing, a token counts as four bytes.
 """
 
-import hashlib
 import re
 import threading
 from collections.abc import Callable
@@ -141,6 +140,8 @@ def _load(name: str) -> Encode:
 
 def _read_shipped(address: str, expected_hash: str | None = None) -> bytes:
     """The file that litellm ships for what tiktoken knows under `address`. Raises FileNotFoundError."""
+    import hashlib
+
     folder = litellm_folder()
     if folder is None:
         raise FileNotFoundError("litellm is not installed, so there is no vocabulary to count tokens with")

@@ -53,7 +53,8 @@ def written_for(request: Request) -> str:
         return _title(facts, source)
     if _SHORT.search(_instructions(request)):
         return _sentences(facts)
-    return render(facts)
+    transcript = sum(len(message.text) for message in request.messages)
+    return render(facts, room=transcript * 2 // 5)
 
 
 def of_messages(messages: Sequence[Message], unfinished: str = "") -> str:
@@ -75,22 +76,33 @@ def of_text(text: str) -> Facts:
     )
 
 
-def render(facts: Facts) -> str:
+def render(facts: Facts, room: int | None = None) -> str:
+    """The summary; within `room` characters as far as leaving out the lesser sections can bring it there."""
     last = facts.requests[-1] if facts.requests else "nothing yet"
     going_on = facts.open_todos[0] if facts.open_todos else "nothing"
     next_step = f"do this: {facts.open_todos[0]}" if facts.open_todos else "wait for the next request"
-    sections = (
-        ("Goal, in the user's words", [f"User: {request}" for request in facts.requests]),
-        ("Done", [f"worked on the requests above, the last of them: {last}"]),
-        ("In progress", [going_on]),
-        ("Remaining", [f"[ ] {item}" for item in facts.open_todos]),
-        ("Key tool calls", [f"ran: {command}" for command in facts.commands]),
-        ("Files and paths", list(facts.files)),
-        ("Next step", [next_step]),
-    )
+    sections = {
+        "Goal, in the user's words": [f"User: {request}" for request in facts.requests],
+        "Done": [f"worked on the requests above, the last of them: {last}"],
+        "In progress": [going_on],
+        "Remaining": [f"[ ] {item}" for item in facts.open_todos],
+        "Key tool calls": [f"ran: {command}" for command in facts.commands],
+        "Files and paths": list(facts.files),
+        "Next step": [next_step],
+    }
+    text = _joined(sections)
+    for lesser in ("Done", "In progress", "Next step", "Key tool calls", "Files and paths"):
+        if room is None or len(text) <= room:
+            break
+        del sections[lesser]
+        text = _joined(sections)
+    return text or f"- {last}"
+
+
+def _joined(sections: dict[str, list[str]]) -> str:
     return "\n\n".join(
         f"## {title}\n" + "\n".join(f"- {_short(line)}" for line in lines)
-        for title, lines in sections
+        for title, lines in sections.items()
         if lines
     )
 

@@ -61,7 +61,7 @@ def failed(result: ToolResult) -> Ending:
     flags = _ALLOW.findall(text)
     if flags:
         return Ending(
-            f"I was not allowed to use {result.name}: {first}\n"
+            f"I was not allowed to use {result.name}. {first.partition('. ')[0]}.\n"
             f"To let me, run this again with {' '.join(flags)}; to be asked instead, use the app.",
             done=False,
         )
