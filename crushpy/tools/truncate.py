@@ -72,8 +72,7 @@ class HeadTail:
         """Forgets what will not be shown. Rare by design: each time at least `limit` characters came in."""
         rest = "".join(self._pieces)
         self._head = self._head or rest[: self._limit]
-        # One more than is shown, so that a line border right before the tail is seen.
-        rest = rest[len(rest) - self._limit - 1 :]
+        rest = rest[len(rest) - self._limit :]
         self._pieces = [rest]
         self._held = len(rest)
 

@@ -2,10 +2,12 @@
 
 import asyncio
 import os
+import sys
+import time
 from pathlib import Path
 
 import pytest
-from processes import alive, bash, lent, pid_in, until
+from processes import DEADLINE, alive, bash, lent, pid_in, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
@@ -83,10 +85,24 @@ async def test_a_command_that_reads_its_input_gets_the_end_of_it(workspace: Path
         assert (await bash(context, "cat; read x || echo nobody there")).text == "nobody there"
 
 
-async def test_a_command_has_no_terminal_to_ask_on(workspace: Path) -> None:
+async def test_what_a_person_types_does_not_reach_a_command(workspace: Path) -> None:
+    keyboard, typed = os.pipe()
+    os.write(typed, b"typed\n")
+    own = os.dup(0)
+    os.dup2(keyboard, 0)
+    try:
+        async with lent(workspace) as context:
+            assert (await bash(context, "cat")).text == "(no output)"
+    finally:
+        os.dup2(own, 0)
+        for descriptor in (keyboard, typed, own):
+            os.close(descriptor)
+
+
+async def test_a_command_has_a_session_of_its_own_and_so_no_terminal_to_ask_on(workspace: Path) -> None:
+    script = "import os; print(os.getsid(0) == os.getppid())"
     async with lent(workspace) as context:
-        outcome = await bash(context, "(: < /dev/tty) 2>/dev/null || echo none")
-    assert outcome.text == "none"
+        assert (await bash(context, f"{sys.executable} -c '{script}'; true")).text == "True"
 
 
 async def test_the_environment_is_the_users_with_nobody_to_answer(
@@ -286,6 +302,9 @@ ESCAPES = {
     "in a session of its own": "setsid sh -c 'echo $$ > pid; sleep 60' & wait",
     "forked twice, output closed": "(setsid sh -c 'echo $$ > pid; sleep 60' >/dev/null 2>&1 &); sleep 60",
     "with an empty environment": "env -i setsid sh -c 'echo $$ > pid; sleep 60' & wait",
+    "with an empty environment, ignoring SIGTERM": (
+        """env -i setsid sh -c 'trap "" TERM; echo $$ > pid; while :; do sleep 60; done' & wait"""
+    ),
     "stopped": "sh -c 'echo $$ > pid; kill -STOP $$' & wait",
 }
 
@@ -318,7 +337,18 @@ async def test_cancelling_twice_kills_at_once(workspace: Path) -> None:
         call.cancel()
         with pytest.raises(asyncio.CancelledError):
             await call
-        await until(lambda: not alive(pid), "it is dead")
+        # The loop stands still from here on: nobody but that call can have done it.
+        end = time.monotonic() + DEADLINE
+        while alive(pid):
+            assert time.monotonic() < end
+            time.sleep(0.01)
+
+
+async def test_a_stopped_process_may_still_clean_up(workspace: Path) -> None:
+    command = "sh -c 'trap \"touch cleaned; exit\" TERM; kill -STOP $$; sleep 60' & wait"
+    async with lent(workspace) as context:
+        await bash(context, command, timeout=0.5)
+        assert (workspace / "cleaned").exists()
 
 
 async def test_a_background_child_that_keeps_the_output_does_not_hold_the_call(workspace: Path) -> None:

@@ -6,7 +6,7 @@ import socket
 from pathlib import Path
 
 import pytest
-from web import Answer, answer, redirect, web
+from web import Answer, answer, own_certificate, redirect, web
 
 from crushpy import __version__
 from crushpy.access import Access
@@ -358,6 +358,19 @@ async def test_a_redirect_to_something_else_is_refused(workspace: Path, location
         with pytest.raises(ToolError):
             await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
         assert site.asked == ["/a"]
+
+
+async def test_a_redirect_from_https_to_http_is_refused(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate = own_certificate(tmp_path)
+    monkeypatch.setenv("SSL_CERT_FILE", str(certificate))
+    async with web({"/b": answer("safe")}, certificate) as site:
+        site.answers["/a"] = redirect(f"http://127.0.0.1:{site.port}/b")
+        site.answers["/c"] = redirect(f"https://127.0.0.1:{site.port}/b")
+        with pytest.raises(ToolError, match="not encrypted"):
+            await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
+        assert (await Fetch().run(FetchArgs(f"{site.url}/c"), context(workspace))).text == "safe"
 
 
 async def test_a_name_that_turns_private_between_redirects_is_refused(workspace: Path) -> None:

@@ -145,7 +145,9 @@ async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> No
     async with lent(workspace) as context:
         await bash(context, "trap '' TERM; echo $$ > a; while :; do sleep 60; done", background=True)
         await bash(context, "env -i setsid sh -c 'echo $$ > b; sleep 60' & wait", background=True)
-        pids = [await pid_in(workspace / name) for name in "ab"]
+        await bash(context, "env -i sh -c 'echo $$ > c; sleep 60' & sleep 0.1", background=True)
+        await until(context.jobs.get("job3").process.exited.is_set, "only its child is left of the third")
+        pids = [await pid_in(workspace / name) for name in "abc"]
         assert all(map(alive, pids))
         await context.jobs.close()
         assert not any(map(alive, pids))
