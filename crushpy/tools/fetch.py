@@ -1,31 +1,14 @@
-"""The tool that reads a page from the web: public addresses only, bounded in size, time and redirects."""
+"""The tool that reads a page from the web. The work is in `visit.py`, loaded when the first page is."""
 
-import asyncio
-from collections.abc import Awaitable, Callable
-from http import HTTPStatus
-from urllib.parse import urljoin
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from crushpy.access import Access
-from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
-from crushpy.messages import Excerpt
-from crushpy.tools.addresses import resolve
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.output import Whole
-from crushpy.tools.pages import is_readable, media_type, read_page
-from crushpy.tools.truncate import MAX_FETCH_BYTES, truncate
+
+if TYPE_CHECKING:
+    from crushpy.tools.visit import LookUp
 
 MAX_SECONDS = 30
-MAX_REDIRECTS = 5
-_MAX_ERROR_CHARS = 2_000
-_REDIRECTS = (301, 302, 303, 307, 308)
-LookUp = Callable[[str, int, bool], Awaitable[list[str]]]
-"""Host, port and whether private ones are allowed -> the addresses that may be asked."""
-_HEADERS = {
-    "accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.5",
-    "accept-encoding": "gzip",
-}
 
 
 class FetchArgs(Args, frozen=True):
@@ -37,127 +20,22 @@ class Fetch(Tool[FetchArgs]):
     args = FetchArgs
     parallel = True
 
-    def __init__(self, look_up: LookUp = resolve, max_seconds: float = MAX_SECONDS) -> None:
+    def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_SECONDS) -> None:
         self._look_up = look_up
         self._max_seconds = max_seconds
 
     def accesses(self, args: FetchArgs, context: ToolContext) -> tuple[Access, ...]:
+        from crushpy.tools.visit import target_of
+
         try:
-            target = _target(args.url)
+            target = target_of(args.url)
         except ToolError:
             return ()  # `run` refuses it before anything is touched
         # Nothing is changed, but a request can carry secrets out: it is asked about like a change.
         return (Access(self.name, "host", target.authority, writes=True),)
 
     async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
-        client = Client(Timeouts(connect=10, response=self._max_seconds, idle=self._max_seconds))
-        try:
-            async with asyncio.timeout(self._max_seconds):
-                return await self._fetch(client, args.url.strip(), context)
-        except TimeoutError:
-            raise ToolError(
-                f"{args.url} was not read within {self._max_seconds:g} s. Try again, or use curl with bash."
-            ) from None
-        except HttpError as error:
-            raise ToolError(f"{args.url}: {error}") from None
-        finally:
-            await client.close()
+        from crushpy.tools.addresses import resolve
+        from crushpy.tools.visit import visit
 
-    async def _fetch(self, client: Client, url: str, context: ToolContext) -> Outcome:
-        for _ in range(MAX_REDIRECTS + 1):
-            target = _target(url)
-            url = f"{target.scheme}://{target.authority}{target.path}"
-            with await self._ask(client, url, target, context) as response:
-                location = response.headers.get("location", "")
-                if response.status not in _REDIRECTS or not location:
-                    return await _outcome(response, url, context)
-            url = _next(url, location)
-            if _site(_target(url)) != _site(target):
-                # The user said yes to one host; another one is another question.
-                return Outcome(f"{target.authority} redirects to {url}. Fetch that URL to go on.")
-        raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Fetch its last target directly.")
-
-    async def _ask(self, client: Client, url: str, target: Target, context: ToolContext) -> Response:
-        """Sends the request to an address that was checked, whatever a second look-up would give."""
-        failed: ConnectFailed | None = None
-        for address in await self._look_up(target.host, target.port, context.allow_private_hosts):
-            try:
-                return await client.request("GET", url, _HEADERS, connect_to=address)
-            except ConnectFailed as error:
-                failed = error
-        raise failed or ToolError(f"{target.host} has no address.")
-
-
-def _target(url: str) -> Target:
-    try:
-        target = parse_url(url)
-    except HttpError as error:
-        raise ToolError(str(error)) from None
-    if target.userinfo:
-        raise ToolError("fetch takes no user name or password in a URL. Use curl with bash.")
-    # A name with a dot at its end is the same name; rules must see it as such.
-    return msgspec.structs.replace(target, host=target.host.rstrip("."))
-
-
-def _next(url: str, location: str) -> str:
-    """Where a redirect leads."""
-    try:
-        following = urljoin(url, location)
-    except ValueError:
-        raise ToolError(f"{url} redirects to {location!r}, which is no URL.") from None
-    if url.lower().startswith("https:") and not following.lower().startswith("https:"):
-        raise ToolError(
-            f"{url} redirects to {following}, which is not encrypted. Fetch that URL if you must."
-        )
-    return following
-
-
-def _site(target: Target) -> str:
-    return target.authority.removeprefix("www.")
-
-
-async def _outcome(response: Response, url: str, context: ToolContext) -> Outcome:
-    content_type = response.headers.get("content-type", "")
-    status = _status(response.status)
-    if response.status >= 300:
-        return await _failure(response, url, content_type, status)
-    if not is_readable(content_type):
-        size = response.headers.get("content-length", "")
-        raise ToolError(
-            f"{url} is {media_type(content_type)}"
-            + (f", {int(size):,} bytes" if size.isdecimal() and len(size) < 20 else "")
-            + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
-        )
-    page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-    whole = Whole(context.output_dir)
-    whole.add(page.text)
-    whole.close()
-    shown = truncate(page.text)
-    notes = [
-        page.note,
-        f"only the first {MAX_FETCH_BYTES // 1_000_000} MB were read" if response.truncated else "",
-        whole.where if shown.cut_chars else "",
-    ]
-    said = "".join(f"\n[{note}]" for note in notes if note)
-    top = f"Title: {page.title}\n\n" if page.title else ""
-    return Outcome(
-        f"{top}{shown.text or '(empty)'}{said}",
-        display=Excerpt(page.title or url, shown.text, page.language),
-    )
-
-
-async def _failure(response: Response, url: str, content_type: str, status: str) -> Outcome:
-    """What the server said instead of the page, shortly."""
-    said = ""
-    if is_readable(content_type):
-        page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-        said = truncate(page.text, _MAX_ERROR_CHARS).text
-    text = f"{url} answered {status}."
-    return Outcome(f"{text}\n\n{said}" if said else text, is_error=True, display=Excerpt(text, said))
-
-
-def _status(code: int) -> str:
-    try:
-        return f"{code} {HTTPStatus(code).phrase}"
-    except ValueError:
-        return str(code)
+        return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)

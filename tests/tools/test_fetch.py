@@ -3,6 +3,8 @@
 import asyncio
 import gzip
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -51,6 +53,19 @@ async def test_a_page_comes_as_markdown_with_its_title(workspace: Path) -> None:
     assert not outcome.is_error
     assert isinstance(outcome.display, Excerpt)
     assert (outcome.display.title, outcome.display.language) == ("A title", "markdown")
+
+
+async def test_a_title_without_end_is_cut(workspace: Path) -> None:
+    outcome = await fetched(workspace, answer(f"<title>{'long ' * 9_999}</title>text", "text/html"))
+    assert outcome.text.startswith("Title: long long")
+    assert len(outcome.text) < 400
+
+
+def test_nothing_heavy_is_loaded_before_the_first_page() -> None:
+    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.pages")
+    script = f"import sys, crushpy.tools.fetch; print([name for name in {heavy} if name in sys.modules])"
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert done.stdout == "[]\n"
 
 
 async def test_a_page_that_leaves_out_optional_tags_is_read_too(workspace: Path) -> None:
