@@ -239,12 +239,14 @@ async def test_cancelling_the_reader_closes_the_socket(under, llm, headers):
 
 
 @every_provider
-async def test_closing_the_stream_closes_the_socket(under, llm):
-    llm.script(Stall(Reply(text="abcdef", chunk=2)))
+@pytest.mark.parametrize("last", [Sent, TextPiece], ids=["before-reply", "mid-reply"])
+async def test_closing_the_stream_closes_the_socket(under, llm, last):
+    llm.script(Stall(Reply(text="abcdef", chunk=2), headers=last is TextPiece))
     stream = under.provider().stream(under.ask())
     async for piece in stream:
-        if isinstance(piece, TextPiece):
+        if isinstance(piece, last):
             break
+    await llm.wait_requests()
     await stream.aclose()
     await llm.wait_closed()
 

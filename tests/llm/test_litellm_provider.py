@@ -1,0 +1,147 @@
+"""What is litellm's own: thinking and caching with Claude, and the traps around importing it."""
+
+import os
+import subprocess
+import sys
+import sysconfig
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from conversing import ask, hear, user
+from scripted_llm import Call, Reply, ScriptedLLM
+
+from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.messages import Message, Text, Thinking, ToolCall, ToolResult
+
+pytestmark = [
+    pytest.mark.xdist_group("litellm"),
+    pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning"),
+]
+CLAUDE = "anthropic/claude-sonnet-4-5"
+SIGNED = {"type": "thinking", "thinking": "hm, let me see", "signature": "c2lnbmVk"}
+
+
+@pytest.fixture
+async def claude(llm: ScriptedLLM) -> AsyncIterator[LiteLLMProvider]:
+    provider = LiteLLMProvider(llm.url, "key")
+    yield provider
+    await provider.close()
+
+
+def looked(model: str = CLAUDE) -> list[Message]:
+    parts = (Thinking("hm, let me see", (SIGNED,)), Text("I look."), ToolCall("call_1", "ls", {"path": "."}))
+    return [
+        user("look"),
+        Message(id="a", role="assistant", model=model, parts=parts),
+        Message(id="r", role="tool", parts=(ToolResult("call_1", "ls", "a.txt"),)),
+    ]
+
+
+async def test_signed_thinking_comes_out_whole(claude, llm):
+    llm.script(Reply(thinking="hm, let me see", signature="c2lnbmVk", calls=[Call("ls", {})], chunk=5))
+    heard = await hear(claude, ask(model=CLAUDE))
+    assert heard.thinking == "hm, let me see"
+    assert heard.opaque == [SIGNED]
+
+
+async def test_signed_thinking_goes_back_byte_for_byte_before_the_call_it_led_to(claude, llm):
+    llm.script("done")
+    await hear(claude, ask(model=CLAUDE, messages=looked()))
+    assistant = llm.requests[0].messages[1]
+    assert [block["type"] for block in assistant["content"]] == ["thinking", "text", "tool_use"]
+    assert assistant["content"][0] == SIGNED
+    assert assistant["content"][2]["input"] == {"path": "."}
+
+
+async def test_another_models_thinking_stays_at_home(claude, llm):
+    llm.script("done")
+    await hear(claude, ask(model=CLAUDE, messages=looked("anthropic/claude-opus-4-5")))
+    assert [block["type"] for block in llm.requests[0].messages[1]["content"]] == ["text", "tool_use"]
+
+
+async def test_cache_marks_reach_claude_where_they_belong(claude, llm):
+    llm.script("done")
+    await hear(claude, ask(model=CLAUDE, messages=looked()))
+    body = llm.requests[0].body
+    assert body["system"][-1]["cache_control"] == {"type": "ephemeral"}
+    assert body["tools"][-1]["cache_control"] == {"type": "ephemeral"}
+    result = body["messages"][-1]["content"][-1]
+    assert result["type"] == "tool_result"
+    assert result["cache_control"] == {"type": "ephemeral"}
+    assert llm.requests[0].raw.count(b"cache_control") == 4
+
+
+async def test_an_appended_status_reaches_claude_inside_the_last_result(claude, llm):
+    llm.script("done")
+    request = ask(model=CLAUDE, messages=looked(), status="<s>50</s>", status_placement="append")
+    await hear(claude, request)
+    last = llm.requests[0].messages[-1]["content"]
+    assert len(last) == 1
+    assert "a.txt\n\n<s>50</s>" in str(last[0]["content"])
+    assert "cache_control" not in last[0]
+
+
+async def test_a_plain_server_sees_no_cache_mark_through_litellm(llm):
+    llm.script("done")
+    provider = LiteLLMProvider(llm.api_base, "key")
+    await hear(provider, ask(messages=looked()))
+    assert b"cache_control" not in llm.requests[0].raw
+    assert b"thinking" not in llm.requests[0].raw
+    await provider.close()
+
+
+# --- importing it
+
+
+def run(code: str, cwd: Path, llm: ScriptedLLM) -> "subprocess.CompletedProcess[str]":
+    """Python in a process of its own, with one reply heard through litellm before `code`."""
+    setup = (
+        "import asyncio, os, sys, gc, logging\n"
+        f"sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}\n"
+        "from conversing import ask, hear\n"
+        "from crushpy.llm.litellm_provider import LiteLLMProvider\n"
+        "async def main():\n"
+        f"    provider = LiteLLMProvider({llm.api_base!r}, 'key')\n"
+        "    heard = await hear(provider)\n"
+        "    assert heard.text == 'hello', heard.pieces\n"
+        "    await provider.close()\n"
+        "assert 'litellm' not in sys.modules\n"
+        "asyncio.run(main())\n"
+        "import litellm\n"
+    )
+    env = {**os.environ, "LITELLM_LOG": "DEBUG"}
+    return subprocess.run(
+        [sys.executable, "-c", setup + code], cwd=cwd, env=env, capture_output=True, text=True, timeout=110
+    )
+
+
+def test_litellm_is_loaded_late_and_quiet_and_reads_no_env_file(llm, tmp_path):
+    llm.script("hello")
+    (tmp_path / ".env").write_text("OPENAI_API_KEY=stolen\nEVIL=1\nOPENAI_API_BASE=http://evil.test\n")
+    done = run(
+        "assert 'EVIL' not in os.environ and 'OPENAI_API_BASE' not in os.environ\n"
+        "assert 'LITELLM_MODE' not in os.environ, 'commands would inherit it'\n"
+        "logging.getLogger('LiteLLM').error('a secret')\n"
+        "assert gc.isenabled() and gc.get_freeze_count() > 10_000\n",
+        tmp_path,
+        llm,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (done.stdout, done.stderr) == ("", "")
+
+
+KNOWN_PTH = {
+    "_crushpy.pth",  # this checkout, installed for editing
+    "distutils-precedence.pth",
+    "_virtualenv.pth",
+    "a1_coverage.pth",
+    "coverage.pth",
+}
+
+
+def test_no_package_brought_a_file_that_python_runs_at_every_start():
+    """Malicious uploads of litellm came with such a file: it runs without anything being imported."""
+    folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
+    found = {path.name for folder in folders for path in folder.glob("*.pth")}
+    assert found <= KNOWN_PTH
