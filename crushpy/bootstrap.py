@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Mapping
+from io import TextIOWrapper
 from pathlib import Path
 
 import msgspec
@@ -26,6 +27,26 @@ from crushpy.tools.base import ToolContext
 from crushpy.tools.filememory import FileMemory
 from crushpy.tools.jobs import Jobs
 from crushpy.tools.registry import all_tools
+
+
+def start_logging(paths: Paths) -> None:
+    """Warnings and bugs go to a file, never to the screen. It is made when there is something to say."""
+    import logging
+
+    class Quiet(logging.FileHandler):
+        def _open(self) -> TextIOWrapper:
+            private_dir(paths.logs)
+            return super()._open()
+
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+            """A full disk must not break what is being logged about."""
+
+    handler = Quiet(paths.logs / "crushpy.log", encoding="utf-8", delay=True)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("crushpy")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
 
 
 class Wanted(Data, frozen=True):
@@ -53,6 +74,7 @@ class Surroundings:
 
     def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None) -> None:
         self.paths = Paths()
+        start_logging(self.paths)
         self.cwd = cwd
         self.root = project_root(cwd)
         self.trusted = is_trusted(self.paths, self.root)

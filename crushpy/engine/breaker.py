@@ -44,5 +44,7 @@ class Breaker:
 
     def first_time(self) -> bool:
         """True once after it stopped: the user is told once."""
-        told, self._told = self._told, True
-        return self._stopped_at is not None and not told
+        if self._stopped_at is None or self._told:
+            return False
+        self._told = True
+        return True

@@ -115,6 +115,7 @@ class Conversation:
         self._tools = ToolRunner(
             toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
         )
+        self._closed = False
         self.failure: CrushpyError | None = None
         """Why the last turn ended in error."""
 
@@ -287,6 +288,9 @@ class Conversation:
             self._queue.clear()
             self.interrupt()
             await asyncio.wait([running])
+        if self._closed:
+            return
+        self._closed = True
         await self._context.jobs.close()
         await self._models.close()
         if self._session.stored:

@@ -17,7 +17,7 @@ class Gauge:
         self._limits: dict[str, int] = {}
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
-        self._fixed: dict[int, tuple[int, bool]] = {}
+        self._fixed: dict[str, tuple[int, bool]] = {}
         self._report: Report | None = None
         self._covered = 0
 
@@ -45,11 +45,11 @@ class Gauge:
 
     def fixed(self, request: Request) -> int:
         """System prompt and tool schemas."""
-        key = hash((request.system, request.tools))
-        known = self._fixed.get(key)
+        text = request.system + to_json(request.tools).decode()
+        known = self._fixed.get(text)
         if known is None or (not known[1] and self._counter.exact):
-            known = self._counter.count(request.system + to_json(request.tools).decode())
-            self._fixed = {key: known}
+            known = self._counter.count(text)
+            self._fixed = {text: known}
         return known[0]
 
     def void(self) -> None:

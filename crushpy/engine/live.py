@@ -38,6 +38,7 @@ class LiveSession:
         self._announced = False
         self._inherited = loaded.inherited
         self._before = loaded.before
+        self._unreported = False
         self._call_ids = {call.id for message in self.history for call in message.calls}
 
     @property
@@ -69,6 +70,7 @@ class LiveSession:
         self.held = loaded.held
         self._inherited = loaded.inherited
         self._before = loaded.before
+        self._unreported = True
         self._announced = False
         self.announce()
 
@@ -111,6 +113,12 @@ class LiveSession:
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
         self._emit(MessageCommitted(message.id, message.text, message.model))
+
+    async def first_report(self, tokens: int) -> None:
+        """Stores with the boundary what the first reply after it said it used."""
+        if self._unreported:
+            self._unreported = False
+            await self._store.reported_after(self.info.id, tokens)
 
     async def begin_call(self, message: Message, call: ToolCall) -> None:
         """Commits that `call` is about to run."""

@@ -160,11 +160,13 @@ class Overseer:
             "at once.",
         )
 
-    def after_reply(self, request: Request, message: Message) -> None:
+    async def after_reply(self, request: Request, message: Message) -> None:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._recoveries = 0
         history = self._shown()
         self._gauge.reported(message.usage, request, history)
+        if message.usage is not None:
+            await self._session.first_report(message.usage.total)
         threshold, _ = self._threshold()
         if threshold is None:
             return

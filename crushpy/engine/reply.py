@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from crushpy.events import Event, Retry, TextDelta, ThinkingDelta
 from crushpy.ids import new_id
-from crushpy.llm.errors import EmptyReply, ModelError
+from crushpy.llm.errors import EmptyReply, ModelError, Refused
 from crushpy.llm.protocol import (
     CallPiece,
     Done,
@@ -111,10 +111,7 @@ class ModelCall:
             self.draft = Draft()
             try:
                 await self._stream(self.draft)
-                if not self.draft.calls and not "".join(self.draft.text).strip():
-                    raise EmptyReply(
-                        f"{self._request.model} sent an empty reply.", "Ask again, or switch the model."
-                    )
+                self._check()
                 return self.draft
             except ModelError as error:
                 await self._before_reply()
@@ -124,6 +121,16 @@ class ModelCall:
                     raise
                 self._emit(Retry(attempt, round(seconds, 2), error.message))
                 await asyncio.sleep(seconds)
+
+    def _check(self) -> None:
+        """Raises where a complete reply holds nothing to go on with."""
+        model = self._request.model
+        if self.draft.finish == "content_filter":
+            raise Refused(
+                f"{model} refused to answer (content filter).", "Put it differently, or switch models."
+            )
+        if not self.draft.calls and not "".join(self.draft.text).strip():
+            raise EmptyReply(f"{model} sent an empty reply.", "Ask again, or switch the model.")
 
     async def _stream(self, draft: Draft) -> None:
         stream = self._provider.stream(self._request)

@@ -16,7 +16,7 @@ from crushpy.engine.models import Models
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Retry
-from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut
+from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Request
 from crushpy.messages import Cut, Data, Message, Usage
 from crushpy.prompts import Found, Templates, fill
@@ -173,8 +173,6 @@ class Summariser:
     def _checked(self, draft: Draft, source: str, job: Job) -> str:
         """The prose, or _Failed where it is none that may replace its source."""
         text = "".join(draft.text).strip()
-        if draft.finish == "content_filter":
-            raise _Failed("refused")
         if not text:
             raise _Failed("only tool calls" if draft.calls else "empty reply")
         size = self._count(text)
@@ -195,15 +193,10 @@ class Summariser:
 
 
 def _is_outside(error: Exception) -> bool:
-    """Authentication and network: nothing that another try with this request could change."""
-    if isinstance(error, AuthenticationFailed):
-        return True
-    return (
-        isinstance(error, ModelError)
-        and error.retryable
-        and error.status is None
-        and not isinstance(error, TimedOut)
-    )
+    """Authentication and network: nothing that another model or a smaller request would change."""
+    if isinstance(error, Unavailable):
+        return error.status is None
+    return isinstance(error, AuthenticationFailed)
 
 
 async def _nothing() -> None:

@@ -1,6 +1,7 @@
 """Runs the tool calls of one reply: check, permission, intent, run, result. Every call gets one result."""
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from itertools import groupby
 
@@ -9,9 +10,12 @@ from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import Display, Message, ToolCall, ToolResult
+from crushpy.storage.records import StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext, ToolError
 from crushpy.tools.registry import check
 from crushpy.tools.truncate import truncate
+
+log = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
 HandOver = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
@@ -164,6 +168,14 @@ class ToolRunner:
             return Outcome(str(error), is_error=True)
         except OSError as error:
             return Outcome(f"{call.name} failed: {error}", is_error=True)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("%s failed", call.name)
+            text = (
+                f"{call.name} failed inside crushpy ({type(error).__name__}: {error}). It may not have run."
+            )
+            return Outcome(text, is_error=True)
 
     def _checked(self, call: ToolCall) -> tuple[AnyTool, Args]:
         tool = self._tools.get(call.name)

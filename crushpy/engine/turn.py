@@ -4,6 +4,7 @@ Read this file first to see how crushpy works; everything else hangs on it.
 """
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Literal
 
@@ -21,6 +22,8 @@ from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.messages import Message, Usage
+
+log = logging.getLogger(__name__)
 
 Status = Literal["done", "interrupted", "error", "limit", "loop"]
 
@@ -58,12 +61,23 @@ class Turn:
             await commit()  # the user's words are kept, however early they changed their mind
             status = "interrupted"
         except CrushpyError as error:
-            self.failure = error
-            status = "error"
-            kind = error.kind if isinstance(error, ModelError) else "failed"
-            self._emit(Error(kind, error.message, error.hint))
+            status = self._fail(error)
+        except Exception as error:
+            log.exception("the turn failed")
+            status = self._fail(
+                CrushpyError(
+                    f"crushpy made a mistake: {type(error).__name__}: {error}",
+                    "What was stored is intact. The log file tells more; see `crushpy doctor` for its place.",
+                )
+            )
         self._emit(TurnEnded(status))
         return status
+
+    def _fail(self, error: CrushpyError) -> Status:
+        self.failure = error
+        kind = error.kind if isinstance(error, ModelError) else "failed"
+        self._emit(Error(kind, error.message, error.hint))
+        return "error"
 
     async def _steps_until_done(self, prompt: Message, commit: "Once") -> Status:
         guard = LoopGuard()
@@ -103,7 +117,7 @@ class Turn:
     async def _keep(self, draft: Draft, request: Request) -> Message:
         message = self._models.priced(draft.message(request.model, self._session.call_ids))
         await self._session.add_reply(message)
-        self._overseer.after_reply(request, message)
+        await self._overseer.after_reply(request, message)
         if message.usage is not None:
             self._used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))

@@ -67,6 +67,13 @@ class EmptyReply(ModelError):
     retryable = True
 
 
+class Refused(ModelError):
+    """The provider's filter stopped the reply."""
+
+    exit_code = 1
+    kind = "refused"
+
+
 class ContextOverflow(ModelError):
     """The request is larger than the model's window. `limit`: the window, where the error names it."""
 

@@ -185,14 +185,25 @@ async def test_an_interrupted_reply_keeps_its_text_and_closes_the_socket(
     assert sent_roles(llm) == ["system", "user", "assistant", "user"]
 
 
-async def test_an_interrupt_before_the_first_piece_keeps_the_prompt(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_an_interrupt_at_once_keeps_the_prompt(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Stall(headers=False), "Hello.")
     talk = await talks()
-    turn = asyncio.create_task(talk.ask("first"))
-    await asyncio.sleep(0)
+    talk.conversation.submit("first")
     talk.conversation.interrupt()
-    assert await turn == "interrupted"
+    await talk.until_event(TurnEnded)
+    assert talk.of(TurnEnded)[0].status == "interrupted"
     assert [message.text for message in talk.conversation.history] == ["first"]
+
+
+async def test_an_interrupt_while_the_model_is_silent_ends_the_turn(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.script(Stall(headers=False))
+    talk = await talks()
+    talk.conversation.submit("first")
+    await talk.until_event(PromptCommitted)
+    await llm.wait_requests()
+    talk.conversation.interrupt()
+    await talk.until_event(TurnEnded)
+    await llm.wait_closed()
 
 
 async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
