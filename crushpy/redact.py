@@ -85,21 +85,16 @@ def redact(text: str) -> str:
     return _ASSIGNMENT.sub(_hide_assigned, text)
 
 
-def redact_data(value: Any) -> Any:
-    """The same for every text inside JSON-like data; where a key names a secret, its text goes whole."""
+def redact_data(value: Any, *, whole: bool = False) -> Any:
+    """The same for every text inside JSON-like data. Below a key that names a secret, all text goes."""
     if isinstance(value, str):
-        return redact(value)
+        return MARK if whole and value else redact(value)
     if isinstance(value, dict):
         items = cast("dict[str, Any]", value).items()
-        return {key: _redact_item(key, item) for key, item in items}
+        return {key: redact_data(item, whole=whole or bool(_SECRET_KEY.search(key))) for key, item in items}
     if isinstance(value, list | tuple):
-        return [redact_data(item) for item in cast("list[Any]", value)]
+        return [redact_data(item, whole=whole) for item in cast("list[Any]", value)]
     return value
-
-
-def _redact_item(key: str, value: Any) -> Any:
-    names_secret = isinstance(value, str) and value and _SECRET_KEY.search(key)
-    return MARK if names_secret else redact_data(value)
 
 
 def _environment_secrets() -> list[str]:

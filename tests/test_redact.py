@@ -188,6 +188,7 @@ def test_inside_data_a_secrets_name_hides_its_text_whole() -> None:
         "command": ["curl", "password=letmein"],
         "max_tokens": 5,
         "token": 12,
+        "credentials": {"names": ["bob", "eve"]},
     }
     assert redact_data(data) == {
         "password": MARK,
@@ -196,6 +197,7 @@ def test_inside_data_a_secrets_name_hides_its_text_whole() -> None:
         "command": ["curl", f"password={MARK}"],
         "max_tokens": 5,
         "token": 12,
+        "credentials": {"names": [MARK, MARK]},
     }
 
 

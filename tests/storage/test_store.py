@@ -2,9 +2,11 @@
 
 import asyncio
 import os
+import sqlite3
 import stat
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -266,11 +268,47 @@ async def test_a_call_id_may_come_again_even_in_one_message(store: Store) -> Non
     assert await store.begun_calls(info.id) == set()
 
 
+async def test_a_result_closes_the_run_that_was_begun_last(store: Store, file: Path) -> None:
+    info = a_session()
+    await store.create_session(info)
+    await store.begin_call(info.id, "m1", LS)  # its process died
+    await store.begin_call(info.id, "m2", LS)
+    result = answered(LS, is_error=True)
+    await store.finish_call(info.id, result)
+    with closing(sqlite3.connect(file)) as connection:
+        rows = connection.execute(
+            "SELECT message_id, call_id, name, args, is_error, result_id, ended_at >= started_at"
+            " FROM tool_run"
+        ).fetchall()
+    args = '{"command":"ls","deep":[1,null,{"x":2.5}]}'
+    assert rows == [
+        ("m1", "call_1", "bash", args, None, None, None),
+        ("m2", "call_1", "bash", args, 1, result.id, 1),
+    ]
+
+
 async def test_a_result_needs_no_intent(store: Store) -> None:
     info = a_session()
     await store.create_session(info)
     await store.finish_call(info.id, answered(LS, "denied", is_error=True))
     assert [message.role for message in await store.messages(info.id)] == ["tool"]
+
+
+async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(store: Store) -> None:
+    async def synced() -> bool:
+        return await store._do(lambda it: it._raw.execute("PRAGMA synchronous").fetchone()[0] == 2)
+
+    info = a_session()
+    await store.create_session(info, said())
+    assert await synced()
+    await store.add_message(info.id, replied("ok", LS))
+    assert not await synced()
+    await store.begin_call(info.id, "m", LS)
+    assert await synced()
+    await store.finish_call(info.id, answered(LS))
+    assert not await synced()
+    await store.add_message(info.id, said())
+    assert await synced()
 
 
 # --- all or nothing, in order ------------------------------------------------------------------------------

@@ -1,0 +1,150 @@
+"""A stored session as text for people: compact for the terminal, in full as Markdown. All of it sanitised."""
+
+import re
+import time
+from collections.abc import Iterable
+
+from crushpy.cli.printers import headline
+from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, to_json
+from crushpy.sanitize import clean, one_line
+from crushpy.storage.records import SessionInfo
+
+_LINE = 160
+"""Characters of a tool's line in the compact form."""
+
+
+def moment(seconds: float) -> str:
+    """A time as the clock on the wall shows it."""
+    return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
+
+
+def age(seconds: float) -> str:
+    """How long ago, roughly: 5m, 3h, 2d."""
+    for size, unit in ((86_400 * 365, "y"), (86_400, "d"), (3_600, "h"), (60, "m")):
+        if seconds >= size:
+            return f"{int(seconds // size)}{unit}"
+    return "now"
+
+
+# --- compact -------------------------------------------------------------------------------------------
+
+
+def as_text(info: SessionInfo, messages: Iterable[Message]) -> str:
+    """The session's head and its messages, a line for each tool call and one for its result."""
+    lines = [f"{name:<9} {one_line(value)}" for name, value in _head(info)]
+    for message in messages:
+        lines += ["", *_compact(message)]
+    return "\n".join(lines) + "\n"
+
+
+def _head(info: SessionInfo) -> list[tuple[str, str]]:
+    used = info.usage
+    head = [
+        ("session", info.id),
+        ("title", info.title or "-"),
+        ("folder", info.cwd),
+        ("model", f"{info.model} (compaction: {info.compaction})"),
+        ("started", moment(info.created_at)),
+        ("updated", moment(info.updated_at)),
+        ("messages", str(info.message_count)),
+        ("tokens", f"{used.total - used.output_tokens:,} in, {used.output_tokens:,} out; ${used.cost:.4f}"),
+    ]
+    if info.parent_id:
+        head.append(("parent", f"{info.parent_id} (this is a {info.kind})"))
+    if info.ended_at is not None:
+        head.append(("ended", f"{moment(info.ended_at)} ({info.end_reason})"))
+    return head
+
+
+def _compact(message: Message) -> list[str]:
+    lines: list[str] = []
+    if message.role != "tool":
+        writer = f"assistant ({one_line(message.model)})" if message.model else message.role
+        lines.append(f"--- {writer}  {moment(message.created_at)}  {message.id}")
+    for part in message.parts:
+        match part:
+            case Text() | Note():
+                lines.append(clean(part.text).strip("\n"))
+            case Seed():
+                lines.append(clean(part.summary or part.evidence).strip("\n"))
+            case Image():
+                lines.append(_image(part))
+            case ToolCall():
+                lines.append(
+                    _short(f"  > {one_line(part.name)}", one_line(headline(part.args) or _args(part)))
+                )
+            case ToolResult():
+                lines.append(_result_line(part))
+            case Thinking():
+                pass
+    return lines
+
+
+def _result_line(result: ToolResult) -> str:
+    rows = clean(result.text).strip().splitlines()
+    first = one_line(rows[0]) if rows else "(nothing)"
+    more = f" (+{len(rows) - 1} lines)" if len(rows) > 1 else ""
+    return _short("  < error:" if result.is_error else "  <", first, more)
+
+
+def _short(start: str, text: str, end: str = "") -> str:
+    room = _LINE - len(start) - len(end) - 1
+    return f"{start} {text if len(text) <= room else text[: room - 1] + '…'}{end}".rstrip()
+
+
+# --- Markdown ------------------------------------------------------------------------------------------
+
+
+def as_markdown(sessions: list[tuple[SessionInfo, list[Message]]]) -> str:
+    """A conversation, its sessions in order, everything in full."""
+    blocks: list[str] = []
+    for info, messages in sessions:
+        blocks.append(f"# {one_line(info.title) or info.id}")
+        blocks.append("\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info)))
+        for message in messages:
+            blocks += _sections(message)
+    return "\n\n".join(block for block in blocks if block) + "\n"
+
+
+def _sections(message: Message) -> list[str]:
+    blocks: list[str] = []
+    if message.role == "user":
+        blocks.append("## User")
+    elif message.role == "assistant":
+        blocks.append(f"## Assistant ({one_line(message.model)})" if message.model else "## Assistant")
+    for part in message.parts:
+        match part:
+            case Text() | Note():
+                blocks.append(clean(part.text).strip("\n"))
+            case Thinking():
+                text = clean(part.text).strip("\n")
+                blocks += ["<details><summary>Thinking</summary>", text, "</details>"] if text else []
+            case Seed():
+                blocks += ["### Summary", clean(part.summary).strip("\n") or "(none)"]
+                blocks += ["### Evidence", _fenced(part.evidence)]
+                blocks += ["### Quotes", _fenced(part.quotes)] if part.quotes else []
+            case Image():
+                blocks.append(_image(part))
+            case ToolCall():
+                blocks += [f"### Call: {one_line(part.name)}", _fenced(_args(part), "json")]
+            case ToolResult():
+                failed = " (error)" if part.is_error else ""
+                blocks += [f"### Result: {one_line(part.name)}{failed}", _fenced(part.text)]
+                blocks += [_image(image) for image in part.images]
+    return blocks
+
+
+def _args(call: ToolCall) -> str:
+    return call.bad_json or to_json(call.args).decode()
+
+
+def _image(image: Image) -> str:
+    return f"[image: {one_line(image.media_type)}, {len(image.data) * 3 // 4:,} bytes]"
+
+
+def _fenced(text: str, language: str = "text") -> str:
+    """A code block whose fence is longer than any in the text."""
+    body = clean(text).strip("\n")
+    longest = max((len(run) for run in re.findall("`+", body)), default=0)
+    fence = "`" * max(3, longest + 1)
+    return f"{fence}{language}\n{body}\n{fence}"
