@@ -28,6 +28,9 @@ from crushpy.tools.filememory import FileMemory
 from crushpy.tools.jobs import Jobs
 from crushpy.tools.registry import all_tools
 
+READERS = ("view", "grep")
+"""What the model may use without asking on the whole of its own large outputs."""
+
 
 def start_logging(paths: Paths) -> None:
     """Warnings and bugs go to a file, never to the screen. It is made when there is something to say."""
@@ -103,13 +106,18 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
     """A new conversation, or a stored one to go on with. A new one touches no database yet."""
     settings = around.settings
     chosen = settings.permissions
-    rules = RuleSet.from_strings(allow=(*chosen.allow, *wanted.allow), ask=chosen.ask, deny=chosen.deny)
     store = around.store()
     stored = await _stored(around, wanted, store)
     loaded = stored or LoadedSession(_new_session(around))
+    outputs = around.paths.outputs / loaded.info.root_id
+    rules = RuleSet.from_strings(
+        allow=(*chosen.allow, *wanted.allow, *(f"{tool}({outputs}/**)" for tool in READERS)),
+        ask=chosen.ask,
+        deny=chosen.deny,
+    )
     context = ToolContext(
         around.cwd,
-        around.paths.outputs / loaded.info.root_id,
+        outputs,
         FileMemory(),
         Jobs(),
         allow_private_hosts=chosen.private_hosts,

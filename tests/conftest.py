@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["scripted_llm.fixtures"]
+pytest_plugins = ["scripted_llm.fixtures", "talk"]
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 

@@ -1,11 +1,13 @@
 """A live conversation for tests: the real engine, real storage, real tools, and a scripted model server."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from event_order import assert_in_order
+from scripted_llm.server import ScriptedLLM
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
 from crushpy.engine.conversation import Conversation
@@ -71,3 +73,14 @@ class Talks:
     async def close(self) -> None:
         for talk in self._open:
             await talk.close()
+
+
+@pytest.fixture
+async def talks(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Talks]:
+    """`talk = await talks()` opens a conversation with the scripted model."""
+    for name, value in llm.env.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("CRUSHPY_RETRY_BASE", "0.001")
+    opened = Talks(workspace)
+    yield opened
+    await opened.close()

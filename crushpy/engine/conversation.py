@@ -96,6 +96,7 @@ class Conversation:
             gauge,
             crossing,
             lambda: self._settings,
+            save,
             self._emit,
             interactive=choices.interactive,
         )

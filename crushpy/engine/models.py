@@ -6,6 +6,7 @@ import msgspec
 
 from crushpy.context.history import well_formed
 from crushpy.llm.catalog import cost, lookup
+from crushpy.llm.placement import placement
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.select import select
 from crushpy.messages import Message
@@ -24,6 +25,7 @@ class Models:
         self._tool_specs = tool_specs
         self._providers: dict[str, Provider] = {}
         self._infos: dict[str, ModelInfo] = {}
+        self._placements: dict[str, str] = {}
 
     def provider(self, model: str) -> Provider:
         """Who answers for `model`. Raises AuthenticationFailed where a key is missing."""
@@ -40,6 +42,16 @@ class Models:
         """The model's window; None where nobody knows it."""
         info = self.info(model)
         return None if info.source == "default" else info.context_window
+
+    def placement(self, model: str) -> str:
+        """Where a request to `model` carries the context status."""
+        return self._placements.get(model) or placement(model, self._settings)
+
+    def learn_placement(self, model: str) -> bool:
+        """The server refused a status at the end of the messages. True where that is news."""
+        news = self.placement(model) != "append"
+        self._placements[model] = "append"
+        return news
 
     def request(self, session: SessionInfo, history: Sequence[Message]) -> Request:
         """The next model call of a session: valid by construction, its prefix byte-identical to the last."""

@@ -37,10 +37,12 @@ class Overseer:
         gauge: Gauge,
         crossing: Crossing,
         settings: Callable[[], Settings],
+        save: Callable[[str, str], None],
         emit: Callable[[Event], None],
         *,
         interactive: bool,
     ) -> None:
+        self._save = save
         self._session = session
         self._models = models
         self._gauge = gauge
@@ -63,7 +65,17 @@ class Overseer:
         self._explain(reading)
         status = status_text(reading) if info.compaction == "llm" else ""
         limit = output_limit(reading, request.max_output_tokens) if request.max_output_tokens else None
-        return msgspec.structs.replace(request, status=status, max_output_tokens=limit)
+        return msgspec.structs.replace(
+            request,
+            status=status,
+            status_placement=self._models.placement(info.model),
+            max_output_tokens=limit,
+        )
+
+    def remember_placement(self, model: str) -> None:
+        """The server takes the status only inside the last message: from now on it goes there, for good."""
+        if self._models.learn_placement(model):
+            self._save(f'models."{model}".status_placement', "append")
 
     def budget(self) -> Budget:
         """How full the window is now: what the gauge on screen shows."""

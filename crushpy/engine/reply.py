@@ -36,6 +36,8 @@ class Draft:
         self.calls: dict[int, list[CallPiece]] = {}
         self.finish: Finish = ""
         self.usage: Usage | None = None
+        self.status_moved = False
+        """The server refused the status where it stood, and took it elsewhere."""
 
     def message(self, model: str, taken_ids: set[str]) -> Message:
         """The assistant's message. Call ids are made unique within the session: providers repeat them."""
@@ -96,7 +98,11 @@ class ModelCall:
     """
 
     def __init__(
-        self, provider: Provider, request: Request, emit: Emit, before_reply: Callable[[], Awaitable[None]]
+        self,
+        provider: Provider,
+        request: Request,
+        emit: Emit,
+        before_reply: Callable[[], Awaitable[None]],
     ) -> None:
         self.draft = Draft()
         self._provider = provider
@@ -151,6 +157,7 @@ class ModelCall:
                         await self._before_reply()
                     case Done():
                         draft.finish, draft.usage = piece.finish, piece.usage
+                        draft.status_moved = piece.status_moved
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:

@@ -118,6 +118,8 @@ class Turn:
         message = self._models.priced(draft.message(request.model, self._session.call_ids))
         await self._session.add_reply(message)
         await self._overseer.after_reply(request, message)
+        if draft.status_moved:
+            self._overseer.remember_placement(request.model)
         if message.usage is not None:
             self._used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))

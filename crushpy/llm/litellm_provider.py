@@ -17,7 +17,7 @@ from crushpy.http import Timeouts
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.openai_chunks import ChunkReader
 from crushpy.llm.openai_format import chat_messages, chat_tools, litellm_dialect
-from crushpy.llm.protocol import Piece, Request, Sent
+from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.messages import Json
 
 SENT_AFTER = 0.1
@@ -28,7 +28,10 @@ _loaded: ModuleType | None = None
 
 
 class LiteLLMProvider:
-    """Implements `llm.protocol.Provider`. Without a key or an address, litellm looks in the environment."""
+    """Implements `llm.protocol.Provider`. Without a key or an address, litellm looks in the environment.
+
+    `extra` holds further arguments of every call.
+    """
 
     def __init__(
         self,
@@ -36,11 +39,13 @@ class LiteLLMProvider:
         api_key: str | None = None,
         *,
         key_variable: str = "",
+        extra: Json | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         self._api_base = api_base
         self._api_key = api_key
         self._key_variable = key_variable
+        self._extra = extra or {}
         self._timeouts = timeouts or Timeouts()
         self._status_appended: set[str] = set()
         """Models whose server refuses a system message at the end."""
@@ -67,7 +72,10 @@ class LiteLLMProvider:
                 started = True
                 for piece in reader.feed(chunk.model_dump(exclude_none=True, warnings=False)):
                     yield piece
-            yield _end(stream, reader, self._where(request))
+            asked = bool(request.status) and request.status_placement != "append"
+            done = _end(stream, reader, self._where(request))
+            moved = asked and request.model in self._status_appended
+            yield msgspec.structs.replace(done, status_moved=True) if moved else done
         except (ModelError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
@@ -128,7 +136,7 @@ class LiteLLMProvider:
             arguments["api_key"] = self._api_key or "none"
         elif self._api_key:
             arguments["api_key"] = self._api_key
-        return arguments
+        return {**arguments, **self._extra}
 
     def _learns(self, failure: ModelError, error: Exception, request: Request) -> bool:
         from crushpy.llm.classify import refuses_late_system
@@ -166,7 +174,7 @@ class LiteLLMProvider:
         return self._key_variable or next(iter(variables_of(request.model.partition("/")[0])), "")
 
 
-def _end(stream: Any, reader: ChunkReader, where: str) -> Piece:
+def _end(stream: Any, reader: ChunkReader, where: str) -> Done:
     """litellm makes up a finish and a usage where the provider sent none: those are not believed."""
     finish = getattr(stream, "received_finish_reason", reader.finish_reason)
     if not (finish or getattr(stream, "intermittent_finish_reason", None)):

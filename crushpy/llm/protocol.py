@@ -66,6 +66,8 @@ class Done(Data, frozen=True):
     finish: Finish
     usage: Usage | None = None
     """None where the provider reported none."""
+    status_moved: bool = False
+    """The server refused a trailing system message, so the status was appended to the last one instead."""
 
 
 Piece = Sent | TextPiece | ThinkingPiece | ThinkingOpaque | CallPiece | Done

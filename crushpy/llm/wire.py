@@ -40,7 +40,8 @@ class WireProvider:
     """Implements `llm.protocol.Provider`.
 
     `api_base` is what comes before /chat/completions; `strip` a prefix of model names that the server does
-    not know (`openai/`); `key_variable` names the environment variable of the key, for hints.
+    not know (`openai/`); `key_variable` names the environment variable of the key, for hints; `extra` holds
+    further keys of every request's body.
     """
 
     def __init__(
@@ -51,11 +52,13 @@ class WireProvider:
         strip: str = "openai/",
         key_variable: str = "OPENAI_API_KEY",
         headers: dict[str, str] | None = None,
+        extra: Json | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
         self._url = f"{api_base.rstrip('/')}/chat/completions"
         self._key = api_key or ""
         self._strip = strip
+        self._extra = extra or {}
         self._key_variable = key_variable
         self._headers = {"content-type": "application/json", "accept": "text/event-stream", **(headers or {})}
         if self._key:
@@ -91,7 +94,7 @@ class WireProvider:
             read = self._read_whole if "application/json" in form else self._read
             async with aclosing(read(request, response)) as pieces:
                 async for piece in pieces:
-                    yield piece
+                    yield self._closing(request, piece) if type(piece) is Done else piece
         except HttpError as error:
             raise self._broken(error) from None
         finally:
@@ -120,7 +123,7 @@ class WireProvider:
             body[habits.output_limit] = request.max_output_tokens
         if request.effort:
             body["reasoning_effort"] = request.effort
-        return body
+        return {**body, **self._extra}
 
     def _habits_of(self, request: Request) -> _Habits:
         if request.model not in self._habits:
@@ -152,6 +155,11 @@ class WireProvider:
             habits.output_limit, habits.limit_switched = _other_limit(habits, body), True
         else:
             raise failure
+
+    def _closing(self, request: Request, done: Done) -> Done:
+        asked = bool(request.status) and request.status_placement != "append"
+        moved = asked and self._habits_of(request).status_appended
+        return msgspec.structs.replace(done, status_moved=True) if moved else done
 
     # --- the answer
 

@@ -99,6 +99,12 @@ class ModelSettings(Data, frozen=True):
     threshold: Annotated[
         Threshold | None, Meta(description="Goes before compaction.threshold for this model.")
     ] = None
+    status_placement: Annotated[
+        Literal["message", "append"] | None,
+        Meta(
+            description="Where this model takes the context status; crushpy notes it when a server refuses."
+        ),
+    ] = None
 
 
 class ProviderSettings(Data, frozen=True):
