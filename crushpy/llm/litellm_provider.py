@@ -212,16 +212,15 @@ def _import() -> ModuleType:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
     # In its default mode it loads a .env from the current folder: a repository could redirect keys.
-    mode = os.environ.get("LITELLM_MODE")
+    before = dict(os.environ)
     os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm
     finally:
-        # Commands that crushpy runs inherit the environment, and the user's own programs may read this.
-        if mode is None:
-            del os.environ["LITELLM_MODE"]
-        else:
-            os.environ["LITELLM_MODE"] = mode
+        # Commands that crushpy runs inherit the environment: none of this is meant for them.
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
     litellm.suppress_debug_info = True
     # It takes a hundred equal pieces for a model gone mad; a table's border is enough for that.
     litellm.REPEATED_STREAMING_CHUNK_LIMIT = sys.maxsize  # pyright: ignore[reportPrivateImportUsage]
