@@ -4,7 +4,7 @@ import sys
 
 COMMANDS = {
     "run": "Work on a prompt without the app and print what happens.",
-    "sessions": "List, show, export and delete what was said and done.",
+    "sessions": "List, show, search, export, undo and delete what was said and done.",
     "compact": "End a session and go on in a fresh one, or see what that would carry over.",
     "template": "See, change and check what the model is told.",
     "config": "Read and change settings.",

@@ -44,7 +44,12 @@ def register(app: typer.Typer) -> None:
     group.command("show")(show_command)
     group.command("export")(export_command)
     group.command("delete")(delete_command)
-    app.add_typer(group, name="sessions", help="List, show, export and delete what was said and done.")
+    from crushpy.cli import lineage
+
+    lineage.register(group)
+    app.add_typer(
+        group, name="sessions", help="List, show, search, export, undo and delete what was said and done."
+    )
 
 
 # --- commands ------------------------------------------------------------------------------------------
@@ -58,12 +63,12 @@ def list_command(
     as_json: AsJson = False,
 ) -> None:
     """List the conversations of this folder, newest first."""
-    _run(_list(everywhere, limit, as_json=as_json))
+    run(_list(everywhere, limit, as_json=as_json))
 
 
 def show_command(session: SessionId, as_json: AsJson = False) -> None:
     """Print a session: its head, its messages, and a line for each tool call."""
-    _run(_show(session, as_json=as_json))
+    run(_show(session, as_json=as_json))
 
 
 def export_command(
@@ -77,7 +82,7 @@ def export_command(
     ] = False,
 ) -> None:
     """Write a session, and those it continues, in full. Secrets are redacted."""
-    _run(_export(session, form, output, keep_secrets=keep_secrets))
+    run(_export(session, form, output, keep_secrets=keep_secrets))
 
 
 def delete_command(
@@ -85,29 +90,29 @@ def delete_command(
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
     """Delete the whole conversation that a session belongs to. This cannot be undone."""
-    _run(_delete(session, yes=yes))
+    run(_delete(session, yes=yes))
 
 
 # --- what they do --------------------------------------------------------------------------------------
 
 
 async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
-    cwd = None if everywhere else str(_cwd())
+    cwd = None if everywhere else str(folder())
     shown = limit if limit is not None or as_json else SHOWN
-    async with _store() as store:
+    async with open_store() as store:
         tips = await store.sessions(cwd, None if shown is None else shown + 1)
         left_out = shown is not None and len(tips) > shown
         tips = tips[:shown]
         counts = [await _message_count(store, info) for info in tips]
     if as_json:
-        rows = [_brief(info) | {"message_count": count} for info, count in zip(tips, counts, strict=True)]
-        _print_json(rows)
+        rows = [brief(info) | {"message_count": count} for info, count in zip(tips, counts, strict=True)]
+        print_json(rows)
         return
     if not tips:
         where = "yet" if everywhere else f"of {cwd} yet; `crushpy sessions list --all` shows the others"
         print(f"There are no conversations {where}.", file=sys.stderr)
         return
-    _print(_table(tips, counts, folders=everywhere))
+    print_text(_table(tips, counts, folders=everywhere))
     if left_out:
         print("There are more: `--limit N` shows N of them.", file=sys.stderr)
 
@@ -115,20 +120,20 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
 async def _show(name: str, *, as_json: bool) -> None:
     from crushpy.cli.transcript import as_text
 
-    async with _store() as store:
-        info = await _find(store, name)
+    async with open_store() as store:
+        info = await find(store, name)
         messages = await store.messages(info.id)
     if as_json:
-        _print_json(_in_full(info, messages))
+        print_json(_in_full(info, messages))
     else:
-        _print(as_text(info, messages))
+        print_text(as_text(info, messages))
 
 
 async def _export(name: str, form: Format, output: Path | None, *, keep_secrets: bool) -> None:
     from crushpy.cli.transcript import as_markdown
 
-    async with _store() as store:
-        info = await _find(store, name)
+    async with open_store() as store:
+        info = await find(store, name)
         led_here = await store.lineage_messages(info.id)
         sessions: list[tuple[SessionInfo, list[Message]]] = []
         for ancestor in await store.lineage(info.id):
@@ -143,7 +148,7 @@ async def _export(name: str, form: Format, output: Path | None, *, keep_secrets:
         data["sessions"] = [_in_full(*session) for session in sessions]
         text = _json(data, to_terminal=output is None)
     if output is None:
-        _print(text)
+        print_text(text)
         return
     _write(output, text)
     print(f"{sum(len(messages) for _, messages in sessions)} messages are in {output}")
@@ -153,8 +158,8 @@ async def _delete(name: str, *, yes: bool) -> None:
     from crushpy.errors import UsageError
     from crushpy.sanitize import one_line
 
-    async with _store() as store:
-        info = await _find(store, name)
+    async with open_store() as store:
+        info = await find(store, name)
         sessions = await store.conversation(info.root_id)
         title = one_line(info.title) or "untitled"
         count = sum(session.message_count for session in sessions)
@@ -173,19 +178,19 @@ async def _delete(name: str, *, yes: bool) -> None:
 # --- reading -------------------------------------------------------------------------------------------
 
 
-def _run(work: "Coroutine[Any, Any, T]") -> T:
+def run(work: "Coroutine[Any, Any, T]") -> T:
     return asyncio.run(work)
 
 
 @asynccontextmanager
-async def _store() -> "AsyncGenerator[Store]":
+async def open_store() -> "AsyncGenerator[Store]":
     """The user's store; what is odd about it goes to stderr."""
     from crushpy.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store
 
     paths = Paths()
-    store = Store(paths.database, load(paths, _cwd()).settings.database_url)
+    store = Store(paths.database, load(paths, folder()).settings.database_url)
     try:
         yield store
     finally:
@@ -194,12 +199,12 @@ async def _store() -> "AsyncGenerator[Store]":
             print(f"crushpy: {warning}", file=sys.stderr)
 
 
-async def _find(store: "Store", name: str) -> "SessionInfo":
+async def find(store: "Store", name: str) -> "SessionInfo":
     from crushpy.errors import UsageError
 
     if name != "latest":
         return await store.session(name)
-    cwd = _cwd()
+    cwd = folder()
     found = await store.latest(str(cwd))
     if found is None:
         hint = "`crushpy sessions list --all` shows those of other folders."
@@ -227,7 +232,7 @@ def _redacted(info: "SessionInfo", messages: "list[Message]") -> "tuple[SessionI
     return redacted(info, SessionInfo), [redacted(message, Message) for message in messages]
 
 
-def _cwd() -> Path:
+def folder() -> Path:
     from crushpy.errors import UsageError
 
     try:
@@ -248,7 +253,7 @@ def _delete_outputs(session_ids: list[str]) -> None:
 # --- printing ------------------------------------------------------------------------------------------
 
 
-def _brief(info: "SessionInfo") -> dict[str, Any]:
+def brief(info: "SessionInfo") -> dict[str, Any]:
     """A session without its system prompt."""
     import msgspec
 
@@ -262,7 +267,7 @@ def _brief(info: "SessionInfo") -> dict[str, Any]:
 def _in_full(info: "SessionInfo", messages: "list[Message]") -> dict[str, Any]:
     import msgspec
 
-    return {**_brief(info), "system": info.system, "messages": msgspec.to_builtins(messages)}
+    return {**brief(info), "system": info.system, "messages": msgspec.to_builtins(messages)}
 
 
 def _table(tips: "list[SessionInfo]", counts: list[int], *, folders: bool) -> str:
@@ -283,8 +288,8 @@ def _table(tips: "list[SessionInfo]", counts: list[int], *, folders: bool) -> st
     return "\n".join(lines) + "\n"
 
 
-def _print_json(value: Any) -> None:
-    _print(_json(value, to_terminal=True))
+def print_json(value: Any) -> None:
+    print_text(_json(value, to_terminal=True))
 
 
 def _json(value: Any, *, to_terminal: bool) -> str:
@@ -292,7 +297,7 @@ def _json(value: Any, *, to_terminal: bool) -> str:
     return json.dumps(value, indent=2, ensure_ascii=to_terminal and sys.stdout.isatty()) + "\n"
 
 
-def _print(text: str) -> None:
+def print_text(text: str) -> None:
     """Writes to stdout, whatever its encoding, and ends quietly where the reader has gone (`| head`)."""
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")
     try:

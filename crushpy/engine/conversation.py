@@ -6,11 +6,13 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 from crushpy.context.budget import Budget
+from crushpy.context.inspect import Inspection
 from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.crossing import Crossing, Declined, Rehearsal
 from crushpy.engine.gauge import Gauge
@@ -32,7 +34,7 @@ from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
 from crushpy.settings import Settings
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 
@@ -77,8 +79,9 @@ class Conversation:
         self._limits = choices.limits
         self._session = LiveSession(store, loaded, self._emit, stored=stored)
         self._models = Models(settings, toolset.specs)
-        gauge = Gauge(self._models.window)
+        gauge = self._gauge = Gauge(self._models.window)
         self._session.exact_size = gauge.exact_size
+        gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
         self._reviews = Reviews(self._emit)
         crossing = Crossing(
             self._session,
@@ -211,6 +214,14 @@ class Conversation:
         """How full the model's window is."""
         return self._overseer.budget()
 
+    def inspect(self) -> Inspection:
+        """What fills the model's window, part by part."""
+        return self._overseer.inspect()
+
+    async def count_exactly(self) -> None:
+        """Loads the token vocabulary, so that figures are counts and not guesses."""
+        await asyncio.to_thread(self._gauge.load)
+
     def review(self, review_id: str, verdict: Verdict) -> bool:
         """Answers a `review` event; False where that summary no longer waits."""
         return self._reviews.answer(review_id, verdict)
@@ -295,5 +306,6 @@ class Conversation:
         await self._context.jobs.close()
         await self._models.close()
         if self._session.stored:
-            await self._store.drop_leases()
+            with suppress(StorageError):  # the lease of a process that has ended is taken over anyway
+                await self._store.drop_leases()
         await self._store.close()

@@ -18,7 +18,8 @@ class Gauge:
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
         self._fixed: dict[str, tuple[int, bool]] = {}
-        self._report: Report | None = None
+        self._reported: int | None = None
+        self._cached = 0
         self._covered = 0
 
     def load(self) -> None:
@@ -54,29 +55,40 @@ class Gauge:
 
     def void(self) -> None:
         """Forgets the last report: a boundary, another model or another prompt made it meaningless."""
-        self._report, self._covered = None, 0
+        self._reported, self._cached, self._covered = None, 0, 0
+
+    def restore(self, history: Sequence[Message], inherited: int, model: str) -> None:
+        """Takes up the last stored report; what was carried over a boundary speaks of another window."""
+        for number in range(len(history) - 1, inherited - 1, -1):
+            message = history[number]
+            if message.usage is not None and message.model == model:
+                self.reported(message.usage, history[: number + 1])
+                return
 
     def limit_window(self, model: str, tokens: int) -> None:
         """An error named the model's real window."""
         self._limits[model] = tokens
 
-    def reported(self, usage: Usage | None, request: Request, history: Sequence[Message]) -> None:
+    def reported(self, usage: Usage | None, history: Sequence[Message]) -> None:
         """Takes the usage of a reply whose request held all of `history` but the reply itself, its last."""
-        estimate = self.fixed(request) + sum(map(self.size, history))
-        self._report = Report(usage.total if usage else 0, estimate)
+        self._reported = usage.total if usage else 0
+        self._cached = usage.cache_read_tokens if usage else 0
         self._covered = len(history)
+
+    @property
+    def cached(self) -> int:
+        """Tokens the provider read from its cache the last time."""
+        return self._cached
 
     def reading(self, request: Request, history: Sequence[Message]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
-        sizes = Sizes(
-            fixed=self.fixed(request),
-            messages=sum(map(self.size, history)),
-            added=sum(map(self.size, history[self._covered :])),
-            counted=self._counter.exact,
-        )
+        fixed, each = self.fixed(request), [self.size(message) for message in history]
+        covered, added = sum(each[: self._covered]), sum(each[self._covered :])
+        sizes = Sizes(fixed, covered + added, added, self._counter.exact)
+        report = None if self._reported is None else Report(self._reported, fixed + covered)
         limit = self._limits.get(request.model)
         window = self._window(request.model)
-        return budget(sizes, self._report, min(limit, window or limit) if limit else window)
+        return budget(sizes, report, min(limit, window or limit) if limit else window)
 
     async def settled(self, request: Request, history: Sequence[Message], threshold: float) -> Budget:
         """The budget, exact where it might reach `threshold`.
@@ -95,8 +107,8 @@ class Gauge:
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the report plus every byte since, or all bytes."""
         since = sum(len(to_json(message.parts)) for message in history[self._covered :])
-        if self._report is not None and self._report.tokens:
-            return self._report.tokens + since
+        if self._reported:
+            return self._reported + since
         return since + len(request.system.encode()) + len(to_json(request.tools))
 
 

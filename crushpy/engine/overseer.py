@@ -7,6 +7,7 @@ import msgspec
 
 from crushpy.context.budget import Budget, output_limit, threshold_of
 from crushpy.context.cuts import apply_cuts, cut_oldest
+from crushpy.context.inspect import Inspection, inspect
 from crushpy.context.status import status_text
 from crushpy.engine.breaker import Breaker
 from crushpy.engine.crossing import Crossing, Declined, Rehearsal, Trigger, Way
@@ -17,7 +18,7 @@ from crushpy.engine.summarise import Postponed
 from crushpy.events import Event, Notice
 from crushpy.llm.errors import ContextOverflow
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message, ToolResult
+from crushpy.messages import Message, ToolResult, to_json
 from crushpy.prompts import Found
 from crushpy.settings import Settings
 from crushpy.storage.records import StorageError
@@ -81,6 +82,21 @@ class Overseer:
         """How full the window is now: what the gauge on screen shows."""
         history = self._shown()
         return self._gauge.reading(self._models.request(self._session.info, history), history)
+
+    def inspect(self) -> Inspection:
+        """What fills the window, part by part."""
+        history = self._shown()
+        request = self._models.request(self._session.info, history)
+        tools = [(tool.name, to_json(tool).decode()) for tool in request.tools]
+        return inspect(
+            request.system,
+            tools,
+            history,
+            self._gauge.reading(request, history),
+            count=self._gauge.count,
+            size=self._gauge.size,
+            cached=self._gauge.cached,
+        )
 
     def _shown(self, pending: Sequence[Message] = ()) -> list[Message]:
         return apply_cuts((*self._session.history, *pending), self._session.cuts)
@@ -176,7 +192,7 @@ class Overseer:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._recoveries = 0
         history = self._shown()
-        self._gauge.reported(message.usage, request, history)
+        self._gauge.reported(message.usage, history)
         if message.usage is not None:
             await self._session.first_report(message.usage.total)
         threshold, _ = self._threshold()

@@ -7,6 +7,7 @@ import logging
 import os
 import sys
 import threading
+import warnings
 from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
@@ -18,6 +19,7 @@ from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unav
 from crushpy.llm.openai_chunks import ChunkReader
 from crushpy.llm.openai_format import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
+from crushpy.llm.tokens import keep_offline
 from crushpy.messages import Json
 
 SENT_AFTER = 0.1
@@ -216,12 +218,18 @@ def _import() -> ModuleType:
     os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm
+
+        keep_offline()
+        # Left to itself it is imported with the first count of tokens, and sets a variable of its own.
+        import litellm.litellm_core_utils.default_encoding
     finally:
         # Commands that crushpy runs inherit the environment: none of this is meant for them.
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
     litellm.suppress_debug_info = True
+    # Its models make pydantic warn about them, on stderr.
+    warnings.filterwarnings("ignore", module=r"(pydantic|litellm)(\.|$)")
     # It takes a hundred equal pieces for a model gone mad; a table's border is enough for that.
     litellm.REPEATED_STREAMING_CHUNK_LIMIT = sys.maxsize  # pyright: ignore[reportPrivateImportUsage]
     for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):

@@ -1,5 +1,6 @@
 """Counting tokens: exact once the vocabulary is there, a guess before, and never a download."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -24,6 +25,8 @@ def run(code: str) -> "subprocess.CompletedProcess[str]":
         capture_output=True,
         text=True,
         timeout=60,
+        # litellm sets it, in whichever test of this process used litellm before.
+        env={name: value for name, value in os.environ.items() if name != "TIKTOKEN_CACHE_DIR"},
     )
 
 
