@@ -20,7 +20,9 @@ from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
+from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
+from crushpy.settings.files import user_files
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
@@ -77,6 +79,7 @@ class Surroundings:
 
     def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None) -> None:
         self.paths = Paths()
+        user_files(self.paths)  # tells where there is no home to keep anything in
         start_logging(self.paths)
         self.cwd = cwd
         self.root = project_root(cwd)
@@ -95,7 +98,8 @@ class Surroundings:
     def system_prompt(self, now: float) -> str:
         """The system prompt of a session that opens now."""
         files = context_files(self.cwd, self.paths.config_dir)
-        return f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}"
+        # A folder's name may be no Unicode, and a request holds nothing else.
+        return encodable(f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}")
 
     def toolset(self) -> Toolset:
         threshold = self.settings.compaction.threshold

@@ -134,7 +134,7 @@ class Note(Data, frozen=True, tag="note"):
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note
 
 
-class Usage(Data, frozen=True):
+class Usage(Data, frozen=True, omit_defaults=False):
     """Tokens of one model call as the provider reported them, and what they cost in US dollars.
 
     `input_tokens` counts what was neither read from nor written to the cache.

@@ -5,6 +5,9 @@ or move the cursor, and invisible characters that make it read otherwise than it
 """
 
 import re
+from typing import Any, TypeVar, cast
+
+T = TypeVar("T")
 
 # Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"
@@ -44,6 +47,24 @@ def clean(text: str) -> str:
 def one_line(text: str) -> str:
     """`text`, clean and on a single line."""
     return " ".join(clean(text).split())
+
+
+def encodable(value: T) -> T:
+    """`value`, a text or what JSON holds, with a mark for each lone surrogate: UTF-8 cannot say those."""
+    return cast(T, _encodable(value))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        # By way of UTF-16, so that the two halves of one letter find each other.
+        return (
+            value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list):
+        return [_encodable(item) for item in cast("list[Any]", value)]
+    return value
 
 
 def _harmless(match: "re.Match[str]") -> str:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gc
+import logging
 import os
 import select
 import signal
@@ -10,12 +11,13 @@ import sys
 from pathlib import Path
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
-from crushpy.cli.printers import OneJson, Printer, Prose, StreamJson
+from crushpy.cli.printers import OneJson, Out, Prose, StreamJson, prepare_streams
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.limits import Limits
-from crushpy.errors import CrushpyError, UsageError
+from crushpy.errors import CrushpyError, UsageError, mistake
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
 from crushpy.messages import Data, Usage
+from crushpy.sanitize import encodable
 
 STDIN_PATIENCE = 3.0
 """Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
@@ -41,31 +43,42 @@ class Order(Data, frozen=True):
 
 def work(order: Order) -> int:
     """Carries out `order` and returns the exit code. A `result` is printed last, whatever happens."""
-    printer: Printer = {"text": lambda: Prose(quiet=order.quiet), "json": OneJson, "stream-json": StreamJson}[
-        order.form
-    ]()
+    prepare_streams()
+    out = Out(
+        {"text": lambda: Prose(quiet=order.quiet), "json": OneJson, "stream-json": StreamJson}[order.form]()
+    )
+    for signal_ in _signals():
+        signal.signal(signal_, _interrupted)
     try:
-        return asyncio.run(_work(order, printer))
+        code = asyncio.run(_work(order, _prompt(order), out))
     except CrushpyError as error:
-        _report(printer, Error("failed", error.message, error.hint))
-        _report(printer, Result("", "", "", Usage(), 0.0, error.exit_code, error.message))
-        return error.exit_code
+        code = _failed(out, error)
     except KeyboardInterrupt:
-        _report(printer, Result("", "", "", Usage(), 0.0, 130, "interrupted"))
-        return 130
-    except BrokenPipeError:
-        return 1
+        out(Result("", "", "", Usage(), 0.0, 130, "interrupted"))
+        code = 130
+    except Exception as error:
+        logging.getLogger(__name__).exception("the run failed")
+        code = _failed(out, mistake(error))
+    return 1 if out.lost else code
 
 
-def _report(printer: Printer, event: Event) -> None:
-    try:
-        printer(event)
-    except BrokenPipeError:
-        pass
+def _failed(out: Out, error: CrushpyError) -> int:
+    out(Error("failed", error.message, error.hint))
+    out(Result("", "", "", Usage(), 0.0, error.exit_code, error.message))
+    return error.exit_code
 
 
-async def _work(order: Order, printer: Printer) -> int:
-    prompt = _prompt(order)
+def _signals() -> list[signal.Signals]:
+    """What ends a run, without those that whoever started us wants ignored (nohup, a background job)."""
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
+
+
+def _interrupted(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+async def _work(order: Order, prompt: str, out: Out) -> int:
     around = Surroundings(_folder(order.cwd), _flags(order))
     conversation = await open_conversation(
         around,
@@ -80,52 +93,48 @@ async def _work(order: Order, printer: Printer) -> int:
             limits=Limits(order.max_steps, order.max_tokens, order.max_cost),
         ),
     )
-    watch = _Watch(conversation, printer, around.loaded.warnings)
+    watch = _Watch(conversation, out, around.loaded.warnings)
     conversation.subscribe(watch)
-    for name in ("SIGINT", "SIGTERM", "SIGHUP"):
-        asyncio.get_running_loop().add_signal_handler(getattr(signal, name), watch.stop)
+    for signal_ in _signals():
+        asyncio.get_running_loop().add_signal_handler(signal_, conversation.interrupt)
     try:
         status = await conversation.ask(prompt)
+    except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
+        status = "interrupted"
     finally:
         await conversation.close()
-    code = watch.exit_code(status)
-    info, failure = conversation.info, conversation.failure
-    usage = conversation.usage
-    error = failure.message if failure else ""
-    _report(printer, Result(info.id, info.root_id, watch.text, usage, usage.cost, code, error))
-    return code
+    out(watch.result(status))
+    return watch.exit_code(status)
 
 
 class _Watch:
-    """Passes events to the printer and remembers what the result needs."""
+    """Passes events on and remembers what the result needs."""
 
-    def __init__(self, conversation: Conversation, printer: Printer, warnings: tuple[str, ...]) -> None:
+    def __init__(self, conversation: Conversation, out: Out, warnings: tuple[str, ...]) -> None:
         self._conversation = conversation
-        self._printer = printer
+        self._out = out
         self._warnings = warnings
-        self._broken = False
-        self.text = ""
+        self._opened = False
+        self._text = ""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, MessageCommitted) and event.text.strip():
-            self.text = event.text
-        self._print(event)
+            self._text = event.text
+        self._out(event)
         if isinstance(event, PromptCommitted):
             gc.enable()
+            self._opened = True
             for warning in self._warnings:
-                self._print(Notice(warning, "warning"))
+                self._out(Notice(warning, "warning"))
+        if self._out.lost:  # nobody will ever know what more we did
+            self._conversation.interrupt()
 
-    def _print(self, event: Event) -> None:
-        try:
-            if not self._broken:
-                self._printer(event)
-        except BrokenPipeError:  # whoever read our output has gone
-            self._broken = True
-            self.stop()
-
-    def stop(self) -> None:
-        if not self._conversation.interrupt():
-            raise KeyboardInterrupt
+    def result(self, status: str) -> Result:
+        failure, usage = self._conversation.failure, self._conversation.usage
+        info = self._conversation.info
+        ids = (info.id, info.root_id) if self._opened else ("", "")  # what failed before is not stored
+        error = failure.message if failure else ""
+        return Result(*ids, self._text, usage, usage.cost, self.exit_code(status), error)
 
     def exit_code(self, status: str) -> int:
         if status == "done":
@@ -162,7 +171,7 @@ def _prompt(order: Order) -> str:
         raise UsageError(
             "There is no prompt.", 'Give one: crushpy run "fix the failing test", or pipe it in.'
         )
-    return text
+    return encodable(text)
 
 
 def _stdin(*, wait_for_all: bool) -> str:

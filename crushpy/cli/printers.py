@@ -2,7 +2,11 @@
 
 import os
 import sys
+from contextlib import suppress
+from io import TextIOWrapper
 from typing import Protocol, TextIO
+
+import msgspec
 
 from crushpy.events import (
     Boundary,
@@ -21,7 +25,7 @@ from crushpy.events import (
     event_to_json,
 )
 from crushpy.messages import Diff, Json
-from crushpy.sanitize import clean
+from crushpy.sanitize import clean, encodable
 
 STREAMED = (
     SessionOpened,
@@ -43,13 +47,44 @@ class Printer(Protocol):
     def __call__(self, event: Event) -> None: ...
 
 
+class Out:
+    """A printer, until its words can no longer be written: then it falls silent, and `lost` is true."""
+
+    def __init__(self, printer: Printer) -> None:
+        self._printer = printer
+        self.lost = False
+
+    def __call__(self, event: Event) -> None:
+        if self.lost:
+            return
+        try:
+            self._printer(event)
+        except BrokenPipeError:  # whoever read it has gone, and knows
+            self.lost = True
+        except OSError as error:
+            self.lost = True
+            _write(sys.stderr, f"crushpy: cannot write the output: {error.strerror or error}\n")
+
+
+def prepare_streams() -> None:
+    """Makes stdout and stderr take any text, even where they are closed or know only some letters."""
+    # The number of a closed stream would go to the next file that is opened, and our words into that.
+    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
+        pass
+    os.close(descriptor)
+    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
+    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
 class StreamJson:
     """Each event of the contract as one line, at once."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, STREAMED):
-            sys.stdout.write(event_to_json(event).decode() + "\n")
-            sys.stdout.flush()
+            _write_json(event)
 
 
 class OneJson:
@@ -57,8 +92,16 @@ class OneJson:
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Result):
-            sys.stdout.write(event_to_json(event).decode() + "\n")
-            sys.stdout.flush()
+            _write_json(event)
+
+
+def _write_json(event: Event) -> None:
+    try:
+        line = event_to_json(event)
+    except UnicodeEncodeError:  # the name of a file may hold anything
+        line = msgspec.json.encode(encodable(msgspec.to_builtins(event)))
+    sys.stdout.buffer.write(line + b"\n")  # JSON is UTF-8 whatever the terminal is
+    sys.stdout.buffer.flush()
 
 
 class Prose:
@@ -79,7 +122,7 @@ class Prose:
             case TextDelta():
                 if self._live:
                     text = clean(event.text)
-                    self._write(sys.stdout, text)
+                    _write(sys.stdout, text)
                     self._open_line = not text.endswith("\n") if text else self._open_line
             case MessageCommitted():
                 self._end_line()
@@ -98,7 +141,7 @@ class Prose:
             case Result():
                 self._end_line()
                 if not self._live and event.text:
-                    self._write(sys.stdout, clean(event.text) + "\n")
+                    _write(sys.stdout, clean(event.text) + "\n")
             case _:
                 pass
 
@@ -114,16 +157,18 @@ class Prose:
             return
         self._end_line()
         line = clean(text)
-        self._write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
+        with suppress(OSError):  # only the answer counts
+            _write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
 
     def _end_line(self) -> None:
         if self._open_line:
-            self._write(sys.stdout, "\n")
+            _write(sys.stdout, "\n")
             self._open_line = False
 
-    def _write(self, stream: TextIO, text: str) -> None:
-        stream.write(text)
-        stream.flush()
+
+def _write(stream: TextIO, text: str) -> None:
+    stream.write(text)
+    stream.flush()
 
 
 def headline(args: Json) -> str:

@@ -18,6 +18,7 @@ from crushpy.engine.gauge import Gauge
 from crushpy.engine.live import LiveSession, LoadedSession, result_message
 from crushpy.engine.reviews import Reviews
 from crushpy.engine.summarise import Job, Summariser, Summary
+from crushpy.engine.wholly import wholly
 from crushpy.events import Boundary, Compacting, Event, Notice
 from crushpy.ids import new_id
 from crushpy.messages import Data, Message, Seed, ToolResult, Usage
@@ -125,22 +126,25 @@ class Crossing:
         if way.answers is not None:
             told = f"continued in {child.id}"
             answer = result_message(msgspec.structs.replace(way.answers, text=told))
-        await self._store.cross(boundary, child, seed_message, cuts=plan.cuts, result=answer)
-        self._gauge.void()
-        if answer is not None and answer.result is not None:
-            way.tell(answer.result)
-        self._emit(
-            Boundary(way.trigger, boundary.parent_id, child.id, before, after, coverage.share, boundary.id)
-        )
-        self._session.continue_in(
-            LoadedSession(
-                child,
-                (seed_message, *tail),
-                plan.cuts,
-                inherited=1 + len(tail),
-                before=self._session.usage + summary.usage,
+
+        async def commit() -> None:
+            await self._store.cross(boundary, child, seed_message, cuts=plan.cuts, result=answer)
+            self._gauge.void()
+            if answer is not None and answer.result is not None:
+                way.tell(answer.result)
+            ids = boundary.parent_id, child.id
+            self._emit(Boundary(way.trigger, *ids, before, after, coverage.share, boundary.id))
+            self._session.continue_in(
+                LoadedSession(
+                    child,
+                    (seed_message, *tail),
+                    plan.cuts,
+                    inherited=1 + len(tail),
+                    before=self._session.usage + summary.usage,
+                )
             )
-        )
+
+        await wholly(commit())
         if summary.problem and not summary.text:
             self._emit(
                 Notice(

@@ -22,6 +22,7 @@ from crushpy.llm.protocol import (
 )
 from crushpy.llm.retry import delay
 from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+from crushpy.sanitize import encodable
 
 Emit = Callable[[Event], None]
 
@@ -82,7 +83,7 @@ def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
     opaque = next((piece.opaque for piece in pieces if piece.opaque), None)
     source = "".join(piece.args for piece in pieces)
     try:
-        args: Any = json.loads(source) if source.strip() else {}
+        args: Any = encodable(json.loads(source)) if source.strip() else {}
     except ValueError:
         args = None
     if not isinstance(args, dict):

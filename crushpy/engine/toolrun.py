@@ -3,11 +3,13 @@
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from itertools import groupby
 
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
+from crushpy.engine.wholly import wholly
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import Display, Message, ToolCall, ToolResult
 from crushpy.storage.records import StorageError
@@ -72,7 +74,8 @@ class ToolRunner:
         except asyncio.CancelledError:
             for call in message.calls:
                 if call.id not in answered:
-                    await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
+                    with suppress(asyncio.CancelledError):  # of those who interrupt twice
+                        await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
             raise
 
     async def _start_afresh(
@@ -88,18 +91,15 @@ class ToolRunner:
                 continue
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
+
+            def tell(result: ToolResult) -> None:
+                answered.add(result.call_id)  # the boundary has stored it
+                self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
+
             answers = ToolResult(call.id, call.name, "")
-            answered.add(call.id)  # the boundary stores its result
-            try:
-                refused = await self._hand_over(answers, str(call.args["summary"]), self._tell)
-            except BaseException:
-                answered.discard(call.id)
-                raise
+            refused = await self._hand_over(answers, str(call.args["summary"]), tell)
             if refused:
                 await self._finish(call, Outcome(refused, is_error=True), answered, guard)
-
-    def _tell(self, result: ToolResult) -> None:
-        self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
     def _problem_with(self, call: ToolCall) -> str:
         """Why this `new_session` cannot be; empty where it can."""
@@ -140,8 +140,11 @@ class ToolRunner:
             text += guard.seen(call, text)
         result = ToolResult(call.id, call.name, text, outcome.is_error, outcome.images, outcome.display)
         answered.add(call.id)
+        await wholly(self._keep(result, outcome))
+
+    async def _keep(self, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result)
-        self._emit(ToolFinished(call.id, call.name, outcome.is_error, text, outcome.display))
+        self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text, result.display))
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 

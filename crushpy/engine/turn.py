@@ -6,6 +6,7 @@ Read this file first to see how crushpy works; everything else hangs on it.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from typing import Literal
 
 import msgspec
@@ -17,7 +18,8 @@ from crushpy.engine.models import Models
 from crushpy.engine.overseer import Overseer
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.engine.toolrun import ToolRunner
-from crushpy.errors import CrushpyError
+from crushpy.engine.wholly import wholly
+from crushpy.errors import CrushpyError, mistake
 from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
@@ -54,24 +56,24 @@ class Turn:
     async def run(self, prompt: Message) -> Status:
         commit = Once(lambda: self._session.add_prompt(prompt))
         try:
-            if self._session.stored:
-                await commit()
-            status = await self._steps_until_done(prompt, commit)
-        except asyncio.CancelledError:
-            await commit()  # the user's words are kept, however early they changed their mind
-            status = "interrupted"
+            status = await self._until_stopped(prompt, commit)
         except CrushpyError as error:
             status = self._fail(error)
         except Exception as error:
             log.exception("the turn failed")
-            status = self._fail(
-                CrushpyError(
-                    f"crushpy made a mistake: {type(error).__name__}: {error}",
-                    "What was stored is intact. The log file tells more; see `crushpy doctor` for its place.",
-                )
-            )
+            status = self._fail(mistake(error))
         self._emit(TurnEnded(status))
         return status
+
+    async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
+        try:
+            if self._session.stored:
+                await commit()
+            return await self._steps_until_done(prompt, commit)
+        except asyncio.CancelledError:
+            with suppress(asyncio.CancelledError):  # of those who interrupt twice
+                await wholly(commit())  # the user's words are kept, however early they changed their mind
+            return "interrupted"
 
     def _fail(self, error: CrushpyError) -> Status:
         self.failure = error
@@ -107,7 +109,7 @@ class Turn:
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
-                await self._keep_partial(call.draft, request.model)
+                await wholly(self._keep_partial(call.draft, request.model))
                 raise
             except ContextOverflow as error:
                 await self._overseer.recover(error, request)
@@ -116,7 +118,7 @@ class Turn:
 
     async def _keep(self, draft: Draft, request: Request) -> Message:
         message = self._models.priced(draft.message(request.model, self._session.call_ids))
-        await self._session.add_reply(message)
+        await wholly(self._session.add_reply(message))
         await self._overseer.after_reply(request, message)
         if draft.status_moved:
             self._overseer.remember_placement(request.model)

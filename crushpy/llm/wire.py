@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
@@ -213,8 +213,8 @@ class WireProvider:
 
     def _chunk(self, request: Request, data: bytes) -> Json:
         try:
-            chunk = msgspec.json.decode(data)
-        except msgspec.DecodeError:
+            chunk = _decode(data)
+        except ValueError:
             raise CutStream(f"{self._url} sent a piece that cannot be read: {data[:200]!r}") from None
         if not isinstance(chunk, dict):
             raise CutStream(f"{self._url} sent a piece that is no object: {data[:200]!r}")
@@ -237,6 +237,18 @@ class WireProvider:
         from crushpy.llm.classify import Source
 
         return Source(request.model, self._url, self._key_variable, bool(self._key))
+
+
+def _decode(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
+        import json
+
+        from crushpy.sanitize import encodable
+
+        return encodable(json.loads(data))
 
 
 def _refuses_usage(habits: _Habits, body: "ErrorBody") -> bool:
