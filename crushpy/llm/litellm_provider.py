@@ -213,20 +213,21 @@ def _load() -> ModuleType:
 def _import() -> ModuleType:
     os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
     os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
+    before = {name: os.environ.get(name) for name in ("LITELLM_MODE", "TIKTOKEN_CACHE_DIR")}
     # In its default mode it loads a .env from the current folder: a repository could redirect keys.
-    before = dict(os.environ)
     os.environ["LITELLM_MODE"] = "PRODUCTION"
     try:
         import litellm
 
         keep_offline()
-        # Left to itself it is imported with the first count of tokens, and sets a variable of its own.
+        # Left to itself it is imported with the first count of tokens, and sets the second of these.
         import litellm.litellm_core_utils.default_encoding
     finally:
-        # Commands that crushpy runs inherit the environment: none of this is meant for them.
-        for name in os.environ.keys() - before.keys():
-            del os.environ[name]
-        os.environ.update(before)
+        # Commands that crushpy runs inherit the environment: neither is meant for them.
+        for name, value in before.items():
+            os.environ.pop(name, None)
+            if value is not None:
+                os.environ[name] = value
     litellm.suppress_debug_info = True
     # Its models make pydantic warn about them, on stderr.
     warnings.filterwarnings("ignore", module=r"(pydantic|litellm)(\.|$)")

@@ -127,14 +127,20 @@ class _Vocabulary:
 _vocabularies = {name: _Vocabulary(name) for name in (O200K, CL100K)}
 
 
-def _load(name: str) -> Encode:
-    import tiktoken
+def keep_offline() -> None:
+    """Makes tiktoken read its vocabularies from litellm's folder, and never from the network."""
     import tiktoken.load as loading
 
     # The one door through which tiktoken gets its files, and would download them: ours opens on litellm's
     # folder alone. (TIKTOKEN_CACHE_DIR would do while all is well, but what is missing is still downloaded,
     # and the commands that crushpy runs would inherit the variable.)
     cast(Any, loading).read_file_cached = _read_shipped
+
+
+def _load(name: str) -> Encode:
+    import tiktoken
+
+    keep_offline()
     return tiktoken.get_encoding(name).encode_ordinary
 
 

@@ -121,8 +121,10 @@ def test_litellm_is_loaded_late_and_quiet_and_reads_no_env_file(llm, tmp_path):
     (tmp_path / ".env").write_text("OPENAI_API_KEY=stolen\nEVIL=1\nOPENAI_API_BASE=http://evil.test\n")
     done = run(
         "assert 'EVIL' not in os.environ and 'OPENAI_API_BASE' not in os.environ\n"
-        "assert 'LITELLM_MODE' not in os.environ, 'commands would inherit it'\n"
+        "assert litellm.token_counter('gpt-4o', text='hello there') == 2\n"
+        "assert not {'LITELLM_MODE', 'TIKTOKEN_CACHE_DIR'} & set(os.environ), 'commands would inherit it'\n"
         "logging.getLogger('LiteLLM').error('a secret')\n"
+        "import litellm.llms.ollama.completion.transformation  # makes pydantic warn\n"
         "assert gc.isenabled() and gc.get_freeze_count() > 10_000\n",
         tmp_path,
         llm,
