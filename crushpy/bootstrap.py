@@ -10,7 +10,7 @@ import msgspec
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.limits import Limits
-from crushpy.engine.live import LoadedSession, load_session
+from crushpy.engine.live import LoadedSession, fork_session, load_session
 from crushpy.engine.toolset import Toolset
 from crushpy.errors import UsageError
 from crushpy.ids import new_id
@@ -62,6 +62,8 @@ class Wanted(Data, frozen=True):
     """Resume this session: an id or the unique beginning of one."""
     resume_latest: bool = False
     """Resume the latest conversation of this folder, where there is one."""
+    fork: bool = False
+    """Go on in a branch of its own, and leave the session itself alone."""
     model: str = ""
     """Go on with this model instead of the one a resumed session used."""
     compaction: str = ""
@@ -153,10 +155,14 @@ async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedS
             )
     else:
         return None
-    if not wanted.read_only:
-        await store.take_lease(info.id)
     changes = {"model": wanted.model or info.model, "compaction": wanted.compaction or info.compaction}
     info = msgspec.structs.replace(info, **changes)
+    if wanted.fork:
+        branch = await fork_session(store, info)
+        await store.take_lease(branch.info.id)
+        return branch
+    if not wanted.read_only:
+        await store.take_lease(info.id)
     return await load_session(store, info, read_only=wanted.read_only)
 
 

@@ -29,6 +29,7 @@ class Order(Data, frozen=True):
     prompt: str
     resume_latest: bool = False
     session: str = ""
+    fork: bool = False
     model: str = ""
     compaction: str = ""
     form: str = "text"
@@ -86,6 +87,7 @@ async def _work(order: Order, prompt: str, out: Out) -> int:
             cwd=str(around.cwd),
             session=order.session,
             resume_latest=order.resume_latest,
+            fork=order.fork,
             model=order.model,
             compaction=order.compaction,
             allow=order.allow,

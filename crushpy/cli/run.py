@@ -31,6 +31,9 @@ def run(
     session: Annotated[
         str, typer.Option("--session", "-s", metavar="ID", help="Go on with this session.")
     ] = "",
+    fork: Annotated[
+        bool, typer.Option("--fork", help="With -c or -s: go on in a branch, and leave the session alone.")
+    ] = False,
     model: Annotated[
         str, typer.Option("--model", "-m", help="For instance openai/gpt-5; see `crushpy models`.")
     ] = "",
@@ -65,6 +68,7 @@ def run(
         prompt=prompt,
         resume_latest=resume_latest,
         session=session,
+        fork=fork,
         model=model,
         compaction=compaction.value if compaction else "",
         form=form.value,

@@ -183,7 +183,7 @@ class Crossing:
         text = seed_text(seed)
         carried = "\n".join((text, *map(message_text, shown)))
         after = fixed + self._gauge.count(text) + sum(map(self._gauge.size, shown))
-        return after, measure(plan.parts.middle, seed.summary, carried)
+        return after, measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd)
 
     def _wishes(self, window: int, threshold: float) -> Wishes:
         wanted = self._settings().compaction

@@ -12,7 +12,7 @@ from crushpy.context.history import missing_results
 from crushpy.events import Event, MessageCommitted, Notice, PromptCommitted, SessionOpened, TodosChanged
 from crushpy.ids import new_id
 from crushpy.messages import Cut, Data, Message, Seed, Text, Todo, ToolCall, ToolResult, Usage
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
@@ -169,14 +169,41 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
             await store.finish_call(info.id, message)
         own.append(message)
     carried = await store.carried(info.id)
-    continues = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
+    seeded = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
+    history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
+    inherited = len(carried.tail) + seeded
+    before = (await store.lineage(info.id))[:-1] if info.parent_id else []
     return LoadedSession(
         info,
-        (*own[:1], *carried.tail, *own[1:]) if continues else tuple(own),
+        history,
         carried.cuts,
         carried.held,
-        1 + len(carried.tail) if continues else 0,
-        sum((one.usage for one in (await store.lineage(info.id))[:-1]), Usage()) if continues else Usage(),
+        inherited,
+        sum((one.usage for one in before), Usage()),
+    )
+
+
+async def fork_session(store: Store, source: SessionInfo) -> LoadedSession:
+    """A branch that goes on from `source` as it is now, beside whoever works there. Copies no message."""
+    loaded = await load_session(store, source, read_only=True)
+    now = time.time()
+    info = msgspec.structs.replace(
+        source,
+        id=new_id(),
+        parent_id=source.id,
+        kind="fork",
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        end_reason="",
+        message_count=0,
+        usage=Usage(),
+    )
+    tail = tuple(message.id for message in loaded.history)
+    boundary = BoundaryInfo(new_id(), source.id, info.id, "fork", now, tail)
+    await store.cross(boundary, info, None, cuts=loaded.cuts)
+    return LoadedSession(
+        info, loaded.history, loaded.cuts, inherited=len(tail), before=loaded.before + source.usage
     )
 
 

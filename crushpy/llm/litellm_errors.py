@@ -7,7 +7,7 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.llm.classify import ErrorBody, Source, classify, read_body
-from crushpy.llm.errors import CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.messages import Json
 
 # Names, not classes: they belong to httpx, aiohttp and the openai package, none of which is imported here.
@@ -27,6 +27,7 @@ SILENCE = {
     "WriteTimeout",
     "TimeoutError",
 }
+_NO_PROVIDER = "LLM Provider NOT provided"
 BROKEN = {"ReadError", "RemoteProtocolError", "ClientPayloadError", "JSONDecodeError", "ConnectionResetError"}
 
 
@@ -36,6 +37,10 @@ def translate(error: BaseException, source: Source, opened: bool) -> ModelError:
     names = {type(cause).__name__ for cause in causes}
     answered = next((cause for cause in causes if type(cause).__name__ == "HTTPStatusError"), None)
     body = read_error(error)
+    if _NO_PROVIDER in body.raw:
+        from crushpy.llm.select import explain_unknown
+
+        return BadRequest(f"There is no model {source.model}.", explain_unknown(source.model))
     if answered is None:
         if names & NO_CONNECTION and not opened:
             return Unavailable(

@@ -60,9 +60,9 @@ class Boundaries:
                 database.append(child.id, seed)
             database.execute(insert(boundaries), boundary_to_row(boundary))
             self._insert_cuts(child.id, shown)
-            database.execute(
-                update(leases).where(leases.c.session_id == boundary.parent_id), {"session_id": child.id}
-            )
+            if boundary.trigger != FORK:  # whoever writes to the parent goes on in the child
+                moved = update(leases).where(leases.c.session_id == boundary.parent_id)
+                database.execute(moved, {"session_id": child.id})
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         with self._database.transaction():

@@ -31,12 +31,17 @@ LATEST = (
     .limit(1)
 )
 
-# The tip of a conversation: a session that has not ended before one that has, then the youngest.
+# The tip of a conversation: a session that has not ended before one that has, no branch, then the youngest.
 _rank = (
     func.row_number()
     .over(
         partition_by=_S.root_id,
-        order_by=(_S.ended_at.is_not(None), _S.generation.desc(), _S.updated_at.desc()),
+        order_by=(
+            _S.ended_at.is_not(None),
+            _S.kind == "fork",
+            _S.generation.desc(),
+            _S.updated_at.desc(),
+        ),
     )
     .label("rank")
 )

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -643,3 +645,40 @@ async def test_an_edited_template_holds_from_the_next_boundary_on_without_a_rest
     (home / "templates" / "summary.md").write_text("Broken {{ nobody }}")
     await talk.conversation.compact()
     assert "Goal and constraints" in texts(llm.requests[-1]), "the shipped one is used meanwhile"
+
+
+async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await prepared(talks, llm)
+    source = talk.conversation.info
+    sent = llm.requests[-1].body["messages"]
+    branch = await talks(session=source.id, fork=True)
+    llm.script("on the branch", "on the trunk", "again on the branch")
+    await branch.ask("try something else")
+    now = llm.requests[-1].body["messages"]
+    assert now[: len(sent)] == sent
+    assert branch.conversation.info.kind == "fork" and branch.conversation.info.parent_id == source.id
+    await talk.ask("meanwhile")
+    assert "something else" not in texts(llm.requests[-1])
+    await branch.close()
+    again = await talks(session=branch.conversation.info.id)
+    await again.ask("go on")
+    assert "try something else" in texts(llm.requests[-1]) and "the first request" in texts(llm.requests[-1])
+    store = Store(Paths().database)
+    (row,) = await store.sessions()
+    assert row.id == source.id, "one row for the conversation, and not the branch"
+    assert (await store.tip(source.id)).id == source.id
+    await store.close()
+
+
+async def test_a_second_writer_is_told_who_holds_the_session_and_the_way_out(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    talk = await prepared(talks, llm)
+    code = "import sys; from crushpy.cli import main; main()"
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, "run", "hello", "--session", talk.conversation.info.id,
+        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+    )  # fmt: skip
+    _, err = await process.communicate()
+    assert process.returncode == 2
+    assert f"process {os.getpid()}" in err.decode() and "--fork" in err.decode()
