@@ -84,9 +84,9 @@ class LiteLLMProvider:
             raise self._failed(error, request, opened=stream is not None) from None
         finally:
             opening.cancel()
-            if stream is not None:
-                # Cancelling alone leaves the socket open.
-                await stream.aclose()
+            [outcome] = await asyncio.gather(opening, return_exceptions=True)
+            if not isinstance(outcome, BaseException):
+                await _close(outcome, started)
 
     async def close(self) -> None:
         if _loaded is None:
@@ -174,6 +174,17 @@ class LiteLLMProvider:
         from crushpy.llm.keys import variables_of
 
         return self._key_variable or next(iter(variables_of(request.model.partition("/")[0])), "")
+
+
+async def _close(stream: Any, started: bool) -> None:
+    """Closes the socket: cancelling alone leaves it open."""
+    if not started:
+        # Closing a stream that nobody has begun to read does nothing: begin, and stop at once.
+        reading = asyncio.ensure_future(stream.__anext__())
+        await asyncio.sleep(0)
+        reading.cancel()
+        await asyncio.gather(reading, return_exceptions=True)
+    await stream.aclose()
 
 
 def _end(stream: Any, reader: ChunkReader, where: str) -> Done:

@@ -239,9 +239,13 @@ async def test_cancelling_the_reader_closes_the_socket(under, llm, headers):
 
 
 @every_provider
-@pytest.mark.parametrize("last", [Sent, TextPiece], ids=["before-reply", "mid-reply"])
-async def test_closing_the_stream_closes_the_socket(under, llm, last):
-    llm.script(Stall(Reply(text="abcdef", chunk=2), headers=last is TextPiece))
+@pytest.mark.parametrize(
+    ("last", "headers"),
+    [(Sent, False), (Sent, True), (TextPiece, True)],
+    ids=["before-reply", "unread-reply", "mid-reply"],
+)
+async def test_closing_the_stream_closes_the_socket(under, llm, last, headers):
+    llm.script(Stall(Reply(text="abcdef", chunk=2), headers=headers))
     stream = under.provider().stream(under.ask())
     async for piece in stream:
         if isinstance(piece, last):
