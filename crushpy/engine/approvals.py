@@ -1,6 +1,7 @@
 """May this call run? Rules first, then the user, and the user's answer is remembered as far as they said."""
 
 import asyncio
+import shlex
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Literal
@@ -134,5 +135,5 @@ def _unasked_text(decision: Decision) -> str:
     text = f"Permission needed: {decision.reason}. Nobody can be asked in this run, so it was not done."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."
-    flags = " ".join(f"--allow '{rule}'" for rule in decision.suggested)
+    flags = " ".join(f"--allow {shlex.quote(rule)}" for rule in decision.suggested)
     return f"{text} The user could allow it with: {flags}"

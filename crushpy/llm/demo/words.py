@@ -36,7 +36,7 @@ ASIDE = (
     "Say `help` for what it can do and how to connect a real one.)"
 )
 
-_ALLOW = re.compile(r"--allow\s+(?:'[^']*'|\"[^\"]*\"|\S+)")
+_ALLOW = re.compile(r"--allow .+$", re.MULTILINE)
 _LINES = 15
 _WIDTH = 160
 
