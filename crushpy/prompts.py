@@ -4,13 +4,20 @@ Looked up at every use, so that an edit holds from the next use on: a trusted pr
 `.crushpy/templates/`, then the user's own, then the shipped ones.
 """
 
+import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from crushpy.errors import CrushpyError
 from crushpy.messages import Data
 
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
 MAX_BYTES = 256 * 1024
+MAX_FILLED = 1_000_000
+"""Characters that may come out of a template."""
 _MARKS = ("{{", "{%", "{#")
 
 
@@ -88,12 +95,18 @@ class Templates:
 
     def render(self, name: str, **values: object) -> str:
         """The template's text with `values` filled in, without trailing blank lines."""
+        return self.rendered(name, **values)[0]
+
+    def rendered(self, name: str, **values: object) -> tuple[str, Found]:
+        """The same, and which template it was: a broken one of the user's is passed over."""
         for layer, path in self.candidates(name):
             try:
-                text = fill(read(path), str(path), values).rstrip("\n")
-                if text or layer == "shipped":
-                    return text
-                raise TemplateProblem(f"{path}: it is empty", _HINT)
+                source = read(path)
+                text = fill(source, str(path), values).rstrip("\n")
+                if not text.strip() and layer != "shipped":
+                    raise TemplateProblem(f"{path}: it is empty", _HINT)
+                self.problems.pop(str(path), None)
+                return text, Found(name, str(path), layer, source)
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
@@ -111,7 +124,10 @@ def check(name: str, path: Path) -> None:
 def read(path: Path) -> str:
     """A template file's text, or a TemplateProblem that names what is wrong with it."""
     try:
-        if path.stat().st_size > MAX_BYTES:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe or a device may never end
+            raise TemplateProblem(f"{path}: not a regular file", "Replace or remove it.")
+        if found.st_size > MAX_BYTES:
             raise TemplateProblem(f"{path}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
@@ -130,25 +146,58 @@ def fill(text: str, origin: str, values: dict[str, object]) -> str:
     if not any(mark in text for mark in _MARKS):
         return text
     import jinja2
-    from jinja2.sandbox import SandboxedEnvironment
 
-    environment = SandboxedEnvironment(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
     try:
-        return environment.from_string(text).render(values)
+        pieces: list[str] = []
+        size = 0
+        for piece in _environment().from_string(text).generate(values):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_FILLED:
+                raise TemplateProblem(f"{origin}: more than {MAX_FILLED:,} characters come out of it", _HINT)
+        return "".join(pieces)
     except jinja2.TemplateSyntaxError as error:
         raise TemplateProblem(f"{origin}, line {error.lineno}: {error.message}", _HINT) from error
     except jinja2.UndefinedError as error:
         known = ", ".join(sorted(values)) or "none"
-        raise TemplateProblem(f"{origin}: {error.message}", f"Names it may use: {known}.") from error
-    except (
-        jinja2.TemplateError,
-        ArithmeticError,
-        TypeError,
-        ValueError,
-        RecursionError,
-        MemoryError,
-    ) as error:
-        raise TemplateProblem(f"{origin}: {type(error).__name__}: {error}", _HINT) from error
+        raise TemplateProblem(
+            f"{origin}{_line(error)}: {error.message}", f"Names it may use: {known}."
+        ) from error
+    except CrushpyError:
+        raise
+    except Exception as error:  # a template is a program: whatever it raises is its own fault
+        raise TemplateProblem(f"{origin}{_line(error)}: {type(error).__name__}: {error}", _HINT) from error
+
+
+def _environment() -> "SandboxedEnvironment":
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Bounded(SandboxedEnvironment):
+        """Cannot be made to fill the memory with one small expression."""
+
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: object, operator: str, left: Any, right: Any) -> Any:
+            for one, other in ((left, right), (right, left)):
+                times = other if isinstance(other, int) else 1
+                if hasattr(one, "__len__") and len(one) * times > MAX_FILLED:
+                    raise ValueError("the text would be too long")
+            if operator == "**" and isinstance(right, int | float) and abs(right) > 1_000:
+                raise ValueError("the number would be too large")
+            return left * right if operator == "*" else left**right
+
+    return Bounded(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+
+
+def _line(error: BaseException) -> str:
+    """Where in the template it happened, as words for behind its name."""
+    trace, number = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {number}" if number else ""
 
 
 _HINT = "Mend the file, or remove it to use the shipped one."

@@ -1,5 +1,6 @@
 """How much of what happened is still there after a boundary: an exact match, fact by fact."""
 
+import re
 from collections.abc import Sequence
 
 from crushpy.context import facts
@@ -8,6 +9,7 @@ from crushpy.messages import Data, Message
 KINDS = ("paths", "commands", "failures", "todos", "requests")
 LONG = 300
 """A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
+_WORD = re.compile(r"\w")
 
 
 class Found(Data, frozen=True):
@@ -39,38 +41,56 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def facts_of(messages: Sequence[Message]) -> dict[str, list[str]]:
-    """The facts of some messages, by kind, each once."""
+def facts_of(messages: Sequence[Message], cwd: str) -> dict[str, list[str]]:
+    """The facts of some messages, by kind, each once; paths in full."""
     ran = facts.commands(messages)
     found = {
-        "paths": [file.path for file in facts.touched(messages)],
+        "paths": [facts.absolute(file.path, cwd) for file in facts.touched(messages)],
         "commands": [command.text for command in ran],
         "failures": [command.text for command in ran if command.failed],
         "todos": [todo.text for todo in facts.open_todos(facts.todos(messages))],
         "requests": [request.text for request in facts.requests(messages)],
     }
-    return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}
+    return {kind: list(dict.fromkeys(found[kind])) for kind in KINDS}
 
 
 def covered(fact: str, carried: str) -> bool:
-    """True where `carried` (see `flat`) holds the fact word for word; white space may differ."""
-    return flat(fact)[:LONG] in carried
+    """True where `carried` (see `flat`) holds the fact word for word; white space may differ.
+
+    As a whole: `a.py` is found neither in `schema.py` nor in `src/a.py`, `make test` not in `make test-all`.
+    """
+    wanted = flat(fact)
+    part = wanted[:LONG]
+    if not part:
+        return True
+    if part not in carried:
+        return False
+    before = r"(?<![\w./-])" if _WORD.match(part[0]) else ""
+    after = r"(?![\w-]|[./]\w)" if part == wanted and _WORD.match(part[-1]) else ""
+    return re.search(before + re.escape(part) + after, carried) is not None
+
+
+def path_covered(path: str, cwd: str, carried: str) -> bool:
+    """The same for a full path, which may also be named as seen from the working directory."""
+    short = path.removeprefix(f"{cwd.rstrip('/')}/")
+    return any(covered(form, carried) for form in dict.fromkeys((path, short, f"./{short}")))
 
 
 def flat(text: str) -> str:
-    return " ".join(text.replace(" ⏎ ", " ").replace("&lt;", "<").split())
+    """`text` without what our own quoting changes, and with single blanks."""
+    return " ".join(text.replace("⏎", " ").replace("&lt;", "<").replace("\\[", "[").split())
 
 
-def measure(middle: Sequence[Message], prose: str, carried: str) -> Coverage:
+def measure(middle: Sequence[Message], prose: str, carried: str, *, cwd: str = "/") -> Coverage:
     """Coverage of the facts in `middle`: by the summary's prose, and by all that was carried over."""
-    flat_prose, flat_all = flat(prose), flat(carried)
+    texts = flat(prose), flat(carried)
+
+    def found(kind: str, fact: str, text: str) -> bool:
+        return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
+
     return Coverage(
         {
-            kind: Found(
-                len(values),
-                sum(covered(value, flat_prose) for value in values),
-                sum(covered(value, flat_all) for value in values),
-            )
-            for kind, values in facts_of(middle).items()
+            kind: Found(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
+            for kind, values in facts_of(middle, cwd).items()
         }
     )

@@ -11,10 +11,14 @@ from crushpy.context.tags import element, quoted, safe
 from crushpy.messages import Data, Message, Todo
 
 Count = Callable[[str], int]
+Redact = Callable[[str], str]
 LINE = 400
-"""Characters of one command or error line."""
+"""Characters of one command, todo or other line."""
 REQUESTS_SHARE = 0.6
-"""Of the whole bound, for all requests together: long ones must not crowd out every other fact."""
+"""Of the whole bound: beyond it, requests are still carried before all else, but the long ones shortened."""
+SHORT_QUOTE = 120
+"""Tokens of a long request that is shortened so that it does not crowd out every other fact."""
+_LEFT_OUT = "Left out for space, recall finds it"
 
 
 class Standing(Data, frozen=True):
@@ -27,11 +31,16 @@ class Standing(Data, frozen=True):
     grants: tuple[str, ...] = ()
 
 
-class Section(Data, frozen=True):
-    """Some lines under a title, in order of right to space."""
+class Entry(Data, frozen=True):
+    """One fact. Entries stand in order of right to space; `place` says where each is shown."""
 
+    text: str
+    place: tuple[str, ...] | int
+
+
+class Section(Data, frozen=True):
     title: str
-    lines: tuple[str, ...]
+    entries: tuple[Entry, ...]
 
 
 def build_evidence(
@@ -41,138 +50,206 @@ def build_evidence(
     limit: int,
     request_limit: int,
     count: Count,
-    redact: Callable[[str], str] = lambda text: text,
+    redact: Redact = lambda text: text,
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
+    asked = [facts.Request(one.id, redact(one.text)) for one in facts.requests(lineage)]
+    sections = list(_sections(lineage, around, redact))
     room = limit
-    blocks: list[str] = []
-    asked, spent = _requests(lineage, int(limit * REQUESTS_SHARE), request_limit, count, redact)
-    blocks += asked
+    while room > 0:
+        text = _filled(asked, sections, room, request_limit, count)
+        over = count(text) - limit
+        if over <= 0:
+            return text
+        room -= over + 1  # lines put together may weigh more than one by one
+    return ""
+
+
+def _filled(
+    asked: Sequence[facts.Request], sections: Sequence[Section], room: int, request_limit: int, count: Count
+) -> str:
+    """As much as `room` holds: everything, or as much as leaves space to say what is missing."""
+    blocks, left_out = _fill(asked, sections, room, request_limit, count)
+    if not left_out:
+        return "\n".join(blocks)
+    note = _note(left_out)
+    blocks, left_out = _fill(asked, sections, room - count(note) - 8, request_limit, count)
+    note = _note(left_out) if blocks else f"({sum(left_out.values())} facts; recall finds them)"
+    return "\n".join((*blocks, note))
+
+
+def _fill(
+    asked: Sequence[facts.Request], sections: Sequence[Section], room: int, request_limit: int, count: Count
+) -> tuple[list[str], dict[str, int]]:
+    """What fits into `room` in order of right to space, and how much of what does not."""
+    left_out: dict[str, int] = {}
+    requests, spent = _requests(asked, room, request_limit, count)
+    if len(requests) < len(asked):
+        left_out["requests"] = len(asked) - len(requests)
+    blocks = [requests[number] for number in sorted(requests)]
     room -= spent
-    for section in _sections(lineage, around):
-        block, spent = _fit(section, room, count, redact)
-        if block:
-            blocks.append(block)
+    for section in sections:
+        kept, spent = _fit(section, room, count)
+        if kept:
+            lines = (entry.text for entry in sorted(kept, key=lambda entry: entry.place))
+            blocks.append("\n".join((f"{section.title}:", *lines)))
             room -= spent
-    return "\n".join(blocks)
+        if len(kept) < len(section.entries):
+            left_out[section.title.lower()] = len(section.entries) - len(kept)
+    return blocks, left_out
+
+
+def _note(left_out: dict[str, int]) -> str:
+    return f"{_LEFT_OUT}: " + ", ".join(f"{title} {number}" for title, number in left_out.items())
 
 
 def _requests(
-    lineage: Sequence[Message], room: int, request_limit: int, count: Count, redact: Callable[[str], str]
-) -> tuple[list[str], int]:
-    """The first request, then the others from the newest back, shown in the order they were made."""
-    asked = facts.requests(lineage)
+    asked: Sequence[facts.Request], room: int, request_limit: int, count: Count
+) -> tuple[dict[int, str], int]:
+    """The first request, then the others from the newest back, by number; and what they weigh.
+
+    All are quoted as they are, but once they fill their share of the room, long ones by head and tail only.
+    """
+    share = int(room * REQUESTS_SHARE)
     kept: dict[int, str] = {}
     spent = 0
     for number in [0, *range(len(asked) - 1, 0, -1)] if asked else []:
-        request = asked[number]
-        text = quoted(redact(request.text), request_limit, count, request.id)
-        block = element("request", text, id=request.id, number=str(number + 1))
-        cost = count(block) + 1
-        if kept and spent + cost > room:
-            continue
-        kept[number] = block
-        spent += cost
-    blocks = [kept[number] for number in sorted(kept)]
-    left_out = len(asked) - len(kept)
-    if left_out:
-        blocks.append(f"({left_out} more requests; recall finds them)")
-        spent += 12
-    return blocks, spent
+        short = min(request_limit, SHORT_QUOTE)
+        for most in (request_limit, short) if number else (request_limit, room // 2, room // 4):
+            block = _quoted(asked[number], number, most, count)
+            cost = count(block) + 1
+            if spent + cost <= (share if number and most > SHORT_QUOTE and cost > 2 * SHORT_QUOTE else room):
+                kept[number] = block
+                spent += cost
+                break
+    return kept, spent
 
 
-def _fit(section: Section, room: int, count: Count, redact: Callable[[str], str]) -> tuple[str, int]:
-    """The section with as many of its lines as there is room for, and what they cost."""
-    if not section.lines:
-        return "", 0
-    reserve = 16  # for the line that counts what is left out
+def _quoted(request: facts.Request, number: int, limit: int, count: Count) -> str:
+    return element("request", quoted(request.text, limit, count, request.id), number=str(number + 1))
+
+
+def _fit(section: Section, room: int, count: Count) -> tuple[list[Entry], int]:
+    """The entries there is room for, and what they weigh together with the title."""
     spent = count(section.title) + 2
-    lines: list[str] = []
-    for line in section.lines:
-        clean = safe(redact(line))
-        cost = count(clean) + 1
-        if spent + cost > room - reserve:
+    kept: list[Entry] = []
+    for entry in section.entries:
+        if room - spent < 2:
             break
-        lines.append(clean)
-        spent += cost
-    left_out = len(section.lines) - len(lines)
-    if left_out:
-        if room < reserve:
-            return "", 0
-        lines.append(f"({left_out} more; recall finds them)")
-        spent += 12
-    return "\n".join((f"{section.title}:", *lines)), spent
+        cost = count(entry.text) + 1
+        if spent + cost <= room:
+            kept.append(entry)
+            spent += cost
+    return kept, spent
 
 
-def _sections(lineage: Sequence[Message], around: Standing) -> Iterable[Section]:
+def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> Iterable[Section]:
     """Everything but the requests, in order of right to space."""
+
+    def plain(title: str, lines: Iterable[str]) -> Section:
+        """Lines shown in the order of their right."""
+        return Section(title, tuple(Entry(safe(line), number) for number, line in enumerate(lines)))
+
+    def line(text: str, limit: int = LINE) -> str:
+        return one_line(redact(text), limit)
+
+    def counted(command: facts.Command, words: str, times: int) -> str:
+        said = ", ".join(word for word in (words, f"{times}x" if times > 1 else "") if word)
+        return f"$ {line(command.text)}" + (f" ({said})" if said else "")
+
     ran = facts.commands(lineage)
-    files = facts.touched(lineage)
-    last: dict[str, facts.Command] = {command.text: command for command in ran}
-    times = Counter(command.text for command in ran if command.failed)
-    failing = [c for c in _newest(last.values()) if c.failed]
-    repaired = [c for c in _newest(last.values()) if not c.failed and times[c.text]]
-    tests = [command for command in ran if command.is_test and not command.background]
-    changed = _last_action([file for file in files if file.action != "read"], around.cwd)
-    read = _last_action([file for file in files if file.action == "read"], around.cwd)
-    plain = Counter(command.text for command in ran)
-    told = {command.text for command in (*failing, *repaired, *tests[-1:])}
+    failing, repaired, others = _sorted_out(ran)
+    failures = Counter(command.text for command in ran if command.failed)
+    runs = Counter(command.text for command in ran)
+    tests = [command for command in ran if command.is_test and not command.background][-1:]
+    told = {command.text for command in tests}
+    changed, read = _files(facts.touched(lineage), around.cwd)
 
-    todos = [f"- [{todo.status}] {todo.text}" for todo in facts.open_todos(around.todos)]
-    yield Section("Open todos", tuple(todos))
-    yield Section("Failing commands, not repaired since", tuple(_failure(c, times[c.text]) for c in failing))
-    yield Section("Files changed", tuple(_grouped(changed)))
-    yield Section("Last test run", tuple(_test_run(tests[-1]) if tests else ()))
-    yield Section("Background jobs running", around.jobs)
-    yield Section("Git", around.git)
-    yield Section("Commands that failed and work by now", tuple(_failure(c, times[c.text]) for c in repaired))
-    yield Section("Files read", tuple(path for path in sorted(read) if path not in changed))
-    others = [c for c in _newest(last.values()) if c.text not in told]
-    yield Section("Other commands, latest first", tuple(_counted(c.text, plain[c.text]) for c in others))
-    yield Section("Granted for this conversation", around.grants)
-    tools = Counter(call.name for call, _ in facts.calls(lineage))
-    yield Section(
-        "Tools called", (", ".join(f"{name} {n}" for name, n in tools.most_common()),) if tools else ()
+    yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
+    yield plain(
+        "Failing commands, not repaired since", (counted(c, _end(c), failures[c.text]) for c in failing)
     )
-    yield Section("Messages folded", (str(len(lineage)),))
+    yield _by_folder("Files changed", {line(path): f" ({changed[path]})" for path in changed})
+    yield plain("Last test run", ("\n".join(_test_run(command, line)) for command in tests))
+    yield plain("Background jobs running", map(line, around.jobs))
+    yield plain("Git", map(line, around.git))
+    yield plain(
+        "Commands that failed and work by now", (counted(c, _end(c), failures[c.text]) for c in repaired)
+    )
+    yield _by_folder("Files read", {line(path): "" for path in read})
+    yield plain(
+        "Other commands, latest first", (counted(c, "", runs[c.text]) for c in others if c.text not in told)
+    )
+    yield plain("Granted for this conversation", map(line, around.grants))
+    tools = Counter(call.name for call, _ in facts.calls(lineage))
+    if tools:
+        yield plain("Tools called", [", ".join(f"{line(name, 60)} {n}" for name, n in tools.most_common())])
+    yield plain("Messages folded", [str(len(lineage))])
 
 
-def _newest(found: Iterable[facts.Command]) -> list[facts.Command]:
-    return sorted(found, key=lambda command: -command.number)
+def _sorted_out(
+    ran: Sequence[facts.Command],
+) -> tuple[list[facts.Command], list[facts.Command], list[facts.Command]]:
+    """Each command once, the latest first: those that fail still, those that failed once, all others.
+
+    Judged by the last run to its end: a start in the background repairs nothing. Of a repaired command the
+    last failure is given.
+    """
+    last_run: dict[str, facts.Command] = {}
+    last_end: dict[str, facts.Command] = {}
+    last_failure: dict[str, facts.Command] = {}
+    for command in ran:
+        last_run[command.text] = command
+        if not command.background or command.failed:
+            last_end[command.text] = command
+        if command.failed:
+            last_failure[command.text] = command
+    newest = sorted(last_run.values(), key=lambda command: -command.number)
+    failing = [last_end[c.text] for c in newest if c.text in last_end and last_end[c.text].failed]
+    still = {command.text for command in failing}
+    repaired = [last_failure[c.text] for c in newest if c.text in last_failure and c.text not in still]
+    others = [command for command in newest if command.text not in last_failure]
+    return failing, repaired, others
 
 
-def _last_action(files: Sequence[facts.Touched], cwd: str) -> dict[str, str]:
-    """Each path once, with the last thing done to it; a file made here stays `created`."""
-    actions: dict[str, str] = {}
-    for file in files:
+def _files(files: Sequence[facts.Touched], cwd: str) -> tuple[dict[str, str], list[str]]:
+    """Files changed with the last thing done to each, and files only read; the latest first, each once."""
+    changed: dict[str, str] = {}
+    read: dict[str, None] = {}
+    for file in reversed(files):
         path = facts.absolute(file.path, cwd)
-        if actions.get(path) != "created":
-            actions[path] = file.action
-    return actions
+        if file.action == "read":
+            read[path] = None
+        else:
+            changed.setdefault(path, file.action)
+    return changed, [path for path in read if path not in changed]
 
 
-def _grouped(actions: dict[str, str]) -> Iterable[str]:
-    """Full paths, those of one folder together."""
-    for path in sorted(actions, key=lambda path: (path.rpartition("/")[0], path)):
-        yield f"{path} ({actions[path]})"
+def _by_folder(title: str, paths: dict[str, str]) -> Section:
+    """Full paths, those of one folder together; the latest have the first right to space."""
+    return Section(
+        title,
+        tuple(
+            Entry(safe(path + what), (path.rpartition("/")[0], path.rpartition("/")[2]))
+            for path, what in paths.items()
+        ),
+    )
 
 
-def _one_line(text: str, limit: int = LINE) -> str:
+def one_line(text: str, limit: int = LINE) -> str:
+    """`text` on one line, so that nothing in it can pass for a line of ours."""
     line = " ⏎ ".join(part.strip() for part in text.strip().splitlines() if part.strip())
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _counted(text: str, times: int) -> str:
-    return f"$ {_one_line(text)}" + (f" ({times}x)" if times > 1 else "")
+def _end(command: facts.Command) -> str:
+    """How a command that failed ended."""
+    if command.exit_code is not None:
+        return f"exit {command.exit_code}"
+    return one_line(command.note, 60) or "failed"
 
 
-def _failure(command: facts.Command, times: int) -> str:
-    code = f"exit {command.exit_code}" if command.exit_code is not None else "failed"
-    return f"$ {_one_line(command.text)} ({code}{f', {times}x' if times > 1 else ''})"
-
-
-def _test_run(command: facts.Command) -> Iterable[str]:
-    yield _failure(command, 1) if command.failed else f"$ {_one_line(command.text)} (passed)"
-    lines = [line for line in command.output.strip().splitlines() if line.strip()]
-    for line in lines[-3:]:
-        yield f"  {_one_line(line, 160)}"
+def _test_run(command: facts.Command, line: Callable[..., str]) -> Iterable[str]:
+    yield f"$ {line(command.text)} ({_end(command) if command.failed else 'passed'})"
+    for text in [text for text in command.output.strip().splitlines() if text.strip()][-3:]:
+        yield f"  {line(text, 160)}"

@@ -1,17 +1,34 @@
 """What really happened, read off stored messages: requests, commands, files, todos. Never off prose."""
 
+import posixpath
 import re
 from collections.abc import Iterator, Sequence
-from pathlib import PurePosixPath
 
 from crushpy.messages import Data, Diff, Message, Terminal, Todo, TodoList, ToolCall, ToolResult
 
 CHANGERS = ("edit", "multiedit", "write")
-_TESTS = re.compile(
-    r"\b(pytest|tox|nox|unittest|jest|vitest|mocha|rspec|phpunit|ctest|nextest|minitest)\b"
-    r"|\b(npm|pnpm|yarn|bun|cargo|go|make|mvn|gradle|gradlew|dotnet|mix|rake|bin)[ /]"
-    r"(run )?(test|tests|check)\b"
+INTERRUPTED = "Interrupted"
+"""How the result of a call begins that was stopped while it ran: what it had done by then is not known."""
+
+_LEAD = (
+    r"(?:^|[;&|(\n])\s*(?:\w+=\S*\s+)*"
+    r"(?:(?:sudo|time|env|command|exec|npx|bunx|(?:uv|poetry|pipenv|pdm|hatch|rye) run|bundle exec"
+    r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )
+_TESTS = re.compile(
+    rf"{_LEAD}(?:"
+    r"(?:pytest|py\.test|tox|nox|unittest|trial|nosetests|jest|vitest|mocha|ava|karma|rspec|phpunit|pest|ctest"
+    r"|nextest|minitest|playwright test|cypress run|busted|bats)\b"
+    r"|(?:npm|pnpm|yarn|bun|deno|cargo|go|make|just|task|mvn|mvnw|gradle|gradlew|dotnet|mix|rake|swift|bazel"
+    r"|zig build|composer|lein|sbt|stack|cabal|dart|flutter|rails|python[\d.]* \S*manage\.py)\s+"
+    r"(?:-\S+\s+|run\s+)*(?:test|tests|check|nextest|verify|spec)\b"
+    r"|run[-_]?tests?\b"
+    r")"
+    rf"|{_LEAD.removesuffix('?')}tests?(?:\.\w+)?(?=\s|$)"
+)
+
+_MOST_SEARCHED = 2_000
+"""Characters of a command that are looked at: what comes later is a script, not a call."""
 
 
 class Request(Data, frozen=True):
@@ -30,14 +47,17 @@ class Command(Data, frozen=True):
     output: str
     number: int
     background: bool = False
+    """It was only started here; how it ended is told by the job's output, if somebody looked."""
+    note: str = ""
+    """What else was said of its end: timed out, killed, interrupted."""
 
     @property
     def is_test(self) -> bool:
-        return _TESTS.search(self.text) is not None
+        return _TESTS.search(self.text[:_MOST_SEARCHED]) is not None
 
 
 class Touched(Data, frozen=True):
-    """A file that was read or changed. `path` is as the model wrote it."""
+    """A file that was read or changed. `path` is as the model wrote it, without detours."""
 
     path: str
     action: str
@@ -45,7 +65,7 @@ class Touched(Data, frozen=True):
 
 
 def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
-    """Every call that has a result, in order of the calls."""
+    """Every call that has a result, in order of the results."""
     waiting: dict[str, ToolCall] = {}
     for message in messages:
         for call in message.calls:
@@ -65,23 +85,34 @@ def requests(messages: Sequence[Message]) -> list[Request]:
 
 
 def commands(messages: Sequence[Message]) -> list[Command]:
+    """Every command that ran, in order. What was refused or never started did not run."""
     found: list[Command] = []
+    ended_jobs: set[tuple[str, str]] = set()
     for call, result in calls(messages):
-        text = str(call.args.get("command", "")).strip()
-        if call.name != "bash" or not text:
-            continue
         shown = result.display if isinstance(result.display, Terminal) else None
-        found.append(
-            Command(
-                text,
-                result.is_error,
-                shown.exit_code if shown else None,
-                shown.output if shown else result.text,
-                len(found),
-                bool(call.args.get("background")),
-            )
-        )
+        if call.name == "bash":
+            text = str(call.args.get("command", "")).strip()
+            interrupted = shown is None and result.text.startswith(INTERRUPTED)
+            if not text or (shown is None and result.is_error and not interrupted):
+                continue
+            background = bool(call.args.get("background"))
+            note = "interrupted" if interrupted else shown.note if shown else ""
+        elif call.name == "job_output" and shown is not None and _has_ended(shown, result):
+            text, background, note = shown.command.strip(), False, shown.note
+            job = (str(call.args.get("job_id", "")), text)
+            if not text or job in ended_jobs:  # read again: still the same end
+                continue
+            ended_jobs.add(job)
+        else:
+            continue
+        exit_code = shown.exit_code if shown else None
+        output = shown.output if shown else result.text
+        found.append(Command(text, result.is_error, exit_code, output, len(found), background, note))
     return found
+
+
+def _has_ended(shown: Terminal, result: ToolResult) -> bool:
+    return result.is_error or shown.exit_code == 0  # one that was killed neither failed nor worked
 
 
 def touched(messages: Sequence[Message]) -> list[Touched]:
@@ -91,6 +122,7 @@ def touched(messages: Sequence[Message]) -> list[Touched]:
         path = str(call.args.get("file_path", "")).strip()
         if result.is_error or not path:
             continue
+        path = direct(path)
         if call.name in CHANGERS:
             created = isinstance(result.display, Diff) and result.display.created
             found.append(
@@ -114,8 +146,14 @@ def open_todos(items: Sequence[Todo]) -> list[Todo]:
     return [todo for todo in items if todo.status != "completed"]
 
 
+def direct(path: str) -> str:
+    """`path` without `./`, `//` and `x/../`. Only words are looked at: the file may be gone by now."""
+    tidy = posixpath.normpath(path)
+    return tidy[1:] if tidy.startswith("//") else tidy
+
+
 def absolute(path: str, cwd: str) -> str:
-    """`path` in full. Only words are looked at: the file may be gone by now."""
+    """`path` in full."""
     if path.startswith(("/", "~")) or re.match(r"^[A-Za-z]:[\\/]", path):
-        return path
-    return str(PurePosixPath(cwd) / path.removeprefix("./"))
+        return direct(path)
+    return direct(f"{cwd}/{path}")

@@ -1,10 +1,11 @@
 """Messages as text: for a summariser to read, and for a child session to start with."""
 
 import json
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context.cuts import cut_text, image_line
-from crushpy.context.tags import element, safe
+from crushpy.context.tags import element, own_words, safe
 from crushpy.messages import Cut, Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
 
 Count = Callable[[str], int]
@@ -31,58 +32,135 @@ def note_text(note: Note) -> str:
 
 
 def message_text(message: Message, cut: Cut | None = None) -> str:
-    """One message for a summariser: who, what, with its id. Whole, unless a cut says otherwise."""
+    """One message for a summariser: who, what, with its id. Whole, unless a cut says otherwise.
 
-    def short(text: str) -> str:
-        return cut_text(text, cut) if cut else text
+    No line of what was said or printed can pass for the head of another message.
+    """
+
+    def body(text: str) -> str:
+        return own_words(cut_text(text, cut) if cut else text)
 
     blocks: list[str] = []
     for part in message.parts:
         match part:
             case Text():
-                blocks.append(f"[{message.role} {message.id}]\n{short(part.text)}")
+                blocks.append(f"[{message.role} {message.id}]\n{body(part.text)}")
             case ToolCall():
                 args = part.bad_json or json.dumps(part.args, ensure_ascii=False)
-                blocks.append(f"[calls {part.name}] {short(args)}")
+                blocks.append(f"[calls {_name(part.name)}] {body(args)}")
             case ToolResult():
                 word = "failed" if part.is_error else "returned"
                 images = "".join(f"\n{image_line(image)}" for image in part.images)
-                blocks.append(f"[{part.name} {word}; {message.id}]\n{short(part.text)}{images}")
+                blocks.append(f"[{_name(part.name)} {word}; {message.id}]\n{body(part.text)}{images}")
             case Image():
                 blocks.append(f"[{message.role} {message.id}]\n{image_line(part)}")
             case Note():
-                blocks.append(f"[crushpy]\n{part.text}")
+                blocks.append(f"[crushpy]\n{body(part.text)}")
             case Seed() | Thinking():
                 pass  # the seed is updated, not summarised again; thinking is the model's own
     return "\n".join(blocks)
 
 
+def _name(name: str) -> str:
+    return re.sub(r"[^\w.-]", "_", name)[:60]
+
+
+# --- transcripts --------------------------------------------------------------------------------------------
+
+_LEVELS = (
+    (("tool",), 1_500, 500),
+    (("tool",), 400, 150),
+    (("tool", "assistant"), 400, 150),
+    (("tool", "assistant", "user"), 120, 60),
+    (("tool", "assistant", "user"), 40, 0),
+)
+"""What is shortened, and how far, where a middle is larger than all chunks together; results come first."""
+
+
 def transcript_chunks(
-    messages: Sequence[Message], *, limit: int, count: Count, cuts: dict[str, Cut] | None = None
+    messages: Sequence[Message],
+    *,
+    limit: int,
+    count: Count,
+    cuts: Mapping[str, Cut] | None = None,
+    dense: bool = False,
 ) -> list[str]:
-    """All of `messages` as text, in order, in pieces of at most `limit` tokens each."""
+    """All of `messages` as text, in order, in pieces of at most `limit` tokens each.
+
+    A message stays whole where it can; `dense` fills every chunk to its end instead.
+    """
     chunks: list[str] = []
-    current: list[str] = []
-    size = 0
+    current, size = "", 0
     for message in messages:
-        text = safe(message_text(message, (cuts or {}).get(message.id)))
-        if not text:
-            continue
-        for piece in _pieces(text, limit, count):
-            weight = count(piece) + 1
-            if current and size + weight > limit:
-                chunks.append("\n\n".join(current))
-                current, size = [], 0
-            current.append(piece)
-            size += weight
-    if current:
-        chunks.append("\n\n".join(current))
-    return chunks
+        rest = safe(message_text(message, (cuts or {}).get(message.id)))
+        lead = "\n\n" if current else ""
+        while rest:
+            weight = count(rest) + 1
+            room = limit - size
+            if weight <= room:
+                current, size = current + lead + rest, size + weight
+                break
+            if current and (room < limit // 4 or (weight <= limit and not dense)):
+                chunks.append(current)
+                current, size, lead = "", 0, ""
+                continue
+            head = _head(rest, room - 1, count)
+            chunks.append(current + lead + head)
+            current, size, lead = "", 0, ""
+            rest = rest[len(head) :]
+    return [*chunks, current] if current else chunks
 
 
-def _pieces(text: str, limit: int, count: Count) -> list[str]:
-    """`text` in halves of halves until each is within `limit`."""
-    if len(text) < 8 or count(text) <= limit:
-        return [text]
-    middle = text.rfind("\n", len(text) // 4, 3 * len(text) // 4) + 1 or len(text) // 2
-    return [*_pieces(text[:middle], limit, count), *_pieces(text[middle:], limit, count)]
+def _head(text: str, room: int, count: Count) -> str:
+    """As much of `text` as `room` tokens hold: to the end of a line, else of a word, where one is near."""
+    end = max(1, len(text) * max(room, 1) // max(count(text), 1))
+    while end > 1 and count(text[:end]) > room:
+        end = end * 9 // 10
+    for border in ("\n", " "):
+        at = text.rfind(border, end // 2, end) + 1
+        if at:
+            return text[:at]
+    return text[:end]
+
+
+def fitted_chunks(
+    messages: Sequence[Message], *, limit: int, most: int, count: Count
+) -> tuple[list[str], int]:
+    """The same in at most `most` chunks, and how many characters had to be left out for that: 0 if it can."""
+    for dense in (False, True):
+        chunks = transcript_chunks(messages, limit=limit, count=count, dense=dense)
+        if len(chunks) <= most:
+            return chunks, 0
+    whole = sum(map(len, chunks))
+    cuts: dict[str, Cut] = {}
+    for roles, head, tail in _LEVELS:
+        affected = [message for message in messages if message.role in roles]
+        _shorten(affected, messages, cuts, head, tail, goal=int(limit * most * 0.95), count=count)
+        chunks = transcript_chunks(messages, limit=limit, count=count, cuts=cuts, dense=True)
+        if len(chunks) <= most:
+            break
+    if len(chunks) > most:  # thousands of small messages: the beginning and the latest
+        chunks = [*chunks[:1], *chunks[len(chunks) - most + 1 :]]
+    return chunks, max(0, whole - sum(map(len, chunks)))
+
+
+def _shorten(
+    affected: Sequence[Message],
+    messages: Sequence[Message],
+    cuts: dict[str, Cut],
+    head: int,
+    tail: int,
+    *,
+    goal: int,
+    count: Count,
+) -> None:
+    """Adds cuts to `cuts`, the largest first, until all messages together are down to `goal` tokens."""
+    size = {message.id: count(message_text(message, cuts.get(message.id))) for message in messages}
+    total = sum(size.values())
+    for message in sorted(affected, key=lambda message: -size[message.id]):
+        if total <= goal:
+            return
+        shorter = count(message_text(message, Cut(message.id, head, tail)))
+        if shorter < size[message.id]:
+            cuts[message.id] = Cut(message.id, head, tail)
+            total += shorter - size[message.id]

@@ -1,7 +1,9 @@
 """The tags that mark what crushpy wrote itself. Text inside them can neither close nor forge them."""
 
 import re
+import unicodedata
 from collections.abc import Callable
+from functools import lru_cache
 
 OWN_TAGS = (
     "summary",
@@ -12,19 +14,75 @@ OWN_TAGS = (
     "note",
     "instructions",
     "transcript",
+    "previous_notes",
 )
-_FORGED = re.compile(rf"<(?=\s*/?\s*({'|'.join(OWN_TAGS)})\b)", re.IGNORECASE)
+_OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
+"""What a reader may take for the beginning of a tag."""
+_SLASHES = "/\\／＼∕⁄╱⧸"
+# An ASCII letter that begins none of our tags ends the question at once: most code is like that.
+_FIRST = "".join(sorted({tag[0] + tag[0].upper() for tag in OWN_TAGS}))
+_CANDIDATE = re.compile(rf"[{_OPENERS}](?=[^A-Za-z]|[{_FIRST}])")
+_CHAT_MARK = re.compile(r"<(?=[|｜][\w▁ -]{1,40}[|｜]>)")
+"""Marks of chat templates, such as the one before a user's turn: some servers read them inside text."""
+_LOOKALIKES = {
+    ord(one): letter
+    for letter, ones in {
+        "a": "аαɑ", "c": "сϲ", "d": "ԁ", "e": "еεҽ", "i": "іιɪ", "m": "мṃ", "n": "пηո", "o": "оοօ",
+        "p": "рρ", "q": "ԛ", "r": "гʀ", "s": "ѕꜱ", "t": "тτ", "u": "υսᴜ", "v": "ѵν", "y": "уγ", "_": "＿",
+    }.items()
+    for one in ones
+}  # fmt: skip
+"""Letters of other scripts that look like the Latin ones our tags are made of."""
+_LONGEST = max(map(len, OWN_TAGS))
+_HEADER = re.compile(
+    r"((?:^|[\r\v\f\x1c-\x1e\x85\u2028\u2029])[ \t]*)"
+    r"\[(?=[ \t]*(?:(?:user|assistant|tool|system|crushpy|calls)\b|\w+ (?:returned|failed);))",
+    re.IGNORECASE | re.MULTILINE,
+)
+"""What `render.py` puts before each message of a transcript."""
 
 
 def safe(text: str) -> str:
     """`text` with every tag of ours defused. Everything else stays as it is, so that code reads as code."""
-    return _FORGED.sub("&lt;", text)
+    text = _CHAT_MARK.sub("&lt;", text)
+    return _CANDIDATE.sub(lambda found: "&lt;" if _is_ours(text, found.end()) else found[0], text)
+
+
+def _is_ours(text: str, at: int) -> bool:
+    """True where what follows an opener reads as one of our tags, whatever its case, spacing or letters."""
+    while at < len(text) and (text[at].isspace() or text[at] in _SLASHES or not _plain(text[at])):
+        at += 1
+    name = ""
+    while at < len(text) and len(name) <= _LONGEST:
+        letters = _plain(text[at])
+        if letters and not re.fullmatch(r"\w+", letters):
+            break
+        name += letters
+        at += 1
+    return name in OWN_TAGS
+
+
+@lru_cache(maxsize=4096)
+def _plain(char: str) -> str:
+    """`char` as a reader sees it: without case, width, accents; empty for what is not seen at all."""
+    shown = unicodedata.normalize("NFKD", char)
+    kept = "".join(c for c in shown if unicodedata.category(c) not in ("Cf", "Cc", "Mn", "Me"))
+    return kept.casefold().translate(_LOOKALIKES)
+
+
+def own_words(text: str) -> str:
+    """`text` for a transcript: no line of it can pass for the head of another message."""
+    return _HEADER.sub(r"\1\\[", text)
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
     """`text`, defused, inside one of our tags."""
-    marks = "".join(f' {name}="{value}"' for name, value in attributes.items())
+    marks = "".join(f' {name}="{_attribute(value)}"' for name, value in attributes.items())
     return f"<{tag}{marks}>\n{safe(text)}\n</{tag}>"
+
+
+def _attribute(value: str) -> str:
+    return " ".join(value.replace('"', "'").replace("<", "&lt;").replace(">", "&gt;").split())
 
 
 def quoted(text: str, limit: int, count: Callable[[str], int], message_id: str) -> str:

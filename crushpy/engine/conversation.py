@@ -88,7 +88,7 @@ class Conversation:
             store,
             lambda: self._settings,
             gauge,
-            Summariser(self._models, templates, gauge.count, self._emit),
+            Summariser(self._models, templates, gauge, self._emit),
             self._reviews,
             lambda: standing_of(self._session.info, context.cwd, context.jobs),
             self._emit,

@@ -153,6 +153,10 @@ class Crossing:
             )
         return True
 
+    def replied(self) -> None:
+        """A model call of the session came through."""
+        self._summariser.replied()
+
     async def rehearse(
         self, way: Way, *, window: int, threshold: float, fixed: int, before: int
     ) -> Rehearsal | None:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from crushpy.context.budget import Budget, Report, Sizes, budget
+from crushpy.context.budget import DEFAULT_WINDOW, Budget, Report, Sizes, budget
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Message, Usage, to_json
@@ -69,6 +69,15 @@ class Gauge:
         """An error named the model's real window."""
         self._limits[model] = tokens
 
+    def window(self, model: str) -> int:
+        """The model's window, or the documented default where nobody knows it."""
+        return self._known_window(model) or DEFAULT_WINDOW
+
+    def _known_window(self, model: str) -> int | None:
+        limit = self._limits.get(model)
+        window = self._window(model)
+        return min(limit, window or limit) if limit else window
+
     def reported(self, usage: Usage | None, history: Sequence[Message]) -> None:
         """Takes the usage of a reply whose request held all of `history` but the reply itself, its last."""
         self._reported = usage.total if usage else 0
@@ -86,9 +95,7 @@ class Gauge:
         covered, added = sum(each[: self._covered]), sum(each[self._covered :])
         sizes = Sizes(fixed, covered + added, added, self._counter.exact)
         report = None if self._reported is None else Report(self._reported, fixed + covered)
-        limit = self._limits.get(request.model)
-        window = self._window(request.model)
-        return budget(sizes, report, min(limit, window or limit) if limit else window)
+        return budget(sizes, report, self._known_window(request.model))
 
     async def settled(self, request: Request, history: Sequence[Message], threshold: float) -> Budget:
         """The budget, exact where it might reach `threshold`.

@@ -191,6 +191,7 @@ class Overseer:
     async def after_reply(self, request: Request, message: Message) -> None:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._recoveries = 0
+        self._crossing.replied()
         history = self._shown()
         self._gauge.reported(message.usage, history)
         if message.usage is not None:

@@ -6,25 +6,29 @@ a failure means for the session is decided by whoever asked.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 
-from crushpy.context.cuts import cut_largest
-from crushpy.context.render import transcript_chunks
-from crushpy.context.tags import element
+import msgspec
+
+from crushpy.context.render import fitted_chunks
+from crushpy.context.tags import element, safe
+from crushpy.engine.gauge import Gauge
 from crushpy.engine.live import user_message
 from crushpy.engine.models import Models
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.errors import CrushpyError
-from crushpy.events import Event, Retry
+from crushpy.events import Event, Notice, Retry
 from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Request
-from crushpy.messages import Cut, Data, Message, Usage
+from crushpy.messages import Data, Message, Usage
 from crushpy.prompts import Found, Templates, fill
 
 MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
 TIME_LIMIT = 300.0
 """Seconds for one call of a summariser."""
+MAX_IN_VAIN = 2
+"""Calls in a row that may overflow while an overflow is being recovered from."""
 
 
 class Job(Data, frozen=True):
@@ -66,19 +70,30 @@ class _Failed(Exception):
 
 
 class Summariser:
+    """`gauge` counts, and knows the windows: also those that only an error told."""
+
     def __init__(
-        self, models: Models, templates: Templates, count: Callable[[str], int], emit: Callable[[Event], None]
+        self, models: Models, templates: Templates, gauge: Gauge, emit: Callable[[Event], None]
     ) -> None:
         self._models = models
         self._templates = templates
-        self._count = count
+        self._gauge = gauge
+        self._count = gauge.count
         self._emit = emit
         self._usage = Usage()
         self._calls = 0
+        self._in_vain = 0
+        self._recovering = False
+        self._told: set[str] = set()
+
+    def replied(self) -> None:
+        """A model answered: whatever overflowed before, the next time may be different."""
+        self._in_vain = 0
 
     async def run(self, job: Job, *, may_postpone: bool) -> Summary:
         """The summary, or one without text that says why. Raises Postponed only where that is allowed."""
         self._usage, self._calls = Usage(), 0
+        self._recovering = not may_postpone
         problems: list[str] = []
         for model in dict.fromkeys(job.models):
             try:
@@ -93,7 +108,7 @@ class Summariser:
     def _summary(
         self, job: Job, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
     ) -> Summary:
-        found = job.template or self._templates.find("summary")
+        found = job.template or self._instructions(job, "")[1]
         return Summary(
             text=text,
             model=model,
@@ -106,57 +121,58 @@ class Summariser:
         )
 
     async def _with_model(self, model: str, job: Job) -> tuple[str, int]:
-        window = self._models.info(model).context_window or 0
-        system = self._instructions(job, job.previous)
+        window = self._gauge.window(model)
+        system, _ = self._instructions(job, job.previous)
         overhead = self._count(system) + self._count(job.previous) + 2 * job.target_tokens + 500
         limit = max(500, int(window * 0.9) - overhead)
-        chunks, cut_chars = self._chunks(job.middle, limit)
+        chunks, cut_chars = fitted_chunks(job.middle, limit=limit, most=MAX_CHUNKS, count=self._count)
+        if not chunks:
+            raise _Failed("there is nothing to summarise")
         if len(chunks) == 1:
             return await self._piece(model, chunks[0], job, job.previous), cut_chars
+        parts = await self._pieces(model, chunks, job, limit)
+        merged = "\n\n".join(
+            element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
+        )
+        source = sum(map(self._count, chunks))
+        return await self._call(model, merged, job, job.previous, source), cut_chars
+
+    async def _pieces(self, model: str, chunks: list[str], job: Job, limit: int) -> list[str]:
+        """Summaries of all chunks, in order, small enough to be merged by one call."""
+        target = max(50, min(job.target_tokens, limit // (2 * len(chunks))))
+        job = msgspec.structs.replace(job, target_tokens=target)
         gate = asyncio.Semaphore(SIDE_BY_SIDE)
 
         async def one(chunk: str) -> str:
             async with gate:
                 return await self._piece(model, chunk, job, "")
 
-        parts = await _all(*(one(chunk) for chunk in chunks))
-        merged = "\n\n".join(
-            element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
-        )
-        return await self._call(model, merged, job, job.previous), cut_chars
-
-    def _chunks(self, middle: Sequence[Message], limit: int) -> tuple[list[str], int]:
-        """The middle in at most MAX_CHUNKS pieces; where it is larger, its largest results are cut first."""
-        chunks = transcript_chunks(middle, limit=limit, count=self._count)
-        if len(chunks) <= MAX_CHUNKS:
-            return chunks, 0
-        whole = sum(map(len, chunks))
-
-        def size(message: Message) -> int:
-            return self._count(transcript_chunks([message], limit=10**9, count=self._count)[0])
-
-        visible = [message for message in middle if transcript_chunks([message], limit=10**9, count=len)]
-        cuts: dict[str, Cut] = {
-            cut.message_id: cut for cut in cut_largest(visible, goal=limit * (MAX_CHUNKS - 1), size=size)
-        }
-        chunks = transcript_chunks(middle, limit=limit, count=self._count, cuts=cuts)
-        kept = chunks[:MAX_CHUNKS] if len(chunks) > MAX_CHUNKS else chunks
-        return kept, whole - sum(map(len, kept))
+        # While an overflow is being recovered from, the first tells whether the others are worth a call.
+        first = [await one(chunks[0])] if self._recovering else []
+        return first + await _all(*(one(chunk) for chunk in chunks[len(first) :]))
 
     async def _piece(self, model: str, chunk: str, job: Job, previous: str) -> str:
         """Summarises one chunk; one that overflows after all is halved once."""
+        source = self._count(chunk)
         try:
-            return await self._call(model, chunk, job, previous)
+            return await self._call(model, chunk, job, previous, source)
         except ContextOverflow:
             middle = chunk.rfind("\n", 0, len(chunk) // 2) + 1 or len(chunk) // 2
-            first = await self._call(model, chunk[:middle], job, previous)
-            return await self._call(model, chunk[middle:], job, first)
+            first = await self._call(model, chunk[:middle], job, previous, source)
+            return await self._call(model, chunk[middle:], job, first, source)
 
-    async def _call(self, model: str, text: str, job: Job, previous: str) -> str:
+    async def _call(self, model: str, text: str, job: Job, previous: str, source: int) -> str:
+        """One call of a model. `source` is the size of what the reply will stand for."""
+        if self._recovering and self._in_vain >= MAX_IN_VAIN:
+            raise ContextOverflow(f"{model} said {self._in_vain} times that less is too much.")
+        system, _ = self._instructions(job, previous)
+        content = element("transcript", text)
+        if safe(previous).strip() not in system:  # a template need not name it, but it must not be lost
+            content = f"{element('previous_notes', previous)}\n\n{content}"
         request = Request(
             model=model,
-            system=self._instructions(job, previous),
-            messages=(user_message(element("transcript", text)),),
+            system=system,
+            messages=(user_message(content),),
             max_output_tokens=2 * job.target_tokens,
         )
         call = ModelCall(self._models.provider(model), request, self._pass_on, _nothing)
@@ -166,26 +182,36 @@ class Summariser:
                 draft = await call.run()
         except TimeoutError:
             raise TimedOut(f"{model} took longer than {TIME_LIMIT:g} s to summarise.") from None
+        except ContextOverflow:
+            self._in_vain += 1
+            raise
+        self._in_vain = 0
         message = self._models.priced(draft.message(model, set()))
         self._usage += message.usage or Usage()
-        return self._checked(draft, text, job)
+        return self._checked(draft, source, job)
 
-    def _checked(self, draft: Draft, source: str, job: Job) -> str:
+    def _checked(self, draft: Draft, source: int, job: Job) -> str:
         """The prose, or _Failed where it is none that may replace its source."""
         text = "".join(draft.text).strip()
         if not text:
             raise _Failed("only tool calls" if draft.calls else "empty reply")
         size = self._count(text)
-        if size >= self._count(source) / 2 and size > job.target_tokens // 4:
+        if size >= source / 2 and size > job.target_tokens // 4:
             raise _Failed("the summary is not smaller than half of its source")
         cap = 2 * job.target_tokens
         return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
 
-    def _instructions(self, job: Job, previous: str) -> str:
-        names = {**job.names, "previous_summary": previous, "target_tokens": job.target_tokens}
+    def _instructions(self, job: Job, previous: str) -> tuple[str, Found]:
+        """What the summariser is told, and the template that says so."""
+        names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:
-            return fill(job.template.text, job.template.path, names)
-        return self._templates.render("summary", **names)
+            return fill(job.template.text, job.template.path, names), job.template
+        text, found = self._templates.rendered("summary", **names)
+        for problem in self._templates.problems.values():
+            if str(problem) not in self._told:
+                self._told.add(str(problem))
+                self._emit(Notice(f"{problem} The template {found.path} is used meanwhile.", "warning"))
+        return text, found
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Retry):
