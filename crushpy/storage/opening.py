@@ -140,3 +140,8 @@ def _alone(file: Path) -> Generator[None]:
         yield
     finally:
         os.close(descriptor)
+
+
+def sqlite_version() -> str:
+    """Of the library that Python uses."""
+    return sqlite3.sqlite_version

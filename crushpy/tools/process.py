@@ -189,7 +189,7 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
 def _start(command: str, cwd: Path, mark: str) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
-            [*_shell(), "-c", "--", command],
+            [*shell(), "-c", "--", command],
             cwd=cwd,
             env=_environment(mark),
             stdin=subprocess.DEVNULL,
@@ -223,7 +223,7 @@ def _why_not(error: OSError, cwd: Path) -> str:
 
 
 @cache
-def _shell() -> tuple[str, ...]:
+def shell() -> tuple[str, ...]:
     """Always the same shell, whatever the user's login shell is, and without start-up files."""
     for path in ("/bin/bash", "/usr/bin/bash"):
         if os.access(path, os.X_OK):

@@ -1,0 +1,52 @@
+"""What a check says, and what it looks at."""
+
+from pathlib import Path
+from typing import Literal
+
+from crushpy.messages import Data
+from crushpy.paths import Paths
+from crushpy.settings import Loaded, Settings
+
+
+class Finding(Data, frozen=True, omit_defaults=False):
+    """One line of the report. Only `fail` means that something is broken."""
+
+    mark: Literal["ok", "warn", "fail"]
+    text: str
+    hint: str = ""
+    """The way out."""
+
+
+def ok(text: str, hint: str = "") -> Finding:
+    return Finding("ok", text, hint)
+
+
+def warn(text: str, hint: str = "") -> Finding:
+    return Finding("warn", text, hint)
+
+
+def fail(text: str, hint: str = "") -> Finding:
+    return Finding("fail", text, hint)
+
+
+class Scene(Data, frozen=True):
+    """The installation as it is found."""
+
+    paths: Paths
+    cwd: Path
+    loaded: Loaded
+    trusted: bool
+    """The project around `cwd` may bring settings and templates."""
+    online: bool
+    """The user allows one request to the model."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+
+def size(count: int) -> str:
+    """Bytes as people say them."""
+    if count < 1_000:
+        return f"{count} bytes"
+    return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{count / 1e3:.1f} kB"

@@ -1,0 +1,136 @@
+"""Checks of the model: which keys are there, which model would answer and why, and whether it does."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Iterator
+
+from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
+from crushpy.llm.errors import ModelError
+from crushpy.messages import Message, Text
+
+PATIENCE = 60.0
+"""Seconds for one tiny reply; a local server may have to load the model first."""
+
+
+def keys(scene: Scene) -> Iterator[Finding]:
+    """Which keys there are, by name only."""
+    from crushpy.llm.keys import PROVIDERS
+
+    named = (chosen.api_key_env for chosen in scene.settings.providers.values())
+    usual = (variable for provider in PROVIDERS for variable in provider.variables)
+    held = [name for name in dict.fromkeys((*named, *usual)) if name and os.environ.get(name)]
+    for name in held:
+        value = os.environ[name]
+        if value != value.strip().strip("'\""):
+            yield warn(f"{name} is set, with white space or quotes round it", "Set it again without them.")
+        else:
+            yield ok(f"{name} is set")
+    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+        if os.environ.get(name):
+            yield ok(f"{name} is {os.environ[name]}")
+    if not held:
+        yield ok("none is set", "`crushpy models` shows which would bring which models.")
+
+
+async def model(scene: Scene) -> AsyncIterator[Finding]:
+    from crushpy.llm.catalog import DEMO
+    from crushpy.llm.select import default_model
+
+    name = default_model(scene.settings)
+    yield ok(f"{name}, because {_why(scene, name)}")
+    if name == DEMO:
+        yield warn(
+            "it is built in and no language model",
+            "Set a provider's key such as ANTHROPIC_API_KEY, or use a server of your own: `crushpy models`.",
+        )
+    yield _window(scene, name)
+    reachable = True
+    others = (scene.settings.small_model, scene.settings.compaction.model)
+    for one in dict.fromkeys((name, *filter(None, others))):
+        finding = await _servable(scene, one)
+        reachable = reachable and (finding is None or one != name)
+        if finding is not None:
+            yield finding
+    if scene.online and reachable:
+        yield await _answers(scene, name)
+
+
+def _why(scene: Scene, name: str) -> str:
+    from crushpy.llm.catalog import provider_of
+    from crushpy.llm.keys import variables_of
+
+    if scene.settings.model:
+        return f"the settings say so ({scene.loaded.origins.get('model', 'default')})"
+    provider = provider_of(name)
+    chosen = scene.settings.providers.get(provider)
+    variables = (chosen.api_key_env if chosen else "", *variables_of(provider))
+    held = next((variable for variable in variables if variable and os.environ.get(variable)), "")
+    return (
+        f"no setting names a model and {held} is set"
+        if held
+        else "no setting names a model, and no key is set"
+    )
+
+
+def _window(scene: Scene, name: str) -> Finding:
+    from crushpy.llm.catalog import lookup
+
+    info = lookup(name, scene.settings.models.get(name))
+    if info.source == "default":
+        return warn(
+            f"its window is not known; {info.context_window:,} tokens are assumed",
+            f"crushpy config set 'models.\"{name}\".context_window' NUMBER",
+        )
+    return ok(f"its window is {info.context_window:,} tokens (from the {info.source})")
+
+
+async def _servable(scene: Scene, name: str) -> Finding | None:
+    """What stands in the way of asking this model; None where nothing does."""
+    from crushpy.llm.select import select
+
+    try:
+        await select(name, scene.settings).close()
+    except ModelError as error:
+        return fail(error.message, error.hint)
+    return None
+
+
+async def _answers(scene: Scene, name: str) -> Finding:
+    """Asks the model for a word."""
+    from crushpy.llm.protocol import Request
+    from crushpy.llm.select import select
+
+    question = Message(id="doctor", role="user", parts=(Text("Answer with the word: ready"),))
+    provider = select(name, scene.settings)
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(PATIENCE):
+            async for _ in provider.stream(Request(name, "", (question,), max_output_tokens=64)):
+                pass
+    except ModelError as error:
+        return fail(f"{name} does not answer: {error.message}", error.hint)
+    except TimeoutError:
+        return fail(f"{name} did not answer within {PATIENCE:g} s", "Try again, or another model with -m.")
+    finally:
+        await provider.close()
+    return ok(f"it answers ({time.monotonic() - started:.1f} s)")
+
+
+async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
+    """Servers on this machine, as `crushpy models` finds them."""
+    from crushpy.llm.local_servers import ports, ways
+    from crushpy.llm.offers import Offer, local_offers
+
+    servers: dict[str, list[Offer]] = {}
+    for offer in await local_offers(scene.settings):
+        servers.setdefault(offer.api_base, []).append(offer)
+    for base, offers in servers.items():
+        names = [offer.info.name for offer in offers]
+        shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+        provider, _, first = names[0].partition("/")
+        hint = "" if offers[0].ready else "To use it: " + ways(provider, base, first)[1]
+        yield ok(f"{offers[0].how} at {base}: {shown}", hint)
+    if not servers:
+        looked = ", ".join(str(port) for port in sorted(ports().values()))
+        yield ok(f"none answers on this machine (ports {looked})" if looked else "not looked for")

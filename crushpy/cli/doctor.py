@@ -1,0 +1,65 @@
+"""`crushpy doctor`: looks at the installation and says what is wrong, and the way out."""
+
+import sys
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from crushpy.cli.checkup import Report
+
+
+def register(app: typer.Typer) -> None:
+    app.command("doctor")(doctor)
+
+
+def doctor(
+    online: Annotated[
+        bool, typer.Option("--online", help="Also ask the model for one word, to see that it answers.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Check the installation and say what is wrong.
+
+    Without --online nothing is contacted but model servers on this machine. Exit codes: 0 fine, 1 something
+    is broken.
+    """
+    import asyncio
+
+    from crushpy.cli.checkup import examine
+
+    report = asyncio.run(examine(online=online))
+    broken = any(finding.mark == "fail" for found in report.values() for finding in found)
+    print(_as_json(report) if as_json else _as_text(report))
+    sys.stdout.flush()
+    if broken:
+        raise typer.Exit(1)
+
+
+def _as_json(report: "Report") -> str:
+    import json
+
+    import msgspec
+
+    from crushpy.redact import redact_data
+
+    rows = [
+        {"area": area, **msgspec.to_builtins(finding)} for area, found in report.items() for finding in found
+    ]
+    return json.dumps(redact_data(rows), indent=2)
+
+
+def _as_text(report: "Report") -> str:
+    from crushpy.redact import redact
+    from crushpy.sanitize import clean
+
+    lines: list[str] = []
+    for area, found in report.items():
+        lines.append(area)
+        for finding in found:
+            lines.append(f"  {finding.mark:<4}  {clean(redact(finding.text))}")
+            lines += [f"        {clean(redact(line))}" for line in finding.hint.splitlines()]
+    marks = [finding.mark for found in report.values() for finding in found]
+    wrong, doubtful = marks.count("fail"), marks.count("warn")
+    lines += ["", f"{wrong or 'nothing'} broken, {doubtful} to look at"]
+    return "\n".join(lines)
