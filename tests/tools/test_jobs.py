@@ -36,7 +36,9 @@ async def test_each_reading_gives_only_what_is_new(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, script, background=True)
         await until((workspace / "a").exists, "the first line is printed")
-        first = await output(context, "job1")
+        async with asyncio.timeout(20):
+            while (first := await output(context, "job1")).text.startswith("[job1 is"):
+                await asyncio.sleep(0.01)  # it is printed, but may still be on its way to us
         (workspace / "go").touch()
         second = await output(context, "job1", wait=20)
         third = await output(context, "job1")
