@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-pytest_plugins = ["scripted_llm.fixtures", "talk"]
+pytest_plugins = ["scripted_llm.fixtures", "talk", "headless"]
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 

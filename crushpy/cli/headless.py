@@ -8,7 +8,9 @@ import select
 import signal
 import stat
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson, prepare_streams
@@ -48,13 +50,13 @@ def work(order: Order) -> int:
     out = Out(
         {"text": lambda: Prose(quiet=order.quiet), "json": OneJson, "stream-json": StreamJson}[order.form]()
     )
-    for signal_ in _signals():
-        signal.signal(signal_, _interrupted)
+    _on_signals(_interrupted)
     try:
         code = asyncio.run(_work(order, _prompt(order), out))
     except CrushpyError as error:
         code = _failed(out, error)
     except KeyboardInterrupt:
+        _on_signals(signal.SIG_IGN)
         out(Result("", "", "", Usage(), 0.0, 130, "interrupted"))
         code = 130
     except Exception as error:
@@ -69,10 +71,11 @@ def _failed(out: Out, error: CrushpyError) -> int:
     return error.exit_code
 
 
-def _signals() -> list[signal.Signals]:
-    """What ends a run, without those that whoever started us wants ignored (nohup, a background job)."""
-    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
+def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
+    """Answers what ends a run with `action`; what our starter wants ignored (nohup) stays ignored."""
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            signal.signal(one, action)
 
 
 def _interrupted(*_: object) -> None:
@@ -97,14 +100,19 @@ async def _work(order: Order, prompt: str, out: Out) -> int:
     )
     watch = _Watch(conversation, out, around.loaded.warnings)
     conversation.subscribe(watch)
-    for signal_ in _signals():
-        asyncio.get_running_loop().add_signal_handler(signal_, conversation.interrupt)
+    loop = asyncio.get_running_loop()
+
+    def interrupt(*_: object) -> None:
+        loop.call_soon_threadsafe(conversation.interrupt)
+
+    _on_signals(interrupt)
     try:
         status = await conversation.ask(prompt)
     except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
         status = "interrupted"
     finally:
         await conversation.close()
+        _on_signals(signal.SIG_IGN)  # all is done but to say so
     out(watch.result(status))
     return watch.exit_code(status)
 
