@@ -1,0 +1,112 @@
+"""What the transcript shows: frozen data, one value for each thing in the flow. Knows no Textual.
+
+`feed.py` makes these from events and stored messages, `transcript/` draws them.
+"""
+
+from typing import Literal
+
+from crushpy.messages import Data, Display
+
+ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
+
+
+class UserItem(Data, frozen=True):
+    """A prompt, as the user wrote it. Long ones are folded."""
+
+    text: str
+    images: int = 0
+
+
+class ReplyItem(Data, frozen=True):
+    """What the model answered, in markdown. Grows by `Transcript.stream` until it is done."""
+
+    text: str
+    done: bool = True
+
+
+class ThinkingItem(Data, frozen=True):
+    """What the model thought. Folded unless it is opened."""
+
+    text: str
+    done: bool = True
+    seconds: float = 0.0
+
+
+class ToolItem(Data, frozen=True):
+    """One tool call: a line that opens to what it did."""
+
+    id: str
+    name: str
+    headline: str
+    """What it is about, without the tool's name: the command, the path, the pattern."""
+    state: ToolState = "done"
+    display: Display | None = None
+    output: str = ""
+    """What it prints while it runs, and its result as text where there is no `display` or it failed."""
+
+
+class NoticeItem(Data, frozen=True):
+    """Something the user should know and need not act on."""
+
+    text: str
+    level: Literal["info", "warning"] = "info"
+
+
+class ErrorItem(Data, frozen=True):
+    """Something failed, and the way out."""
+
+    message: str
+    hint: str = ""
+
+
+class SeamItem(Data, frozen=True):
+    """A boundary, as a card: who decided, why, what it cost, what was carried over."""
+
+    boundary_id: str
+    trigger: str
+    """agent, auto, manual, overflow or fallback."""
+    parent_id: str = ""
+    child_id: str = ""
+    tokens_before: int = 0
+    tokens_after: int = 0
+    cost: float = 0.0
+    seconds: float = 0.0
+    coverage: float | None = None
+    """Share of the facts left behind that what was carried over still holds."""
+    prose_coverage: float | None = None
+    """The same for the summary alone."""
+    summary_source: str = ""
+    """model, agent, user or evidence (no prose)."""
+    summary_model: str = ""
+    template: str = ""
+    problem: str = ""
+    summary: str = ""
+    evidence: str = ""
+    undone: bool = False
+
+
+Item = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | SeamItem
+
+ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage"]
+"""What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
+
+SEAM_ACTIONS: dict[str, tuple[ItemAction, str]] = {
+    "p": ("open_parent", "parent"),
+    "u": ("undo", "undo"),
+    "t": ("edit_template", "template"),
+    "l": ("lineage", "lineage"),
+}
+"""Keys on a seam card, what they ask for and how the card names it."""
+
+
+def source_text(item: Item) -> str:
+    """An item's own text, as it came: for copying, and for estimates of its height."""
+    match item:
+        case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem():
+            return item.text
+        case ToolItem():
+            return f"{item.name} {item.headline}\n{item.output}"
+        case ErrorItem():
+            return f"{item.message}\n{item.hint}" if item.hint else item.message
+        case SeamItem():
+            return item.summary
