@@ -1,87 +1,208 @@
-"""`crushpy permissions`: the rules in force, a trial of them, and taking one back."""
+"""`crushpy permissions`: lists, tests and revokes permission rules."""
 
-import sys
+import asyncio
+import json
+from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-EXIT_CODES = {"allow": 0, "ask": 3, "deny": 1}
+if TYPE_CHECKING:
+    from crushpy.access import Access
+    from crushpy.paths import Paths
+    from crushpy.settings import Loaded
+    from crushpy.storage.records import SessionInfo
+
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
+
+
+class Kind(StrEnum):
+    """In the order in which they beat each other."""
+
+    deny = "deny"
+    ask = "ask"
+    allow = "allow"
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="List, test and revoke permission rules.")
-    group.command("list")(list_rules)
-    group.command("test")(test_rule)
-    group.command("revoke")(revoke)
-    app.add_typer(group, name="permissions")
+    group = typer.Typer(no_args_is_help=True)
+    group.command("list")(list_command)
+    # What is tested may start with a dash.
+    group.command("test", context_settings={"ignore_unknown_options": True})(test_command)
+    group.command("revoke")(revoke_command)
+    app.add_typer(group, name="permissions", help="List, test and revoke permission rules.")
 
 
-def list_rules(as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False) -> None:
-    """Print every rule with where it comes from."""
-    from crushpy.bootstrap import Surroundings
+def list_command(as_json: AsJson = False) -> None:
+    """List the rules in force in this folder, with the file each comes from, and conversations' grants."""
+    from crushpy.paths import Paths
+    from crushpy.sanitize import clean
 
-    rules = Surroundings(Path.cwd()).loaded.rules
+    paths, cwd = Paths(), _folder()
+    loaded = _load(paths, cwd)
+    granted = [info for info in asyncio.run(_sessions(paths, loaded, cwd)) if info.grants]
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(rules).decode())
+        rules = [{"kind": each.kind, "rule": each.rule, "origin": each.origin} for each in loaded.rules]
+        grants = [{"session": info.id, "title": info.title, "rules": info.grants} for info in granted]
+        print(json.dumps({"rules": rules, "grants": grants}))
         return
-    if not rules:
-        print("There are no rules: reading inside the project is free, everything else asks.")
-    for kind in ("deny", "ask", "allow"):
-        for rule in rules:
-            if rule.kind == kind:
-                print(f"{kind:<6} {rule.rule}  ({rule.origin})")
+    for kind in Kind:
+        rules = [(clean(each.rule), clean(each.origin)) for each in loaded.rules if each.kind == kind]
+        _print_rules(f"{kind}:", rules)
+    for info in granted:
+        _print_rules(
+            f"granted in {info.id} ({clean(info.title)}):", [(clean(rule), "") for rule in info.grants]
+        )
+    if not loaded.rules and not granted:
+        print("No rules: reading in the workspace is free, everything else asks.")
 
 
-def test_rule(
-    tool: Annotated[str, typer.Argument(help="bash, write, fetch, ...")],
-    argument: Annotated[str, typer.Argument(help="The command, path or host.")] = "",
+def test_command(
+    tool: Annotated[str, typer.Argument(help="bash, write, view, fetch, ...")],
+    argument: Annotated[
+        str, typer.Argument(help="The command, the path, or the host or URL.", show_default=False)
+    ] = "",
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="RULE", help="With this rule too.")
+        list[str] | None, typer.Option("--allow", metavar="RULE", help="As if this rule stood there too.")
     ] = None,
     yolo: Annotated[bool, typer.Option("--yolo", help="As with --yolo.")] = False,
+    as_json: AsJson = False,
 ) -> None:
-    """Say what would happen to a call. Exit code: 0 allowed, 3 asked, 1 denied."""
-    from crushpy.access import Access
-    from crushpy.bootstrap import Surroundings
-    from crushpy.errors import UsageError
+    """Say what would become of a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
+    from crushpy.paths import Paths
     from crushpy.permissions.decide import decide
     from crushpy.permissions.rules import RuleSet
-    from crushpy.tools.registry import all_tools
+    from crushpy.sanitize import clean
 
-    known = [one.name for one in all_tools()]
-    if tool not in known:
-        raise UsageError(f"There is no tool named {tool!r}.", f"There are: {', '.join(known)}.")
-    around = Surroundings(Path.cwd())
-    chosen = around.settings.permissions
-    rules = RuleSet.from_strings(allow=(*chosen.allow, *(allow or ())), ask=chosen.ask, deny=chosen.deny)
-    writes = tool in ("edit", "multiedit", "write", "bash", "fetch")
-    match tool:
-        case "bash":
-            access = Access(tool, "command", argument, writes)
-        case "fetch":
-            access = Access(tool, "host", argument, writes)
-        case "todos" | "recall" | "new_session" | "job_output" | "job_kill":
-            access = Access(tool, "none")
-        case _:
-            access = Access(tool, "path", str((around.cwd / Path(argument).expanduser()).resolve()), writes)
-    decision = decide((access,), rules, around.cwd, yolo=yolo)
-    print(f"{decision.verdict}: {decision.reason}")
-    for rule in decision.suggested:
-        print(f"  would be allowed by: {rule}")
+    cwd = _folder()
+    chosen = _load(Paths(), cwd).settings.permissions
+    rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny)
+    decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo)
+    if as_json:
+        print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))
+    else:
+        print(f"{decision.verdict}: {clean(decision.reason)}")
+        for rule in decision.suggested:
+            print(f"  --allow {_shell_quoted(clean(rule))}")
     raise typer.Exit(EXIT_CODES[decision.verdict])
 
 
-def revoke(rule: Annotated[str, typer.Argument(help="As `crushpy permissions list` prints it.")]) -> None:
-    """Take a stored rule back."""
+def revoke_command(
+    rule: Annotated[str, typer.Argument(help="As `crushpy permissions list` shows it.")],
+    session: Annotated[
+        str, typer.Option("--session", metavar="ID", help="Take back a grant of this conversation.")
+    ] = "",
+) -> None:
+    """Remove a rule from your settings, or a grant from a conversation."""
     from crushpy.errors import UsageError
     from crushpy.paths import Paths
     from crushpy.settings import remove_rule
 
-    files = remove_rule(Paths(), rule)
-    if not files:
-        raise UsageError(f"No stored rule is {rule!r}.", "`crushpy permissions list` shows them.")
+    paths, cwd = Paths(), _folder()
+    if session:
+        asyncio.run(_revoke_grant(paths, _load(paths, cwd), session, rule.strip()))
+        print(f"{rule} is revoked in {session}.")
+        return
+    files = remove_rule(paths, rule)
     for file in files:
-        print(f"Revoked in {file}", file=sys.stdout)
+        print(f"{rule} is removed from {file}.")
+    elsewhere = [each.origin for each in _load(paths, cwd).rules if each.rule == rule.strip()]
+    if elsewhere:
+        raise UsageError(f"{rule} still stands in {', '.join(elsewhere)}.", "Remove it there.")
+    if not files:
+        raise UsageError(f"There is no rule {rule}.", "`crushpy permissions list` shows the rules.")
+
+
+# --- helpers -----------------------------------------------------------------------------------------------
+
+
+def _access(tool: str, argument: str, cwd: Path) -> "Access":
+    """What a call of `tool` would touch."""
+    from crushpy.access import Access
+    from crushpy.errors import UsageError
+    from crushpy.permissions.rules import FILE_TOOLS, MCP_PREFIX, TOOLS, WRITERS
+
+    if tool not in TOOLS and not tool.startswith(MCP_PREFIX):
+        raise UsageError(f"There is no tool {tool!r}.", f"There are: {', '.join(TOOLS)}.")
+    if tool in (*FILE_TOOLS, "bash", "fetch") and not argument and tool not in ("ls", "glob", "grep"):
+        example = {"bash": '"git log"', "fetch": "example.com"}.get(tool, "src/a.py")
+        raise UsageError(f"What should {tool} do?", f"Example: crushpy permissions test {tool} {example}")
+    if tool == "bash":
+        return Access("bash", "command", argument, writes=True)
+    if tool == "fetch":
+        from urllib.parse import urlsplit
+
+        host = urlsplit(argument).hostname if "://" in argument else argument
+        return Access("fetch", "host", host or argument)
+    if tool in FILE_TOOLS:
+        path = Path(argument).expanduser() if argument.startswith("~") else Path(argument)
+        return Access(tool, "path", str(cwd / path), writes=tool in WRITERS)
+    return Access(tool, "none")
+
+
+def _load(paths: "Paths", cwd: Path) -> "Loaded":
+    from crushpy.paths import project_root
+    from crushpy.permissions.trust import is_trusted
+    from crushpy.settings import load
+
+    loaded = load(paths, cwd, trusted=is_trusted(paths, project_root(cwd)))
+    for warning in loaded.warnings:
+        typer.echo(f"crushpy: {warning}", err=True)
+    return loaded
+
+
+async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[SessionInfo]":
+    """The conversations of this folder; a database that is not there yet is not made."""
+    url = loaded.settings.database_url
+    if not url and not paths.database.exists():
+        return []
+    from crushpy.storage.store import Store
+
+    store = Store(paths.database, url)
+    try:
+        return await store.sessions(str(cwd))
+    finally:
+        await store.close()
+
+
+async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: str) -> None:
+    from crushpy.errors import UsageError
+    from crushpy.storage.store import Store
+
+    store = Store(paths.database, loaded.settings.database_url)
+    try:
+        info = await store.tip(session)
+        if rule not in info.grants:
+            raise UsageError(
+                f"{rule} is not granted in {session}.", "`crushpy permissions list` shows the grants."
+            )
+        left = tuple(each for each in info.grants if each != rule)
+        await store.update_session(info.id, grants=left)
+    finally:
+        await store.close()
+
+
+def _folder() -> Path:
+    from crushpy.errors import UsageError
+
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError("the current folder is gone", "Change to another one (cd).") from error
+
+
+def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:
+    if not rules:
+        return
+    print(title)
+    width = max(len(rule) for rule, _ in rules)
+    for rule, origin in rules:
+        print(f"  {rule:{width}}  {origin}".rstrip())
+
+
+def _shell_quoted(text: str) -> str:
+    import shlex
+
+    return shlex.quote(text)

@@ -1,5 +1,6 @@
-"""`crushpy trust`: lets a project bring its own settings and templates."""
+"""`crushpy trust`: lets a project bring its own settings and templates, after showing what they are."""
 
+import json
 from pathlib import Path
 from typing import Annotated
 
@@ -7,56 +8,62 @@ import typer
 
 
 def register(app: typer.Typer) -> None:
-    app.command("trust")(trust)
+    app.command("trust", help="Let a project bring its own settings and templates.")(trust_command)
 
 
-def trust(
+def trust_command(
     path: Annotated[
-        str, typer.Argument(help="A folder; the project of the current one where none is given.")
-    ] = "",
-    show: Annotated[bool, typer.Option("--list", help="List what is trusted.")] = False,
+        Path | None,
+        typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
+    ] = None,
+    show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    """Let a project bring its own settings and templates."""
     from crushpy.paths import Paths
-    from crushpy.permissions import trust as trusting
+    from crushpy.permissions.trust import trust, trusted
+    from crushpy.sanitize import clean
 
     paths = Paths()
-    if show:
-        folders = trusting.trusted(paths)
+    if show_list:
+        folders = [str(folder) for folder in trusted(paths)]
         if as_json:
-            import json
-
-            print(json.dumps([str(folder) for folder in folders]))
-        elif folders:
-            print("\n".join(map(str, folders)))
+            print(json.dumps(folders))
         else:
-            print("No project is trusted.")
+            print("\n".join(map(clean, folders)) or "No project is trusted.")
         return
-    folder = trusting.trust(paths, project(path))
-    print(f"Trusted: {folder}")
-    print("\n".join(brought_by(folder)))
+    root = trust(paths, chosen_root(path))
+    print(f"{clean(str(root))} is trusted. From now on crushpy uses what it brings:")
+    _show(root)
+    print("Take it back with: crushpy untrust")
 
 
-def project(path: str) -> Path:
-    """The folder that was named, or the project of the current one."""
+def chosen_root(path: Path | None) -> Path:
+    """The root of the project that `path` (or the current folder) lies in."""
+    from crushpy.errors import UsageError
     from crushpy.paths import project_root
 
-    return Path(path).expanduser().absolute() if path else project_root(Path.cwd())
+    try:
+        folder = (path or Path()).resolve(strict=True)
+    except (OSError, RuntimeError) as error:
+        raise UsageError(
+            f"{path or 'The current folder'} is not there.", "Name a folder that exists."
+        ) from error
+    return project_root(folder)
 
 
-def brought_by(folder: Path) -> list[str]:
-    """What the project brings, in words."""
+def _show(root: Path) -> None:
+    """What the project brings. It was written by others: nothing of it may steer the terminal."""
     from crushpy.paths import PROJECT_FOLDER
     from crushpy.sanitize import clean
 
-    own = folder / PROJECT_FOLDER
-    lines: list[str] = []
-    config = own / "config.toml"
-    if config.is_file():
-        lines.append(f"Settings from {config}:")
-        text = clean(config.read_text(encoding="utf-8", errors="replace"))
-        lines += [f"  {line}" for line in text.splitlines()[:40]]
-    templates = sorted((own / "templates").rglob("*.md")) if (own / "templates").is_dir() else []
-    lines += [f"Template: {clean(str(template))}" for template in templates]
-    return lines or ["It brings nothing yet; what it puts into .crushpy/ will count."]
+    folder = root / PROJECT_FOLDER
+    settings = folder / "config.toml"
+    try:
+        lines = settings.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    print(f"  settings: {clean(str(settings)) if lines else 'none'}")
+    for line in lines:
+        print(f"    {clean(line)}")
+    templates = sorted(str(file.relative_to(folder)) for file in (folder / "templates").rglob("*.md"))
+    print(f"  templates: {', '.join(map(clean, templates)) or 'none'}")

@@ -1,26 +1,31 @@
-"""`crushpy untrust`: a project's own settings and templates no longer count."""
+"""`crushpy untrust`: what a project brings is ignored again."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 
 def register(app: typer.Typer) -> None:
-    app.command("untrust")(untrust)
+    app.command("untrust", help="Ignore what a project brings again.")(untrust_command)
 
 
-def untrust(
+def untrust_command(
     path: Annotated[
-        str, typer.Argument(help="A folder; the project of the current one where none is given.")
-    ] = "",
+        Path | None,
+        typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
+    ] = None,
 ) -> None:
-    """A project's own settings and templates no longer count."""
-    from crushpy.cli.trust import project
     from crushpy.errors import UsageError
-    from crushpy.paths import Paths
-    from crushpy.permissions import trust as trusting
+    from crushpy.paths import Paths, project_root
+    from crushpy.permissions.trust import untrust
+    from crushpy.sanitize import clean
 
-    folder = project(path)
-    if not trusting.untrust(Paths(), folder):
-        raise UsageError(f"{folder} is not trusted.", "`crushpy trust --list` shows what is.")
-    print(f"No longer trusted: {folder}")
+    paths = Paths()
+    # A project may be gone already: its folder need not exist.
+    folder = (path or Path()).resolve()
+    for root in (folder, project_root(folder)):
+        if untrust(paths, root):
+            print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")
+            return
+    raise UsageError(f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows what is.")

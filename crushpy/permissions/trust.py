@@ -1,63 +1,95 @@
-"""Which projects may bring their own settings and templates: the folders the user said yes to."""
+"""Which projects may bring their own settings and templates. Kept by real path, in one private file."""
 
 import json
 import os
+import tempfile
 from pathlib import Path
-from typing import Any
+from typing import cast
 
-from crushpy.errors import UsageError
+from crushpy.errors import CrushpyError, SettingsError, UsageError
 from crushpy.paths import Paths, private_dir
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:
-    return str(_real(root)) in _read(paths)
+    """True where the user trusts the project at `root`. In doubt it is not: a broken list trusts nothing."""
+    try:
+        return _real(root) in _read(paths)
+    except CrushpyError:
+        return False
 
 
 def trusted(paths: Paths) -> list[Path]:
-    """Every folder that is trusted, in order."""
+    """All trusted projects, by name."""
     return [Path(folder) for folder in sorted(_read(paths))]
 
 
 def trust(paths: Paths, root: Path) -> Path:
-    """Trusts a folder. Refused for folders that hold more than one project."""
-    folder = _real(root)
-    if not folder.is_dir():
-        raise UsageError(f"{root}: there is no such folder.")
-    if folder == Path(folder.anchor) or folder == _real(Path.home()):
+    """Trusts the project at `root`; gives back its real path. Whole disks and homes are refused."""
+    real = Path(_real(root))
+    if not real.is_dir():
+        raise UsageError(f"{root} is not a folder.", "Name the folder of a project.")
+    home = Path(_real(Path.home()))
+    if home.is_relative_to(real):
+        what = "your home folder" if home == real else "a folder that holds your home folder"
         raise UsageError(
-            f"{folder} is too much to trust: everything below it would count.",
-            "Trust a single project's folder.",
+            f"{real} is {what}: trusting it would trust far more than one project.",
+            "Trust the project's own folder: crushpy trust PATH",
         )
-    _write(paths, _read(paths) | {str(folder)})
-    return folder
+    _write(paths, _read(paths) | {str(real)})
+    return real
 
 
 def untrust(paths: Paths, root: Path) -> bool:
-    """Takes it back; False where the folder was not trusted."""
-    folders = _read(paths)
-    if str(_real(root)) not in folders:
+    """Trusts the project at `root` no longer; False where it was not trusted."""
+    known = _read(paths)
+    if _real(root) not in known:
         return False
-    _write(paths, folders - {str(_real(root))})
+    _write(paths, known - {_real(root)})
     return True
 
 
-def _real(folder: Path) -> Path:
-    return Path(os.path.realpath(folder.expanduser()))
+def _real(root: Path) -> str:
+    return os.path.realpath(root)
 
 
 def _read(paths: Paths) -> set[str]:
-    """What the file says; a file that is broken trusts nothing."""
+    file = paths.trust_file
     try:
-        data: Any = json.loads(paths.trust_file.read_text(encoding="utf-8"))
-        return {str(folder) for folder in data["trusted"]}
-    except (OSError, ValueError, KeyError, TypeError):
+        stored: object = json.loads(file.read_text())
+    except FileNotFoundError:
         return set()
+    except (OSError, ValueError) as error:
+        raise _broken(file, str(error)) from error
+    folders = cast("dict[str, object]", stored).get("trusted") if isinstance(stored, dict) else None
+    listed = cast("list[object]", folders) if isinstance(folders, list) else [None]
+    if not all(isinstance(folder, str) for folder in listed):
+        raise _broken(file, 'it is not {"trusted": ["/path", ...]}')
+    return set(cast("list[str]", listed))
+
+
+def _broken(file: Path, wrong: str) -> SettingsError:
+    return SettingsError(
+        f"The list of trusted projects {file} cannot be read: {wrong}",
+        "Until it is mended no project is trusted; delete it to start afresh.",
+    )
 
 
 def _write(paths: Paths, folders: set[str]) -> None:
-    private_dir(paths.data_dir)
-    draft = paths.trust_file.with_suffix(f".{os.getpid()}.new")
-    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    with open(descriptor, "w", encoding="utf-8") as stream:
-        json.dump({"trusted": sorted(folders)}, stream, indent=1)
-    draft.replace(paths.trust_file)
+    """Replaces the list in one step, open to its owner only."""
+    file = paths.trust_file
+    text = json.dumps({"trusted": sorted(folders)}, indent=2)
+    temporary = None
+    try:
+        private_dir(file.parent)
+        handle, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # made with mode 0600
+        with os.fdopen(handle, "w") as stream:
+            stream.write(text + "\n")
+            stream.flush()
+            os.fsync(stream.fileno())
+        Path(temporary).replace(file)
+    except OSError as error:
+        if temporary:
+            Path(temporary).unlink(missing_ok=True)
+        raise CrushpyError(
+            f"{file} cannot be written: {error.strerror}", "Check the folder's rights and space."
+        ) from error

@@ -1,0 +1,48 @@
+"""A table of commands: which run, which ask, which are denied, under one set of rules."""
+
+from pathlib import Path
+
+import pytest
+
+from crushpy.access import Access
+from crushpy.permissions.decide import Decision, decide
+from crushpy.permissions.rules import RuleSet
+
+from . import table
+
+RULES = RuleSet.from_strings(allow=table.ALLOW, ask=table.ASK, deny=table.DENY)
+
+
+def judge(command: str, workspace: Path, rules: RuleSet = RULES, *, yolo: bool = False) -> Decision:
+    return decide([Access("bash", "command", command, writes=True)], rules, workspace, yolo=yolo)
+
+
+@pytest.mark.parametrize("command", table.ALLOWED)
+def test_allowed(command: str, workspace: Path) -> None:
+    decision = judge(command, workspace)
+    assert decision.verdict == "allow", decision.reason
+
+
+@pytest.mark.parametrize("command", table.ASKED)
+def test_asked(command: str, workspace: Path) -> None:
+    decision = judge(command, workspace)
+    assert decision.verdict == "ask", decision.reason
+
+
+@pytest.mark.parametrize("command", table.DENIED)
+def test_denied(command: str, workspace: Path) -> None:
+    for yolo in (False, True):
+        decision = judge(command, workspace, yolo=yolo)
+        assert decision.verdict == "deny", decision.reason
+
+
+@pytest.mark.parametrize("command", (*table.ALLOWED, *table.ASKED))
+def test_yolo_allows_what_is_not_denied(command: str, workspace: Path) -> None:
+    assert judge(command, workspace, yolo=True).verdict == "allow"
+
+
+@pytest.mark.parametrize("command", table.ASKED)
+def test_what_is_suggested_lets_the_command_through(command: str, workspace: Path) -> None:
+    suggested = judge(command, workspace).suggested
+    if suggested:
+        assert judge(command, workspace, RULES + RuleSet.from_strings(allow=suggested)).verdict == "allow"
