@@ -45,7 +45,7 @@ def call(name: str, **args: Any) -> ToolCall:
     return ToolCall(new_id(), name, args)
 
 
-def ran(command: str, output: str = "", exit_code: int = 0) -> list[Message]:
+def ran(command: str, output: str = "", exit_code: int | None = 0) -> list[Message]:
     """A shell command and its result."""
     one = call("bash", command=command)
     shown = Terminal(command, output, exit_code)

@@ -18,7 +18,6 @@ REQUESTS_SHARE = 0.6
 """Of the whole bound: beyond it, requests are still carried before all else, but the long ones shortened."""
 SHORT_QUOTE = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
-_LEFT_OUT = "Left out for space, recall finds it"
 
 
 class Standing(Data, frozen=True):
@@ -41,6 +40,8 @@ class Entry(Data, frozen=True):
 class Section(Data, frozen=True):
     title: str
     entries: tuple[Entry, ...]
+    counted: bool = True
+    """What of it is left out is worth a word."""
 
 
 def build_evidence(
@@ -72,10 +73,12 @@ def _filled(
     blocks, left_out = _fill(asked, sections, room, request_limit, count)
     if not left_out:
         return "\n".join(blocks)
-    note = _note(left_out)
-    blocks, left_out = _fill(asked, sections, room - count(note) - 8, request_limit, count)
-    note = _note(left_out) if blocks else f"({sum(left_out.values())} facts; recall finds them)"
-    return "\n".join((*blocks, note))
+    for note in (_note, _short_note):
+        reserve = count(note(left_out)) + 6  # more may be left out once the note takes its place
+        if reserve <= room // 4:
+            blocks, left_out = _fill(asked, sections, room - reserve, request_limit, count)
+            return "\n".join((*blocks, note(left_out)))
+    return "\n".join(blocks)
 
 
 def _fill(
@@ -94,13 +97,17 @@ def _fill(
             lines = (entry.text for entry in sorted(kept, key=lambda entry: entry.place))
             blocks.append("\n".join((f"{section.title}:", *lines)))
             room -= spent
-        if len(kept) < len(section.entries):
+        if len(kept) < len(section.entries) and section.counted:
             left_out[section.title.lower()] = len(section.entries) - len(kept)
     return blocks, left_out
 
 
 def _note(left_out: dict[str, int]) -> str:
-    return f"{_LEFT_OUT}: " + ", ".join(f"{title} {number}" for title, number in left_out.items())
+    return "Left out, recall finds them: " + ", ".join(f"{title} {n}" for title, n in left_out.items())
+
+
+def _short_note(left_out: dict[str, int]) -> str:
+    return f"Left out, recall finds them: {sum(left_out.values())} facts"
 
 
 def _requests(
@@ -166,9 +173,7 @@ def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> I
     changed, read = _files(facts.touched(lineage), around.cwd)
 
     yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
-    yield plain(
-        "Failing commands, not repaired since", (counted(c, _end(c), failures[c.text]) for c in failing)
-    )
+    yield plain("Commands still failing", (counted(c, _end(c), failures[c.text]) for c in failing))
     yield _by_folder("Files changed", {line(path): f" ({changed[path]})" for path in changed})
     yield plain("Last test run", ("\n".join(_test_run(command, line)) for command in tests))
     yield plain("Background jobs running", map(line, around.jobs))
@@ -177,14 +182,13 @@ def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> I
         "Commands that failed and work by now", (counted(c, _end(c), failures[c.text]) for c in repaired)
     )
     yield _by_folder("Files read", {line(path): "" for path in read})
-    yield plain(
-        "Other commands, latest first", (counted(c, "", runs[c.text]) for c in others if c.text not in told)
-    )
+    yield plain("Other commands", (counted(c, "", runs[c.text]) for c in others if c.text not in told))
     yield plain("Granted for this conversation", map(line, around.grants))
     tools = Counter(call.name for call, _ in facts.calls(lineage))
-    if tools:
-        yield plain("Tools called", [", ".join(f"{line(name, 60)} {n}" for name, n in tools.most_common())])
-    yield plain("Messages folded", [str(len(lineage))])
+    named = ", ".join(f"{line(name, 60)} {times}" for name, times in tools.most_common())
+    if named:
+        yield Section("Tools called", (Entry(safe(named), 0),), counted=False)
+    yield Section("Messages folded", (Entry(str(len(lineage)), 0),), counted=False)
 
 
 def _sorted_out(

@@ -66,7 +66,8 @@ def _is_ours(text: str, at: int) -> bool:
 def _plain(char: str) -> str:
     """`char` as a reader sees it: without case, width, accents; empty for what is not seen at all."""
     shown = unicodedata.normalize("NFKD", char)
-    kept = "".join(c for c in shown if unicodedata.category(c) not in ("Cf", "Cc", "Mn", "Me"))
+    hidden = ("Cf", "Cc", "Mn", "Me")
+    kept = "".join(c for c in shown if c.isspace() or unicodedata.category(c) not in hidden)
     return kept.casefold().translate(_LOOKALIKES)
 
 

@@ -1,0 +1,102 @@
+"""Coverage: which facts of the middle an exact match finds in what is carried over."""
+
+import pytest
+from histories import changed, histories, planned, ran, user, viewed
+from hypothesis import given, settings
+
+from crushpy.context.coverage import KINDS, Found, covered, facts_of, flat, measure
+from crushpy.context.evidence import Standing, build_evidence
+from crushpy.messages import Message, Todo
+
+MIDDLE = [
+    user("Please keep the API stable"),
+    *planned(Todo("write the tests"), Todo("plan it", "completed")),
+    *changed("src/a.py"),
+    *viewed("/etc/hosts"),
+    *ran("make lint", "no", 1),
+    *ran("ls -la", "x"),
+]
+
+
+def test_every_kind_of_fact_is_counted_once() -> None:
+    twice = facts_of([*MIDDLE, *MIDDLE], "/work")
+    assert twice == {
+        "paths": ["/work/src/a.py", "/etc/hosts"],
+        "commands": ["make lint", "ls -la"],
+        "failures": ["make lint"],
+        "todos": ["write the tests"],
+        "requests": ["Please keep the API stable"],
+    }
+    assert tuple(twice) == KINDS
+
+
+def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
+    prose = "We ran `make lint`, which fails, and edited src/a.py."
+    found = measure(MIDDLE, prose, prose + "\n- [pending] write the tests\n$ ls -la", cwd="/work").by_kind
+    assert found == {
+        "paths": Found(2, 1, 1),
+        "commands": Found(2, 1, 2),
+        "failures": Found(1, 1, 1),
+        "todos": Found(1, 0, 1),
+        "requests": Found(1, 0, 0),
+    }
+
+
+def test_shares_are_of_all_facts_together() -> None:
+    coverage = measure(MIDDLE, "", "make lint\nls -la\n/work/src/a.py", cwd="/work")
+    assert (coverage.total, coverage.prose_share, coverage.share) == (7, 0.0, round(4 / 7, 4))
+
+
+def test_where_there_was_nothing_to_carry_there_is_no_share() -> None:
+    assert measure([], "prose", "prose").share is None
+
+
+@pytest.mark.parametrize(
+    ("fact", "text", "found"),
+    [
+        ("a.py", "schema.py", False),
+        ("a.py", "src/a.py", False),
+        ("a.py", "edited a.py.", True),
+        ("a.py", "a.py.bak", False),
+        ("src/a.py", "(src/a.py)", True),
+        ("make test", "make test-all", False),
+        ("make test", "`make test`, again", True),
+        ("ls", "false", False),
+        ("ls -l | wc", "$ ls -l | wc (2x)", True),
+        ("a  b\n\tc", "a b c", True),
+        ("one\ntwo", "$ one ⏎ two (exit 1)", True),
+        ("x < summary", "x &lt; summary", True),
+        ("do it (now)", "he said: do it (now)!", True),
+        ("Keep the API", "keep the api", False),
+    ],
+)
+def test_a_fact_is_found_word_for_word_and_as_a_whole(fact: str, text: str, found: bool) -> None:
+    assert covered(fact, flat(text)) is found
+
+
+def test_a_path_may_be_named_in_full_or_as_seen_from_the_working_directory() -> None:
+    for prose in ("/work/src/a.py", "src/a.py", "./src/a.py"):
+        assert measure(changed("src/a.py"), prose, prose, cwd="/work").by_kind["paths"].prose == 1
+    for prose in ("a.py", "other/src/a.py", "/elsewhere/src/a.py"):
+        assert measure(changed("src/a.py"), prose, prose, cwd="/work").by_kind["paths"].prose == 0
+
+
+def test_a_long_fact_is_found_by_its_beginning() -> None:
+    words = " ".join(f"word{number}" for number in range(200))
+    assert covered(words, flat(words[:320] + " [... 900 chars cut; recall m1 ...]"))
+    assert not covered(words, flat(words[:200]))
+
+
+def count(text: str) -> int:
+    return -(-len(text) // 4)
+
+
+@settings(max_examples=50)
+@given(histories())
+def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> None:
+    evidence = build_evidence(
+        history, Standing("/work"), limit=10**7, request_limit=10**6, count=count, redact=lambda text: text
+    )
+    found = measure(history, "", evidence, cwd="/work").by_kind
+    for kind in ("paths", "commands", "failures", "requests"):
+        assert found[kind].carried == found[kind].total, kind
