@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,23 @@ from scripted_llm.server import ScriptedLLM
 MODEL = "openai/test-model"
 STREAM = ("--format", "stream-json")
 PATIENCE = 30.0
+
+
+def is_alive(process: int) -> bool:
+    """Whether a process runs; one that has ended and waits to be noticed does not."""
+    try:
+        state = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state not in "ZX"
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    """Waits for `condition`, and fails with `what` where it does not come true."""
+    deadline = time.monotonic() + PATIENCE
+    while not condition():
+        assert time.monotonic() < deadline, f"waited in vain until {what}"
+        time.sleep(0.01)
 
 
 class Done:

@@ -167,7 +167,8 @@ def classify(
         return AuthenticationFailed(f"the key is refused by {said}", _key_hint(source), status=status)
     if status == 429:
         wait = retry_after(headers or {}, body.raw, time.time() if now is None else now)
-        return RateLimited(f"rate limited by {said}", "Wait a while, or switch the model.", retry_after=wait)
+        long = f"{wait:,.0f} seconds" if wait else "a while"
+        return RateLimited(f"rate limited by {said}", f"Wait {long}, or switch the model.", retry_after=wait)
     if status == 404:
         return BadRequest(
             f"{source.model} was not found at {said}",

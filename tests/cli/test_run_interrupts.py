@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Done, Run, Start
+from headless import Done, Run, Start, is_alive, until
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 from crushpy.messages import Message
@@ -24,20 +24,9 @@ SLEEPER = "echo $$ > started; exec sleep 300; touch finished"
 
 def sleeper_of(workspace: Path) -> int:
     """The process id that SLEEPER wrote, once it has."""
-    deadline = time.monotonic() + 30
-    while time.monotonic() < deadline:
-        text = (workspace / "started").read_text() if (workspace / "started").exists() else ""
-        if text.endswith("\n"):
-            return int(text)
-        time.sleep(0.01)
-    raise AssertionError("the command did not start")
-
-
-def is_alive(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except FileNotFoundError:
-        return False
+    file = workspace / "started"
+    until(lambda: file.exists() and file.read_text().endswith("\n"), "the command has started")
+    return int(file.read_text())
 
 
 # --- signals ---------------------------------------------------------------------------------------------
@@ -103,20 +92,13 @@ def test_a_signal_while_it_waits_for_its_prompt_ends_it_at_once(start: Start, nu
     assert stdin is not None
     stdin.write("the beginning of a prompt")
     stdin.flush()
-    _until_read(stdin.fileno())
+    pipe = stdin.fileno()
+    until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4), "it has read that")
     live.process.send_signal(number)
     done = live.end()
     assert done.code == 130
     assert done.result["error"] == "interrupted"
     assert done.stderr == ""
-
-
-def _until_read(pipe: int) -> None:
-    """Returns once the other side has read everything that was written to `pipe`."""
-    deadline = time.monotonic() + 30
-    while fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) != bytes(4):
-        assert time.monotonic() < deadline, "nobody reads the pipe"
-        time.sleep(0.01)
 
 
 def test_a_run_that_was_told_to_outlive_its_terminal_does(start: Start, llm: ScriptedLLM) -> None:
