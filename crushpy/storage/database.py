@@ -24,6 +24,7 @@ from crushpy.storage.leases import Leases
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.rows import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.search import Search
+from crushpy.storage.shelf import Shelf
 
 _NO_USAGE = Usage()
 _SHOWN = 5
@@ -49,6 +50,7 @@ class Database:
         self.boundaries = Boundaries(self)
         self.leases = Leases(self)
         self.search = Search(self)
+        self.shelf = Shelf(self)
 
     # --- sessions --------------------------------------------------------------------------------------
 

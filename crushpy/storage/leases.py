@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Row, delete, insert, select
+from sqlalchemy import ColumnElement, Row, delete, insert, select
 
 from crushpy.storage.records import SessionBusy
 from crushpy.storage.tables import leases
@@ -24,7 +24,7 @@ class Leases:
         self._database = database
         self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
 
-    def take(self, session_id: str) -> None:
+    def take(self, session_id: str) -> bool:
         with self._database.transaction():
             row = self._database.execute(select(leases).where(_L.session_id == session_id)).first()
             if row is not None and not self._mine(row) and _alive(row):
@@ -38,11 +38,19 @@ class Leases:
                 insert(leases).prefix_with("OR REPLACE"),
                 {"session_id": session_id, "heartbeat": time.time(), **self._me},
             )
+            return row is None or not self._mine(row)
 
     def drop(self) -> None:
         with self._database.transaction():
-            mine = (_L.process == self._me["process"], _L.host == self._me["host"])
-            self._database.execute(delete(leases).where(*mine))
+            self._database.execute(delete(leases).where(*self._of_mine))
+
+    def drop_one(self, session_id: str) -> None:
+        with self._database.transaction():
+            self._database.execute(delete(leases).where(*self._of_mine, _L.session_id == session_id))
+
+    @property
+    def _of_mine(self) -> tuple[ColumnElement[bool], ...]:
+        return (_L.process == self._me["process"], _L.host == self._me["host"])
 
     def _mine(self, row: Row[Any]) -> bool:
         return all(getattr(row, name) == value for name, value in self._me.items())

@@ -40,6 +40,22 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """Permission rules granted for this conversation."""
 
 
+class ConversationRow(Data, frozen=True, omit_defaults=False):
+    """One conversation as a list shows it."""
+
+    id: str
+    """The session at its tip: where to go on."""
+    root_id: str
+    title: str
+    cwd: str
+    model: str
+    updated_at: float
+    generations: int
+    """How many sessions lead to the tip, the tip included."""
+    messages: int
+    """Of all those sessions."""
+
+
 class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     """The moment a session ended and its child opened."""
 

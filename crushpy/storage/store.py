@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.messages import Cut, Message, Todo, ToolCall
 from crushpy.storage.location import database_file
-from crushpy.storage.records import BoundaryInfo, Carried, Hit, SessionInfo
+from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, Hit, SessionInfo
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -57,6 +57,12 @@ class Store:
         """Conversations of this folder (or all), newest first, each as the session at its tip."""
         return await self._do(lambda database: database.sessions(cwd, limit))
 
+    async def conversation_rows(
+        self, cwd: str | None = None, limit: int | None = None
+    ) -> list[ConversationRow]:
+        """The same as light rows, each with the messages of all the sessions that led to its tip."""
+        return await self._do(lambda database: database.shelf.rows(cwd, limit))
+
     async def lineage(self, session_id: str) -> list[SessionInfo]:
         """This session and those it continues, the first of them first."""
         return await self._do(lambda database: database.lineage(session_id))
@@ -85,6 +91,10 @@ class Store:
             )
         )
 
+    async def rename_conversation(self, root_id: str, title: str) -> None:
+        """Gives every session of a conversation this title, its tasks excepted."""
+        await self._do(lambda database: database.shelf.rename(root_id, title))
+
     async def delete_conversation(self, root_id: str) -> int:
         """Deletes every session of a conversation with all that hangs on it; how many sessions there were."""
         return await self._do(lambda database: database.delete_conversation(root_id))
@@ -94,6 +104,10 @@ class Store:
     async def messages(self, session_id: str) -> list[Message]:
         """The session's own messages, in order."""
         return await self._do(lambda database: database.messages(session_id))
+
+    async def ends(self, session_id: str, many: int) -> list[Message]:
+        """The session's first `many` messages and its last, in order, none twice."""
+        return await self._do(lambda database: database.shelf.ends(session_id, many))
 
     async def add_message(self, session_id: str, message: Message) -> None:
         """Appends a message and adds its usage to the session's."""
@@ -176,9 +190,16 @@ class Store:
 
     # --- one writer ------------------------------------------------------------------------------------
 
-    async def take_lease(self, session_id: str) -> None:
-        """Makes this process the only one that writes to a session. Raises `SessionBusy` where one does."""
-        await self._do(lambda database: database.leases.take(session_id))
+    async def take_lease(self, session_id: str) -> bool:
+        """Makes this process the only one that writes to a session. Raises `SessionBusy` where one does.
+
+        False where this process was that already.
+        """
+        return await self._do(lambda database: database.leases.take(session_id))
+
+    async def drop_lease(self, session_id: str) -> None:
+        """Lets other processes write again to one session."""
+        await self._do(lambda database: database.leases.drop_one(session_id))
 
     async def drop_leases(self) -> None:
         """Lets other processes write again to what this one wrote to."""
