@@ -163,6 +163,8 @@ async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedS
         return branch
     if not wanted.read_only:
         await store.take_lease(info.id)
+        if wanted.model or wanted.compaction:
+            await store.update_session(info.id, **changes)
     return await load_session(store, info, read_only=wanted.read_only)
 
 

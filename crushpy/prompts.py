@@ -5,7 +5,7 @@ Looked up at every use, so that an edit holds from the next use on: a trusted pr
 """
 
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -74,6 +74,8 @@ class Templates:
             self._folders.append(("user", user))
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
+        self.on_problem: Callable[[TemplateProblem], None] = lambda _: None
+        """Hears of each problem once."""
 
     def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
         """The files that would be used for `name`, best first."""
@@ -81,6 +83,12 @@ class Templates:
             path = folder / f"{name}.md"
             if path.exists() or layer == "shipped":
                 yield layer, path
+
+    def _note(self, path: Path, problem: TemplateProblem) -> None:
+        known = self.problems.get(str(path))
+        self.problems[str(path)] = problem
+        if known is None or known.message != problem.message:
+            self.on_problem(problem)
 
     def find(self, name: str) -> Found:
         """The template in force. A broken one of the user's is passed over and noted in `problems`."""
@@ -90,7 +98,7 @@ class Templates:
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
-                self.problems[str(path)] = problem
+                self._note(path, problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
     def render(self, name: str, **values: object) -> str:
@@ -110,7 +118,7 @@ class Templates:
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
-                self.problems[str(path)] = problem
+                self._note(path, problem)
         raise TemplateProblem(f"There is no template named {name}.")
 
 

@@ -7,7 +7,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -29,7 +29,7 @@ from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status, Turn
 from crushpy.engine.undo import undo_boundary
 from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice, PromptQueued
+from crushpy.events import Event, Notice, PromptCommitted, PromptQueued
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
@@ -38,7 +38,13 @@ from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 
+if TYPE_CHECKING:
+    from crushpy.engine.library import Library
+
 Listener = Callable[[Event], None]
+
+
+TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
 
 
 class Choices(Data, frozen=True):
@@ -70,14 +76,19 @@ class Conversation:
     ) -> None:
         """`remember` stores a rule for good, `save` a choice the user made in the app."""
         self._listeners: list[Listener] = []
+        self._opened = stored
+        self._held_back: list[Notice] = []
         self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
         self._store = store
         self._settings = settings
+        self._templates = templates
         self._save = save
         self._context = context
         self._limits = choices.limits
         self._session = LiveSession(store, loaded, self._emit, stored=stored)
+        templates.on_problem = self._template_problem
+        toolset.on_edit = lambda: self._emit(Notice(TEMPLATE_EDITED))
         self._models = Models(settings, toolset.specs)
         gauge = self._gauge = Gauge(self._models.window)
         self._session.exact_size = gauge.exact_size
@@ -131,8 +142,18 @@ class Conversation:
         return lambda: self._listeners.remove(listener)
 
     def _emit(self, event: Event) -> None:
+        if isinstance(event, Notice) and not self._opened:
+            self._held_back.append(event)  # a session's first events are `session` and `prompt`
+            return
         for listener in tuple(self._listeners):
             listener(event)
+        if isinstance(event, PromptCommitted) and not self._opened:
+            self._opened = True
+            for notice in self._held_back:
+                self._emit(notice)
+
+    def _template_problem(self, problem: CrushpyError) -> None:
+        self._emit(Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning"))
 
     # --- prompts ----------------------------------------------------------------------------------------
 
@@ -240,6 +261,21 @@ class Conversation:
         await self._session.update(model=model)
         self._overseer.switched_model()
 
+    def select_effort(self, effort: str) -> None:
+        """How long the model thinks, from the next request on."""
+        self._save("effort", effort)
+        self._settings = msgspec.structs.replace(self._settings, effort=effort)
+        self._models.settings = self._settings
+
+    def toggle_yolo(self) -> bool:
+        """Allows everything that is not denied, or asks again. For this conversation in this process only."""
+        self._approvals.yolo = not self._approvals.yolo
+        return self._approvals.yolo
+
+    def save_choice(self, key: str, value: str) -> None:
+        """Remembers what the user chose in the app."""
+        self._save(key, value)
+
     async def compact(
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
     ) -> bool:
@@ -283,6 +319,21 @@ class Conversation:
     @property
     def info(self) -> SessionInfo:
         return self._session.info
+
+    @property
+    def settings(self) -> Settings:
+        return self._settings
+
+    @property
+    def templates(self) -> Templates:
+        return self._templates
+
+    @property
+    def library(self) -> "Library":
+        """What is stored of all conversations."""
+        from crushpy.engine.library import Library
+
+        return Library(self._store)
 
     @property
     def history(self) -> tuple[Message, ...]:

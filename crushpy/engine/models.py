@@ -21,7 +21,7 @@ class Models:
     """
 
     def __init__(self, settings: Settings, tool_specs: Callable[[str], tuple[ToolSpec, ...]]) -> None:
-        self._settings = settings
+        self.settings = settings
         self._tool_specs = tool_specs
         self._providers: dict[str, Provider] = {}
         self._infos: dict[str, ModelInfo] = {}
@@ -30,12 +30,12 @@ class Models:
     def provider(self, model: str) -> Provider:
         """Who answers for `model`. Raises AuthenticationFailed where a key is missing."""
         if model not in self._providers:
-            self._providers[model] = select(model, self._settings)
+            self._providers[model] = select(model, self.settings)
         return self._providers[model]
 
     def info(self, model: str) -> ModelInfo:
         if model not in self._infos:
-            self._infos[model] = lookup(model, self._settings.models.get(model))
+            self._infos[model] = lookup(model, self.settings.models.get(model))
         return self._infos[model]
 
     def window(self, model: str) -> int | None:
@@ -45,7 +45,7 @@ class Models:
 
     def placement(self, model: str) -> str:
         """Where a request to `model` carries the context status."""
-        return self._placements.get(model) or placement(model, self._settings)
+        return self._placements.get(model) or placement(model, self.settings)
 
     def learn_placement(self, model: str) -> bool:
         """The server refused a status at the end of the messages. True where that is news."""
@@ -61,7 +61,7 @@ class Models:
             messages=well_formed(history),
             tools=self._tool_specs(session.compaction),
             max_output_tokens=self.info(session.model).max_output_tokens,
-            effort=self._settings.effort,
+            effort=self.settings.effort,
         )
 
     def priced(self, message: Message) -> Message:

@@ -1,6 +1,7 @@
 """Watches how full the window is and decides when a session ends. How it ends is in `crossing.py`."""
 
 import asyncio
+import logging
 from collections.abc import Callable, Sequence
 
 import msgspec
@@ -15,6 +16,7 @@ from crushpy.engine.gauge import Gauge
 from crushpy.engine.live import LiveSession
 from crushpy.engine.models import Models
 from crushpy.engine.summarise import Postponed
+from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice
 from crushpy.llm.errors import ContextOverflow
 from crushpy.llm.protocol import Request
@@ -22,6 +24,8 @@ from crushpy.messages import Message, ToolResult, to_json
 from crushpy.prompts import Found
 from crushpy.settings import Settings
 from crushpy.storage.records import StorageError
+
+log = logging.getLogger(__name__)
 
 MAX_RECOVERIES = 3
 NO_THRESHOLD = 0.75
@@ -160,9 +164,11 @@ class Overseer:
         except Declined:
             self._breaker.postponed()
             self._emit(Notice("The fresh start was declined."))
-        except StorageError as error:
+        except Exception as error:  # a failure here must not stop the turn; what is stored is unchanged
+            log.exception("compaction failed")
             self._breaker.postponed()
-            self._emit(Notice(f"Not compacted: {error.message}", "warning"))
+            reason = error.message if isinstance(error, CrushpyError) else f"{type(error).__name__}: {error}"
+            self._emit(Notice(f"Not compacted: {reason}", "warning"))
 
     @property
     def _reviews(self) -> bool:

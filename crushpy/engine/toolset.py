@@ -1,5 +1,7 @@
 """The tools as the model sees them: which are offered under which compaction method, and their texts."""
 
+from collections.abc import Callable
+
 from crushpy.llm.protocol import ToolSpec
 from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.tools.base import AnyTool
@@ -16,6 +18,9 @@ class Toolset:
         self._templates = templates
         self._threshold = threshold
         self._fixed: tuple[ToolSpec, ...] | None = None
+        self._last_text = ""
+        self.on_edit: Callable[[], None] = lambda: None
+        """Hears of it when a template that is part of every request was edited."""
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
@@ -38,6 +43,9 @@ class Toolset:
         text = self._templates.render(
             NEW_SESSION, threshold=round(self._threshold * 100), sections=self._sections()
         )
+        if self._last_text and text != self._last_text:
+            self.on_edit()
+        self._last_text = text
         return ToolSpec(tool.name, text, schema(tool.args))
 
     def _sections(self) -> str:

@@ -682,3 +682,54 @@ async def test_a_second_writer_is_told_who_holds_the_session_and_the_way_out(
     _, err = await process.communicate()
     assert process.returncode == 2
     assert f"process {os.getpid()}" in err.decode() and "--fork" in err.decode()
+
+
+async def test_in_llm_an_edited_template_changes_the_tools_text_at_once_with_one_notice(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.always("ok")
+    talk = await talks(flags=LLM)
+    await talk.ask("one")
+    (home / "templates").mkdir(parents=True, exist_ok=True)
+    (home / "templates" / "summary.md").write_text("Write notes.\n## Only this\nsection\n")
+    await talk.ask("two")
+    await talk.ask("three")
+
+    def text(number: int) -> str:
+        tools = {tool["function"]["name"]: tool["function"] for tool in llm.requests[number].body["tools"]}
+        return tools["new_session"]["description"]
+
+    assert "## Goal and constraints" in text(0)
+    assert "## Only this" in text(1) and "Goal and constraints" not in text(1)
+    assert text(1) == text(2)
+    assert sum("template was edited" in notice.text for notice in talk.of(Notice)) == 1
+
+
+async def test_a_broken_template_is_said_once_with_line_and_reason(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    (home / "templates").mkdir(parents=True, exist_ok=True)
+    (home / "templates" / "summary.md").write_text("fine\n{% if %}\n")
+    llm.always("ok")
+    talk = await talks(flags=LLM)
+    await talk.ask("one")
+    await talk.ask("two")
+    (said,) = [notice.text for notice in talk.of(Notice) if "summary.md" in notice.text]
+    assert "line 2" in said
+
+
+async def test_another_model_given_on_resume_is_stored_with_the_session(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("ok")
+    talk = await talks()
+    await talk.ask("one")
+    await talk.close()
+    again = await talks(
+        session=talk.conversation.info.id, model="openai/other", flags={"model": "openai/other"}
+    )
+    await again.ask("two")
+    assert llm.requests[-1].body["model"] == "other"
+    await again.close()
+    third = await talks(session=talk.conversation.info.id)
+    assert third.conversation.info.model == "openai/other"
