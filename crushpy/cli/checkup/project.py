@@ -7,6 +7,8 @@ from crushpy.paths import PROJECT_FOLDER, project_root
 
 
 def trust(scene: Scene) -> Iterator[Finding]:
+    from crushpy.permissions.trust import trusted
+
     root = project_root(scene.cwd)
     brings = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
     what = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in brings)
@@ -16,6 +18,11 @@ def trust(scene: Scene) -> Iterator[Finding]:
         yield warn(f"{root} is not trusted: its {what} is ignored", "Look at it, then run `crushpy trust`.")
     else:
         yield ok(f"{root} is not trusted, and brings no settings or templates")
+    for folder in trusted(scene.paths):
+        if not folder.is_dir():
+            yield warn(f"{folder} is trusted and not there any more", f"crushpy untrust {folder}")
+        elif folder != root.resolve():
+            yield ok(f"{folder} is trusted too")
 
 
 def permissions(scene: Scene) -> Iterator[Finding]:
