@@ -166,6 +166,17 @@ class Boundary(Event, frozen=True, tag="boundary"):
     coverage: float | None
     """Share of the facts left behind that an exact match finds in what was carried over."""
     id: str = ""
+    prose_coverage: float | None = None
+    """The same for the summary alone."""
+    cost: float = 0.0
+    seconds: float = 0.0
+    summary_source: str = ""
+    """model, agent, user or evidence (no prose)."""
+    summary_model: str = ""
+    template: str = ""
+    problem: str = ""
+    summary: str = ""
+    evidence: str = ""
 
 
 class Notice(Event, frozen=True, tag="notice"):

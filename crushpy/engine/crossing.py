@@ -132,8 +132,7 @@ class Crossing:
             self._gauge.void()
             if answer is not None and answer.result is not None:
                 way.tell(answer.result)
-            ids = boundary.parent_id, child.id
-            self._emit(Boundary(way.trigger, *ids, before, after, coverage.share, boundary.id))
+            self._emit(_said(boundary, coverage, seed))
             self._session.continue_in(
                 LoadedSession(
                     child,
@@ -328,6 +327,28 @@ def _record(
         cut_chars=summary.cut_chars,
         problem=summary.problem,
         coverage=_counts(coverage),
+    )
+
+
+def _said(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Boundary:
+    """The event that tells of a stored boundary."""
+    return Boundary(
+        trigger=boundary.trigger,
+        parent_id=boundary.parent_id,
+        child_id=boundary.child_id,
+        tokens_before=boundary.tokens_before,
+        tokens_after=boundary.tokens_after,
+        coverage=coverage.share,
+        id=boundary.id,
+        prose_coverage=coverage.prose_share,
+        cost=boundary.cost,
+        seconds=boundary.seconds,
+        summary_source=boundary.summary_source,
+        summary_model=boundary.summary_model,
+        template=boundary.template_name,
+        problem=boundary.problem,
+        summary=seed.summary,
+        evidence=seed.evidence,
     )
 
 

@@ -1,0 +1,29 @@
+"""What a person sees (Textual). It learns everything from events and asks everything through the engine."""
+
+from crushpy.messages import Data
+
+
+class Options(Data, frozen=True):
+    """How the app was started."""
+
+    cwd: str
+    session: str = ""
+    resume_latest: bool = False
+    fork: bool = False
+    model: str = ""
+    compaction: str = ""
+    yolo: bool = False
+
+
+def run(options: Options) -> int:
+    """Runs the app until the user leaves; the exit code."""
+    import gc
+
+    gc.disable()  # collecting while modules load costs more than it frees; the app turns it on when it is up
+    from crushpy.tui.app import CrushpyApp
+
+    app = CrushpyApp(options)
+    app.run()
+    if app.farewell:
+        print(app.farewell)
+    return app.return_code or 0

@@ -1,0 +1,84 @@
+"""Commands about the context: method, compacting, template, undo, inspector."""
+
+from crushpy.engine.crossing import Rehearsal
+from crushpy.errors import CrushpyError
+from crushpy.tui.screens.chat import ChatScreen
+
+METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
+
+
+async def select_compaction(chat: ChatScreen, argument: str) -> None:
+    """Who decides when to start afresh; holds for the very next request, and is saved."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    method: str | None = argument.strip().lower()
+    if not method:
+        from crushpy.tui.screens.choose import Choice, ChooseScreen
+
+        current = conversation.info.compaction
+        choices = [
+            Choice(name, {"auto": "Auto", "llm": "LLM"}[name], detail, name == current)
+            for name, detail in METHODS.items()
+        ]
+        hint = "Holds from the next request on, and is remembered."
+        method = await chat.app.push_screen_wait(ChooseScreen("Select Compaction Method", choices, hint=hint))
+    if method is None:
+        return
+    if method not in METHODS:
+        chat.say(f"{method!r} is no compaction method; there are auto and llm.", warning=True)
+        return
+    try:
+        await conversation.select_compaction(method)
+    except CrushpyError as error:
+        chat.say(f"The compaction method was not changed: {error}", warning=True)
+        return
+    chat.status.refresh()
+    chat.say(f"Compaction method: {method} ({METHODS[method]}).")
+
+
+async def compact(chat: ChatScreen, argument: str) -> None:
+    """Starts afresh now; the summary is shown first."""
+    if chat.conversation is not None:
+        await chat.conversation.compact(argument.strip(), review=True)
+        chat.status.refresh()
+
+
+async def handoff(chat: ChatScreen, argument: str) -> None:
+    if not argument.strip():
+        chat.say("Write the summary after the command: /handoff what the next session needs.", warning=True)
+    elif chat.conversation is not None:
+        await chat.conversation.compact(summary=argument.strip())
+        chat.status.refresh()
+
+
+async def undo_boundary(chat: ChatScreen, argument: str) -> None:
+    conversation = chat.conversation
+    if conversation is not None and await conversation.undo():
+        chat.feed.clear()
+        chat.feed.load(conversation.history)
+        chat.status.refresh()
+        chat.say("The fresh start is undone: this session goes on where it was.")
+
+
+async def inspect(chat: ChatScreen, argument: str) -> None:
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    from crushpy.tui.screens.inspector import InspectorScreen
+
+    await conversation.count_exactly()
+    await chat.app.push_screen_wait(InspectorScreen(conversation.inspect, conversation.info.compaction))
+
+
+async def edit_template(chat: ChatScreen, argument: str) -> None:
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    from crushpy.prompts import Found
+    from crushpy.tui.screens.template import TemplateScreen
+
+    async def preview(text: str) -> Rehearsal | None:
+        return await conversation.rehearse(template=Found("summary", "the edited template", "file", text))
+
+    await chat.app.push_screen_wait(TemplateScreen(conversation.templates, preview))

@@ -1,0 +1,29 @@
+"""Commands about the app itself: help, copy, fold, leave."""
+
+from crushpy.tui.screens.chat import ChatScreen
+
+
+async def show_help(chat: ChatScreen, argument: str) -> None:
+    from crushpy.tui.screens.help import HelpScreen
+
+    await chat.app.push_screen_wait(HelpScreen())
+
+
+async def copy_reply(chat: ChatScreen, argument: str) -> None:
+    history = chat.conversation.history if chat.conversation else ()
+    reply = next((one.text for one in reversed(history) if one.role == "assistant" and one.text.strip()), "")
+    if not reply:
+        chat.say("There is no reply to copy yet.", warning=True)
+        return
+    from crushpy.tui.clipboard import copy
+
+    chat.say(await copy(chat.app, reply))
+
+
+async def fold_all(chat: ChatScreen, argument: str) -> None:
+    chat.folded = not chat.folded
+    chat.transcript.fold_all(chat.folded)
+
+
+async def leave(chat: ChatScreen, argument: str) -> None:
+    await chat.leave()

@@ -1,0 +1,85 @@
+"""Commands about settings: model, effort, permissions, theme, trust."""
+
+from pathlib import Path
+
+from crushpy.errors import CrushpyError
+from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.screens.choose import Choice, ChooseScreen
+
+EFFORTS = ("low", "medium", "high")
+
+
+async def switch_model(chat: ChatScreen, argument: str) -> None:
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    name: str | None = argument.strip()
+    if not name:
+        from crushpy.tui.screens.models import ModelsScreen
+
+        name = await chat.app.push_screen_wait(ModelsScreen(conversation.settings, conversation.info.model))
+    if not name:
+        return
+    try:
+        await conversation.select_model(name)
+    except CrushpyError as error:
+        chat.say(str(error), warning=True)
+        return
+    chat.status.refresh()
+    chat.say(f"Model: {name}, from the next request on.")
+
+
+async def effort(chat: ChatScreen, argument: str) -> None:
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    chosen: str | None = argument.strip().lower()
+    if not chosen:
+        current = conversation.settings.effort
+        choices = [Choice(name, name.capitalize(), current=name == current) for name in EFFORTS]
+        chosen = await chat.app.push_screen_wait(ChooseScreen("Thinking Effort", choices))
+    if chosen is None:
+        return
+    if chosen not in EFFORTS:
+        chat.say(f"{chosen!r} is no effort; there are {', '.join(EFFORTS)}.", warning=True)
+        return
+    conversation.select_effort(chosen)
+    chat.say(f"Thinking effort: {chosen}.")
+
+
+async def toggle_yolo(chat: ChatScreen, argument: str) -> None:
+    if chat.conversation is None:
+        return
+    on = chat.conversation.toggle_yolo()
+    chat.status.set_yolo(on)
+    chat.say("Yolo: everything that is not denied runs without asking." if on else "crushpy asks again.")
+
+
+async def theme(chat: ChatScreen, argument: str) -> None:
+    app = chat.app
+    name: str | None = argument.strip()
+    if not name:
+        choices = [Choice(one, one, current=one == app.theme) for one in sorted(app.available_themes)]
+        name = await app.push_screen_wait(ChooseScreen("Theme", choices))
+    if not name:
+        return
+    if name not in app.available_themes:
+        chat.say(f"There is no theme {name!r}.", warning=True)
+        return
+    app.theme = name
+    if chat.conversation is not None:
+        chat.conversation.save_choice("theme", name)
+
+
+async def connect(chat: ChatScreen, argument: str) -> None:
+    if chat.conversation is None:
+        return
+    from crushpy.tui.screens.connect import ConnectScreen
+
+    await chat.app.push_screen_wait(ConnectScreen(chat.conversation.settings, argument.strip()))
+
+
+async def trust(chat: ChatScreen, argument: str) -> None:
+    from crushpy.tui.opening import trust_project
+
+    chat.say(trust_project(Path(chat.options.cwd)))

@@ -1,0 +1,67 @@
+"""The app itself: one chat screen, the palette fed by the command table, signals, and the way out."""
+
+import asyncio
+import gc
+import signal
+from collections.abc import Iterable
+
+from textual.app import App, SystemCommand
+from textual.binding import Binding
+from textual.screen import Screen
+
+from crushpy.tui import Options
+from crushpy.tui.commands import COMMANDS
+from crushpy.tui.screens.chat import ChatScreen
+
+
+class CrushpyApp(App[None]):
+    """Everything a user can do is in `commands.py`; what it does is in the chat screen."""
+
+    TITLE = "crushpy"
+    ENABLE_COMMAND_PALETTE = True
+    BINDINGS = [
+        Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
+        *(
+            Binding(command.key, f"command('{command.action}')", command.title, show=False, priority=True)
+            for command in COMMANDS
+            if command.key
+        ),
+    ]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self._options = options
+        self.farewell = ""
+        """Printed when the app has gone: how to resume."""
+
+    def get_default_screen(self) -> Screen[None]:
+        return ChatScreen(self._options)
+
+    @property
+    def chat(self) -> ChatScreen:
+        screen = self.screen_stack[0]
+        assert isinstance(screen, ChatScreen)
+        return screen
+
+    def on_mount(self) -> None:
+        loop = asyncio.get_running_loop()
+        for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
+            loop.add_signal_handler(getattr(signal, name), self._leave)
+        self.call_after_refresh(gc.enable)
+
+    def _leave(self) -> None:
+        """A signal asks us to go: end what runs, restore the terminal."""
+        self.run_worker(self.chat.leave(), exclusive=False)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        for command in COMMANDS:
+            yield SystemCommand(
+                command.title, command.help, lambda action=command.action: self.action_command(action)
+            )
+
+    def action_command(self, action: str, argument: str = "") -> None:
+        """Does what a command of the table says. A dialog that is open stays on top."""
+        self.run_worker(self.chat.perform(action, argument), exclusive=False)
+
+    def action_interrupt_or_quit(self) -> None:
+        self.chat.interrupt_or_quit()

@@ -1,0 +1,229 @@
+"""Turns what the engine says, and what is stored, into items of the transcript."""
+
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+import msgspec
+
+from crushpy.errors import CrushpyError
+from crushpy.events import (
+    ApprovalDone,
+    Boundary,
+    Error,
+    Event,
+    MessageCommitted,
+    Notice,
+    PromptCommitted,
+    Retry,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+)
+from crushpy.messages import Image, Json, Message, Note, Seed, Thinking, ToolResult
+from crushpy.tui.items import (
+    ErrorItem,
+    Item,
+    NoticeItem,
+    ReplyItem,
+    SeamItem,
+    ThinkingItem,
+    ToolItem,
+    ToolState,
+    UserItem,
+)
+
+
+class View(Protocol):
+    """What the feed needs of a transcript."""
+
+    def set_items(self, items: Sequence[Item]) -> None: ...
+    def add(self, item: Item) -> int: ...
+    def replace(self, key: int, item: Item) -> None: ...
+    def remove(self, key: int) -> None: ...
+    def stream(self, key: int, text: str) -> None: ...
+    def finish(self, key: int) -> None: ...
+
+
+class Feed:
+    """Keeps track of what is being written. One for each transcript."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self._reply: int | None = None
+        self._thinking: int | None = None
+        self._tools: dict[str, tuple[int, ToolItem]] = {}
+        self._denied: set[str] = set()
+
+    def show(self, item: Item) -> None:
+        """Adds something that no event tells of."""
+        self._view.add(item)
+
+    def fail(self, error: Exception) -> None:
+        """Shows an error of the app's own doing."""
+        if isinstance(error, CrushpyError):
+            self.show(ErrorItem(error.message, error.hint))
+        else:
+            self.show(ErrorItem(f"{type(error).__name__}: {error}"))
+
+    def clear(self) -> None:
+        self.load(())
+
+    def load(self, history: Sequence[Message]) -> None:
+        """Shows a stored session."""
+        self._reply = self._thinking = None
+        self._tools.clear()
+        self._view.set_items(list(stored_items(history)))
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._end_thinking()
+                if self._reply is None:
+                    self._reply = self._view.add(ReplyItem("", done=False))
+                self._view.stream(self._reply, event.text)
+            case ThinkingDelta():
+                if self._thinking is None:
+                    self._thinking = self._view.add(ThinkingItem("", done=False))
+                self._view.stream(self._thinking, event.text)
+            case ToolOutput():
+                if event.id in self._tools:
+                    self._view.stream(self._tools[event.id][0], event.text)
+            case MessageCommitted() | TurnEnded():
+                self._end_reply()
+                if isinstance(event, TurnEnded) and event.status == "interrupted":
+                    self.show(NoticeItem("Interrupted."))
+            case Retry():
+                self._drop_reply()
+                self.show(NoticeItem(f"{event.reason} Trying again in {event.seconds:g} s.", "warning"))
+            case PromptCommitted():
+                self.show(UserItem(event.text))
+            case ToolCalled():
+                item = ToolItem(event.id, event.name, headline(event.name, event.args), "waiting")
+                self._tools[event.id] = (self._view.add(item), item)
+            case ToolStarted():
+                self._change_tool(event.id, "running")
+            case ApprovalDone():
+                if event.answer == "deny":
+                    self._denied.add(event.id)
+            case ToolFinished():
+                self._finish_tool(event)
+            case Boundary():
+                self.show(seam_of(event))
+            case Notice():
+                self.show(NoticeItem(event.text, "warning" if event.level == "warning" else "info"))
+            case Error():
+                self.show(ErrorItem(event.message, event.hint))
+            case _:
+                pass
+
+    def _end_thinking(self) -> None:
+        if self._thinking is not None:
+            self._view.finish(self._thinking)
+            self._thinking = None
+
+    def _end_reply(self) -> None:
+        self._end_thinking()
+        if self._reply is not None:
+            self._view.finish(self._reply)
+            self._reply = None
+
+    def _drop_reply(self) -> None:
+        """What was streamed of a reply that failed is void."""
+        for key in (self._thinking, self._reply):
+            if key is not None:
+                self._view.remove(key)
+        self._thinking = self._reply = None
+
+    def _change_tool(self, call_id: str, state: ToolState) -> None:
+        if call_id in self._tools:
+            key, item = self._tools[call_id]
+            item = msgspec.structs.replace(item, state=state)
+            self._tools[call_id] = (key, item)
+            self._view.replace(key, item)
+
+    def _finish_tool(self, event: ToolFinished) -> None:
+        if event.id not in self._tools:
+            return
+        key, item = self._tools.pop(event.id)
+        state: ToolState = "failed" if event.is_error else "done"
+        if event.id in self._denied:
+            state = "denied"
+        result = ToolResult(event.id, event.name, event.text, event.is_error, (), event.display)
+        self._view.replace(key, _finished(item, result, state))
+        self._view.finish(key)
+
+
+def stored_items(history: Iterable[Message]) -> Iterable[Item]:
+    """A stored history as items, each call with its result."""
+    messages = list(history)
+    results = {one.result.call_id: one.result for one in messages if one.result is not None}
+    for message in messages:
+        if message.role == "tool":
+            continue
+        for part in message.parts:
+            match part:
+                case Seed():
+                    yield SeamItem("", "", summary=part.summary, evidence=part.evidence)
+                case Note():
+                    yield NoticeItem(part.text)
+                case Thinking():
+                    if part.text:
+                        yield ThinkingItem(part.text)
+                case _:
+                    pass
+        if message.role == "user":
+            if message.text:
+                images = sum(isinstance(part, Image) for part in message.parts)
+                yield UserItem(message.text, images)
+            continue
+        if message.text.strip():
+            yield ReplyItem(message.text)
+        for call in message.calls:
+            item = ToolItem(call.id, call.name, headline(call.name, call.args), "interrupted")
+            result = results.get(call.id)
+            if result is not None:
+                item = _finished(item, result, "failed" if result.is_error else "done")
+            yield item
+
+
+def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
+    return msgspec.structs.replace(item, state=state, display=result.display, output=result.text)
+
+
+def seam_of(event: Boundary) -> SeamItem:
+    return SeamItem(
+        boundary_id=event.id,
+        trigger=event.trigger,
+        parent_id=event.parent_id,
+        child_id=event.child_id,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+        cost=event.cost,
+        seconds=event.seconds,
+        coverage=event.coverage,
+        prose_coverage=event.prose_coverage,
+        summary_source=event.summary_source,
+        summary_model=event.summary_model,
+        template=event.template,
+        problem=event.problem,
+        summary=event.summary,
+        evidence=event.evidence,
+    )
+
+
+_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id")
+
+
+def headline(name: str, args: Json) -> str:
+    """The argument that says most about a call, on one line."""
+    if name == "todos":
+        return f"{len(args.get('todos') or ())} items"
+    for key in _TELLING:
+        if args.get(key):
+            lines = str(args[key]).strip().splitlines() or [""]
+            return lines[0] + (" …" if len(lines) > 1 else "")
+    return ""

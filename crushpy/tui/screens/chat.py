@@ -1,0 +1,241 @@
+"""The chat: transcript, prompt, gauge. It shows what the engine says and passes on what the user wants."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+
+from crushpy.events import ApprovalDone, ApprovalNeeded, Event, PromptQueued, ReviewNeeded, TurnEnded
+from crushpy.tui import Options
+from crushpy.tui.commands import COMMANDS, by_slash
+from crushpy.tui.feed import Feed
+from crushpy.tui.items import NoticeItem
+from crushpy.tui.status import Status
+from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.widgets.approval import ApprovalPanel
+from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.statusbar import StatusBar
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+
+QUIT_AGAIN = 2.0
+"""Seconds within which a second Ctrl-C leaves."""
+
+
+class ChatScreen(Screen[None]):
+    """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
+
+    DEFAULT_CSS = """
+    ChatScreen { layout: vertical; }
+    ChatScreen Transcript { height: 1fr; }
+    """
+    BINDINGS = [
+        Binding("escape", "interrupt", "Interrupt", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+    ]
+
+    def __init__(self, options: Options) -> None:
+        super().__init__()
+        self.options = options
+        self.conversation: Conversation | None = None
+        self._early: list[str] = []
+        self._last_interrupt = 0.0
+        self.folded = True
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """A word to the user, in the flow."""
+        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    def compose(self) -> ComposeResult:
+        yield Transcript()
+        yield QueueView()
+        yield PromptInput(commands=_hints())
+        yield StatusBar()
+
+    def on_mount(self) -> None:
+        self.transcript = self.query_one(Transcript)
+        self.prompt = self.query_one(PromptInput)
+        self.feed = Feed(self.transcript)
+        self.status = Status(self.query_one(StatusBar))
+        self.prompt.focus()
+        self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
+
+    # --- the conversation --------------------------------------------------------------------------------
+
+    async def open(self, options: Options) -> None:
+        """Loads the engine and opens a conversation; failures are shown, and the app stays up."""
+        from crushpy.tui.opening import open_conversation
+
+        try:
+            conversation, notices = await open_conversation(options)
+        except Exception as error:
+            self.feed.fail(error)
+            return
+        self.feed.load(conversation.history)
+        for notice in notices:
+            self.feed.show(NoticeItem(notice))
+        conversation.subscribe(self._hear)
+        self.conversation = conversation
+        self.status.follow(conversation, yolo=options.yolo)
+        for text in self._early:
+            conversation.submit(text)
+        self._early.clear()
+
+    def _hear(self, event: Event) -> None:
+        """Every event of the engine, in order."""
+        self.feed.hear(event)
+        self.status.hear(event)
+        match event:
+            case ApprovalNeeded():
+                self.mount(ApprovalPanel(event), before=self.prompt)
+                self._ring()
+            case ApprovalDone():
+                for panel in self.query(ApprovalPanel):
+                    panel.remove()
+                self.prompt.focus()
+            case ReviewNeeded():
+                self.run_worker(self._review(event))
+            case PromptQueued() | TurnEnded():
+                self._show_queue()
+                if isinstance(event, TurnEnded) and event.status != "interrupted":
+                    self._ring()
+            case _:
+                pass
+
+    def _show_queue(self) -> None:
+        if self.conversation is not None:
+            self.query_one(QueueView).show([(one.id, one.text) for one in self.conversation.queue])
+
+    def _ring(self) -> None:
+        if not self.app.app_focus:
+            self.app.bell()
+
+    # --- what the user types -----------------------------------------------------------------------------
+
+    @on(PromptInput.Submitted)
+    def _submitted(self, event: PromptInput.Submitted) -> None:
+        if self.conversation is None:
+            self._early.append(event.text)
+            return
+        self.transcript.following = True
+        self.conversation.submit(event.text)
+        self._show_queue()
+
+    @on(PromptInput.EmptySubmitted)
+    def _send_queue(self) -> None:
+        if self.conversation is not None and self.conversation.send_queued():
+            self._show_queue()
+
+    @on(PromptInput.Command)
+    def _command(self, event: PromptInput.Command) -> None:
+        command = by_slash(event.name)
+        if command is None:
+            self.notify(
+                f"There is no command /{event.name}. /help lists them.", severity="warning", markup=False
+            )
+            return
+        self.run_worker(self.perform(command.action, event.args))
+
+    @on(PromptInput.Shell)
+    def _shell(self, event: PromptInput.Shell) -> None:
+        from crushpy.tui.shell import run_shell
+
+        self.run_worker(run_shell(self.feed, event.command, Path(self.options.cwd)))
+
+    @on(QueueView.Edit)
+    def _edit_queued(self, event: QueueView.Edit) -> None:
+        text = self.conversation.unqueue(event.prompt_id) if self.conversation else None
+        if text is not None:
+            self.prompt.draft = text
+            self.prompt.focus()
+        self._show_queue()
+
+    @on(QueueView.Remove)
+    def _remove_queued(self, event: QueueView.Remove) -> None:
+        if self.conversation is not None:
+            self.conversation.unqueue(event.prompt_id)
+        self._show_queue()
+
+    @on(ApprovalPanel.Answered)
+    def _answered(self, event: ApprovalPanel.Answered) -> None:
+        from crushpy.tui.opening import answer
+
+        if self.conversation is not None:
+            answer(self.conversation, event.call_id, event.kind, event.words)
+
+    # --- keys --------------------------------------------------------------------------------------------
+
+    def action_interrupt(self) -> None:
+        if self.conversation is not None:
+            self.conversation.interrupt()
+
+    def action_page(self, direction: int) -> None:
+        if direction < 0:
+            self.transcript.action_page_up()
+        else:
+            self.transcript.action_page_down()
+
+    def interrupt_or_quit(self) -> None:
+        """Ctrl-C: stops the agent; empties the prompt; twice, it leaves."""
+        now = time.monotonic()
+        if self.conversation is not None and self.conversation.interrupt():
+            self._last_interrupt = now
+            return
+        if self.prompt.draft:
+            self.prompt.draft = ""
+            self._last_interrupt = now
+            return
+        if now - self._last_interrupt < QUIT_AGAIN:
+            self.run_worker(self.leave())
+            return
+        self._last_interrupt = now
+        self.notify("Press Ctrl+C again to leave.", timeout=QUIT_AGAIN, markup=False)
+
+    async def leave(self) -> None:
+        """Ends what runs, stores what is left, and goes."""
+        from crushpy.tui.app import CrushpyApp
+
+        conversation, self.conversation = self.conversation, None
+        if conversation is not None:
+            if conversation.history and isinstance(self.app, CrushpyApp):
+                self.app.farewell = f"To resume: crushpy --session {conversation.info.id}"
+            try:
+                await asyncio.wait_for(conversation.close(), 10)
+            except TimeoutError:
+                pass
+        self.app.exit()
+
+    async def replace_conversation(self, options: Options) -> None:
+        """Closes this conversation and opens another one in its place."""
+        conversation, self.conversation = self.conversation, None
+        if conversation is not None:
+            await conversation.close()
+        self.feed.clear()
+        await self.open(options)
+
+    # --- commands ----------------------------------------------------------------------------------------
+
+    async def perform(self, action: str, argument: str = "") -> None:
+        """Carries out a command of the table; its code is in `actions/`, loaded when first used."""
+        from crushpy.tui.actions import ACTIONS
+
+        await ACTIONS[action](self, argument)
+
+    async def _review(self, event: ReviewNeeded) -> None:
+        from crushpy.tui.screens.review import ReviewScreen
+
+        verdict = await self.app.push_screen_wait(ReviewScreen(event))
+        if self.conversation is not None and verdict is not None:
+            self.conversation.review(event.id, verdict)
+
+
+def _hints() -> list[CommandHint]:
+    return [CommandHint(one.slash, one.title, one.argument) for one in COMMANDS if one.slash]

@@ -1,0 +1,85 @@
+"""Keeps the status line true: listens to events, asks the engine how full the window is."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crushpy.events import (
+    ApprovalNeeded,
+    Boundary,
+    Compacting,
+    Event,
+    PromptCommitted,
+    Retry,
+    SessionOpened,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnEnded,
+    UsageReported,
+)
+from crushpy.tui.widgets.statusbar import Reading, StatusBar
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+
+_MEASURED_AFTER = (PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded)
+
+
+class Status:
+    """Sets the bar's state only when something changed: nothing is drawn while the agent is idle."""
+
+    def __init__(self, bar: StatusBar) -> None:
+        self._bar = bar
+        self._conversation: Conversation | None = None
+
+    def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
+        self._conversation = conversation
+        self._set(yolo=yolo)
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Reads model, method, window and cost anew."""
+        conversation = self._conversation
+        if conversation is None:
+            return
+        budget, info = conversation.budget(), conversation.info
+        self._set(
+            model=info.model,
+            method=info.compaction,
+            generation=info.generation,
+            cost=conversation.usage.cost,
+            reading=Reading(budget.used, budget.window, budget.estimated, budget.window_known),
+        )
+
+    def set_yolo(self, on: bool) -> None:
+        self._set(yolo=on)
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case PromptCommitted():
+                self._set(activity="waiting")
+            case ThinkingDelta():
+                self._set(activity="thinking")
+            case TextDelta():
+                self._set(activity="writing")
+            case ToolStarted():
+                self._set(activity="working")
+            case ApprovalNeeded():
+                self._set(activity="asks you")
+            case Compacting():
+                self._set(activity="compacting")
+            case Retry():
+                self._set(activity=f"retrying in {event.seconds:g} s")
+            case TurnEnded():
+                self._set(activity="")
+            case _:
+                pass
+        if isinstance(event, _MEASURED_AFTER):
+            self.refresh()
+
+    def _set(self, **changes: object) -> None:
+        state = msgspec.structs.replace(self._bar.state, **changes)
+        if state != self._bar.state:
+            self._bar.state = state

@@ -1,0 +1,1 @@
+"""What the chat screen is made of."""
