@@ -9,10 +9,10 @@ import signal
 import stat
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from types import FrameType
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson, prepare_streams
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.limits import Limits
@@ -83,7 +83,7 @@ def _interrupted(*_: object) -> None:
 
 
 async def _work(order: Order, prompt: str, out: Out) -> int:
-    around = Surroundings(_folder(order.cwd), _flags(order))
+    around = Surroundings(working_folder(order.cwd), _flags(order))
     conversation = await open_conversation(
         around,
         Wanted(
@@ -158,20 +158,6 @@ class _Watch:
 def _flags(order: Order) -> dict[str, object]:
     flags = {"model": order.model, "compaction.method": order.compaction}
     return {key: value for key, value in flags.items() if value}
-
-
-def _folder(cwd: str) -> Path:
-    if cwd:
-        folder = Path(cwd).expanduser().absolute()
-        if not folder.is_dir():
-            raise UsageError(f"--cwd {cwd}: there is no such folder.")
-        return folder
-    try:
-        return Path.cwd()
-    except FileNotFoundError as error:
-        raise UsageError(
-            "The current folder no longer exists.", "Change to another one, or name one with --cwd."
-        ) from error
 
 
 def _prompt(order: Order) -> str:

@@ -7,16 +7,13 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from crushpy.cli.app import Method
+
 
 class Format(StrEnum):
     text = "text"
     json = "json"
     stream_json = "stream-json"
-
-
-class Method(StrEnum):
-    auto = "auto"
-    llm = "llm"
 
 
 def register(app: typer.Typer) -> None:
