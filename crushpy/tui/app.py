@@ -9,6 +9,7 @@ from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
+from crushpy.settings import Settings
 from crushpy.tui import Options
 from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.chat import ChatScreen
@@ -22,7 +23,14 @@ class CrushpyApp(App[None]):
     BINDINGS = [
         Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
         *(
-            Binding(command.key, f"command('{command.action}')", command.title, show=False, priority=True)
+            Binding(
+                command.key,
+                f"command('{command.action}')",
+                command.title,
+                show=False,
+                priority=True,
+                id=command.action,
+            )
             for command in COMMANDS
             if command.key
         ),
@@ -49,9 +57,19 @@ class CrushpyApp(App[None]):
             loop.add_signal_handler(getattr(signal, name), self._leave)
         self.call_after_refresh(gc.enable)
 
+    def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
+        self.adopt(event.settings)
+
     def _leave(self) -> None:
         """A signal asks us to go: end what runs, restore the terminal."""
         self.run_worker(self.chat.leave(), exclusive=False)
+
+    def adopt(self, settings: Settings) -> None:
+        """Takes over what the settings say about colours and keys."""
+        if settings.theme in self.available_themes:
+            self.theme = settings.theme
+        keys = {command.action: getattr(settings.keys, command.action) for command in COMMANDS}
+        self.set_keymap({action: key for action, key in keys.items() if key})
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for command in COMMANDS:

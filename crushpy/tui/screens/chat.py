@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding
+from textual.message import Message
 from textual.screen import Screen
 
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event, PromptQueued, ReviewNeeded, TurnEnded
@@ -24,6 +25,7 @@ from crushpy.tui.widgets.statusbar import StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.settings import Settings
 
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
@@ -41,6 +43,13 @@ class ChatScreen(Screen[None]):
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
     ]
+
+    class Opened(Message):
+        """A conversation is open, with these settings."""
+
+        def __init__(self, settings: "Settings") -> None:
+            super().__init__()
+            self.settings = settings
 
     def __init__(self, options: Options) -> None:
         super().__init__()
@@ -84,6 +93,7 @@ class ChatScreen(Screen[None]):
             self.feed.show(NoticeItem(notice))
         conversation.subscribe(self._hear)
         self.conversation = conversation
+        self.post_message(self.Opened(conversation.settings))
         self.status.follow(conversation, yolo=options.yolo)
         for text in self._early:
             conversation.submit(text)
