@@ -187,7 +187,7 @@ def _found(hits: "list[Hit]") -> str:
 
 
 def _ago(moment: float) -> str:
-    from crushpy.cli.transcript import age
+    from crushpy.engine.transcript import age
 
     since = age(time.time() - moment)
     return since if since == "now" else f"{since} ago"

@@ -8,6 +8,7 @@ from typing import Protocol, TextIO
 
 import msgspec
 
+from crushpy.engine.transcript import headline
 from crushpy.events import (
     Boundary,
     Error,
@@ -24,7 +25,7 @@ from crushpy.events import (
     UsageReported,
     event_to_json,
 )
-from crushpy.messages import Diff, Json
+from crushpy.messages import Diff
 from crushpy.sanitize import clean, encodable
 
 STREAMED = (
@@ -169,12 +170,3 @@ class Prose:
 def _write(stream: TextIO, text: str) -> None:
     stream.write(text)
     stream.flush()
-
-
-def headline(args: Json) -> str:
-    """The one argument that says most about a call, on one line."""
-    for name in ("command", "file_path", "pattern", "url", "path", "job_id"):
-        if args.get(name):
-            line = str(args[name]).strip().splitlines()[0]
-            return line if len(line) <= 120 else line[:119] + "…"
-    return ""

@@ -118,7 +118,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
 
 
 async def _show(name: str, *, as_json: bool) -> None:
-    from crushpy.cli.transcript import as_text
+    from crushpy.engine.transcript import as_text
 
     async with open_store() as store:
         info = await find(store, name)
@@ -130,17 +130,13 @@ async def _show(name: str, *, as_json: bool) -> None:
 
 
 async def _export(name: str, form: Format, output: Path | None, *, keep_secrets: bool) -> None:
-    from crushpy.cli.transcript import as_markdown
+    from crushpy.engine.transcript import as_markdown, led_to, redacted
 
     async with open_store() as store:
         info = await find(store, name)
-        led_here = await store.lineage_messages(info.id)
-        sessions: list[tuple[SessionInfo, list[Message]]] = []
-        for ancestor in await store.lineage(info.id):
-            own = {message.id for message in await store.messages(ancestor.id)}
-            sessions.append((ancestor, [message for message in led_here if message.id in own]))
+        sessions = await led_to(store, info.id)
     if not keep_secrets:
-        sessions = [_redacted(*session) for session in sessions]
+        sessions = [redacted(*session) for session in sessions]
     if form is Format.markdown:
         text = as_markdown(sessions)
     else:
@@ -219,19 +215,6 @@ async def _message_count(store: "Store", tip: "SessionInfo") -> int:
     return sum(session.message_count for session in await store.lineage(tip.id))
 
 
-def _redacted(info: "SessionInfo", messages: "list[Message]") -> "tuple[SessionInfo, list[Message]]":
-    import msgspec
-
-    from crushpy.messages import Message
-    from crushpy.redact import redact_data
-    from crushpy.storage.records import SessionInfo
-
-    def redacted(value: Any, kind: type[T]) -> T:
-        return msgspec.convert(redact_data(msgspec.to_builtins(value)), kind)
-
-    return redacted(info, SessionInfo), [redacted(message, Message) for message in messages]
-
-
 def folder() -> Path:
     from crushpy.errors import UsageError
 
@@ -271,7 +254,7 @@ def _in_full(info: "SessionInfo", messages: "list[Message]") -> dict[str, Any]:
 
 
 def _table(tips: "list[SessionInfo]", counts: list[int], *, folders: bool) -> str:
-    from crushpy.cli.transcript import age
+    from crushpy.engine.transcript import age
     from crushpy.sanitize import one_line
 
     now = time.time()

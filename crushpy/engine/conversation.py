@@ -333,7 +333,12 @@ class Conversation:
         """What is stored of all conversations."""
         from crushpy.engine.library import Library
 
-        return Library(self._store)
+        return Library(
+            self._store,
+            open_root=self._session.info.root_id,
+            renamed=self._session.renamed,
+            outputs=self._context.output_dir.parent,
+        )
 
     @property
     def history(self) -> tuple[Message, ...]:

@@ -137,6 +137,10 @@ class LiveSession:
             self.info, model=model or self.info.model, compaction=compaction or self.info.compaction
         )
 
+    def renamed(self, title: str) -> None:
+        """The conversation has another title, stored already; what continues this session takes it over."""
+        self.info = msgspec.structs.replace(self.info, title=title)
+
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
         await self._store.update_session(self.info.id, todos=todos)
         self.info = msgspec.structs.replace(self.info, todos=todos)

@@ -6,27 +6,12 @@ import time
 from pathlib import Path
 
 import pytest
+from shelves import continued
 from stored import a_session, replied, said
 
 from crushpy.ids import new_id
-from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
+from crushpy.storage.records import BoundaryInfo, SessionBusy, StorageError
 from crushpy.storage.store import Store
-
-
-async def continued(store: Store, parent: SessionInfo, **fields: object) -> SessionInfo:
-    """A session that continues `parent`, with two messages."""
-    child = a_session(
-        parent.cwd,
-        root_id=parent.root_id,
-        parent_id=parent.id,
-        kind="continuation",
-        generation=parent.generation + 1,
-        title=parent.title,
-        **fields,
-    )
-    await store.cross(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, said("seed"))
-    await store.add_message(child.id, replied("on it"))
-    return child
 
 
 async def test_a_row_is_the_tip_with_the_messages_of_all_that_led_to_it(store: Store) -> None:
@@ -34,7 +19,7 @@ async def test_a_row_is_the_tip_with_the_messages_of_all_that_led_to_it(store: S
     await store.create_session(root, said())
     await store.add_message(root.id, replied("ok"))
     await store.add_message(root.id, said("more"))
-    tip = await continued(store, await continued(store, root))
+    tip = await continued(store, await continued(store, root, "Go on.", "yes"), "Go on.", "yes")
     (row,) = await store.conversation_rows()
     assert (row.id, row.root_id, row.title) == (tip.id, root.id, "long work")
     assert (row.generations, row.messages) == (3, 3 + 2 + 2)

@@ -2,12 +2,29 @@
 
 import re
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
-from crushpy.cli.printers import headline
-from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, to_json
+import msgspec
+
+from crushpy.messages import (
+    Image,
+    Json,
+    Message,
+    Note,
+    Seed,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    to_json,
+)
+from crushpy.redact import redact_data
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+
+T = TypeVar("T")
 
 _LINE = 160
 """Characters of a tool's line in the compact form."""
@@ -24,6 +41,37 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "now"
+
+
+def headline(args: Json) -> str:
+    """The one argument that says most about a call, on one line."""
+    for name in ("command", "file_path", "pattern", "url", "path", "job_id"):
+        if args.get(name):
+            line = str(args[name]).strip().splitlines()[0]
+            return line if len(line) <= 120 else line[:119] + "…"
+    return ""
+
+
+# --- a conversation, whole -----------------------------------------------------------------------------
+
+
+async def led_to(store: Store, session_id: str) -> list[tuple[SessionInfo, list[Message]]]:
+    """This session and those it continues, each with its messages as far as they led here."""
+    led_here = await store.lineage_messages(session_id)
+    sessions: list[tuple[SessionInfo, list[Message]]] = []
+    for ancestor in await store.lineage(session_id):
+        own = {message.id for message in await store.messages(ancestor.id)}
+        sessions.append((ancestor, [message for message in led_here if message.id in own]))
+    return sessions
+
+
+def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:
+    """A session without what looks like a password, key or token."""
+
+    def of(value: object, kind: type[T]) -> T:
+        return msgspec.convert(redact_data(msgspec.to_builtins(value)), kind)
+
+    return of(info, SessionInfo), [of(message, Message) for message in messages]
 
 
 # --- compact -------------------------------------------------------------------------------------------
