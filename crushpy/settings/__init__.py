@@ -5,6 +5,7 @@ from crushpy.settings.layers import Loaded, RuleOrigin, load
 from crushpy.settings.save import add_rule, remove_rule, save_choice, set_value, unset_value
 from crushpy.settings.schema import (
     Compaction,
+    Keys,
     ModelSettings,
     PermissionSettings,
     ProviderSettings,
@@ -14,6 +15,7 @@ from crushpy.settings.schema import (
 
 __all__ = [
     "Compaction",
+    "Keys",
     "Loaded",
     "ModelSettings",
     "PermissionSettings",

@@ -117,6 +117,32 @@ class ProviderSettings(Data, frozen=True):
     ] = ""
 
 
+class Keys(Data, frozen=True):
+    """Keys of the app's commands, in Textual's words (ctrl+r, f5); empty: the usual one."""
+
+    select_compaction: Annotated[str, Meta(description="Key for Select Compaction Method.")] = ""
+    compact: Annotated[str, Meta(description="Key for Compact Now.")] = ""
+    handoff: Annotated[str, Meta(description="Key for Hand Off.")] = ""
+    edit_template: Annotated[str, Meta(description="Key for Edit Summary Template.")] = ""
+    new_conversation: Annotated[str, Meta(description="Key for New Session.")] = ""
+    sessions: Annotated[str, Meta(description="Key for Sessions.")] = ""
+    lineage: Annotated[str, Meta(description="Key for Lineage.")] = ""
+    undo_boundary: Annotated[str, Meta(description="Key for Undo Boundary.")] = ""
+    search: Annotated[str, Meta(description="Key for Search.")] = ""
+    inspect: Annotated[str, Meta(description="Key for Context Inspector.")] = ""
+    switch_model: Annotated[str, Meta(description="Key for Switch Model.")] = ""
+    effort: Annotated[str, Meta(description="Key for Thinking Effort.")] = ""
+    toggle_yolo: Annotated[str, Meta(description="Key for Toggle Yolo.")] = ""
+    theme: Annotated[str, Meta(description="Key for Theme.")] = ""
+    export: Annotated[str, Meta(description="Key for Export.")] = ""
+    copy_reply: Annotated[str, Meta(description="Key for Copy Last Reply.")] = ""
+    fold_all: Annotated[str, Meta(description="Key for Fold or Unfold All.")] = ""
+    connect: Annotated[str, Meta(description="Key for Connect a Model.")] = ""
+    trust: Annotated[str, Meta(description="Key for Trust This Project.")] = ""
+    help: Annotated[str, Meta(description="Key for Help.")] = ""
+    quit: Annotated[str, Meta(description="Key for Quit.")] = ""
+
+
 class Settings(Data, frozen=True):
     """What the user chose, all layers taken together."""
 
@@ -137,8 +163,10 @@ class Settings(Data, frozen=True):
     database_url: Annotated[
         str, Meta(description="Where sessions are stored, as an SQLAlchemy address; empty: crushpy.db.")
     ] = ""
+    theme: Annotated[str, Meta(description="Colours of the app; empty: Textual's own choice.")] = ""
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
+    keys: Keys = Keys()
