@@ -128,6 +128,12 @@ class TodosChanged(Event, frozen=True, tag="todos"):
     todos: tuple[Todo, ...]
 
 
+class TitleChanged(Event, frozen=True, tag="title"):
+    """The conversation has another title, stored. Anywhere after `session`."""
+
+    title: str
+
+
 class Compacting(Event, frozen=True, tag="compacting"):
     """A boundary is being prepared. A `boundary` follows, or a `notice` that says why there is none."""
 
@@ -240,6 +246,7 @@ AnyEvent = (
     | ToolOutput
     | ToolFinished
     | TodosChanged
+    | TitleChanged
     | Compacting
     | ReviewNeeded
     | ReviewDone

@@ -4,6 +4,7 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 """
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -24,6 +25,7 @@ from crushpy.engine.remember import recall
 from crushpy.engine.reviews import Reviews, Verdict
 from crushpy.engine.standing import standing_of
 from crushpy.engine.summarise import Postponed, Summariser
+from crushpy.engine.titles import suggest_title
 from crushpy.engine.toolrun import ToolRunner
 from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status, Turn
@@ -37,6 +39,8 @@ from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from crushpy.engine.library import Library
@@ -131,6 +135,8 @@ class Conversation:
             toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
         )
         self._closed = False
+        self._untitled = choices.interactive and not stored
+        self._titling: asyncio.Task[None] | None = None
         self.failure: CrushpyError | None = None
         """Why the last turn ended in error."""
 
@@ -215,8 +221,24 @@ class Conversation:
             self.failure = turn.failure
             self._running = None
             if status == "done":
+                if self._untitled:
+                    self._untitled = False
+                    self._titling = asyncio.create_task(self._find_title())
                 self.send_queued()
         return status
+
+    async def _find_title(self) -> None:
+        """Asks the small model for a title. Nothing depends on it, so a failure is only logged."""
+        history = self._session.history
+        prompt = next((one.text for one in history if one.role == "user"), "")
+        reply = next((one.text for one in history if one.role == "assistant"), "")
+        model = self._settings.small_model or self._session.info.model
+        try:
+            title = await suggest_title(self._models, self._templates, model, prompt, reply)
+            if title:
+                await self._session.set_title(title)
+        except CrushpyError as error:
+            log.info("no title: %s", error.message)
 
     # --- approvals --------------------------------------------------------------------------------------
 
@@ -359,6 +381,9 @@ class Conversation:
         if self._closed:
             return
         self._closed = True
+        if self._titling is not None:
+            self._titling.cancel()
+            await asyncio.wait([self._titling])
         await self._context.jobs.close()
         await self._models.close()
         if self._session.stored:

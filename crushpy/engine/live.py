@@ -9,7 +9,15 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crushpy.context.history import missing_results
-from crushpy.events import Event, MessageCommitted, Notice, PromptCommitted, SessionOpened, TodosChanged
+from crushpy.events import (
+    Event,
+    MessageCommitted,
+    Notice,
+    PromptCommitted,
+    SessionOpened,
+    TitleChanged,
+    TodosChanged,
+)
 from crushpy.ids import new_id
 from crushpy.messages import Cut, Data, Message, Seed, Text, Todo, ToolCall, ToolResult, Usage
 from crushpy.storage.records import BoundaryInfo, SessionInfo
@@ -140,6 +148,11 @@ class LiveSession:
     def renamed(self, title: str) -> None:
         """The conversation has another title, stored already; what continues this session takes it over."""
         self.info = msgspec.structs.replace(self.info, title=title)
+
+    async def set_title(self, title: str) -> None:
+        await self._store.update_session(self.info.id, title=title)
+        self.info = msgspec.structs.replace(self.info, title=title)
+        self._emit(TitleChanged(title))
 
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
         await self._store.update_session(self.info.id, todos=todos)
