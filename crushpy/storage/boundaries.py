@@ -2,10 +2,11 @@
 
 import time
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import func, insert, select, update
 
 from crushpy.messages import Cut, Message
 from crushpy.storage import statements
@@ -23,7 +24,11 @@ if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
 _B = boundaries.c
+_M = messages.c
 _S = sessions.c
+BATCH = 500
+"""Ids in one statement: SQLite bounds its values."""
+EVERYTHING = 2**63 - 1
 FORK = "fork"
 END_REASONS = {"agent": "new_session"}
 """How a session ended, where it is not the trigger's own name."""
@@ -108,8 +113,8 @@ class Boundaries:
 
     def _in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
         found: dict[str, Message] = {}
-        for start in range(0, len(ids), 500):  # SQLite bounds the values of one statement
-            batch = ids[start : start + 500]
+        for start in range(0, len(ids), BATCH):
+            batch = ids[start : start + BATCH]
             rows = self._database.execute(select(messages).where(messages.c.id.in_(batch)))
             found |= {row.id: message_from_row(row) for row in rows}
         return tuple(found[one] for one in ids if one in found)
@@ -163,13 +168,36 @@ class Boundaries:
         return list(found.values())
 
     def lineage_messages(self, session_id: str) -> list[Message]:
-        """Of each ancestor only what came before it was left: after an undo it went on by itself."""
-        lineage = self._database.lineage(session_id)
         found: list[Message] = []
-        for number, session in enumerate(lineage):
-            own = self._database.messages(session.id)
-            if number + 1 < len(lineage):
-                left = lineage[number + 1].created_at
-                own = [message for message in own if message.created_at <= left]
-            found += own
+        for session, last in self.reach(session_id):
+            statement = select(messages).where(_M.session_id == session, _M.number <= last).order_by(_M.seq)
+            found += [message_from_row(row) for row in self._database.execute(statement)]
+        return found
+
+    def reach(self, session_id: str) -> list[tuple[str, int]]:
+        """The sessions that led here, the first first, each with the number of its last message that did.
+
+        After an undo, or beside a branch, a session goes on by itself: that is another story.
+        """
+        lineage = self._database.lineage(session_id)
+        left = [self._left_at(parent, child) for parent, child in pairwise(lineage)]
+        return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=True))
+
+    def _left_at(self, parent: SessionInfo, child: SessionInfo) -> int:
+        """The number of the last message of `parent` before `child` left it. Numbers grow; clocks may not."""
+        boundary = self._opening(child.id)
+        if boundary is not None and boundary.trigger == FORK:
+            return max(self._numbers(parent, boundary.tail), default=0)
+        first = self._database.execute(select(func.min(_M.number)).where(_M.session_id == child.id)).scalar()
+        if first is not None:
+            return first - 1
+        own = select(func.max(_M.number)).where(_M.session_id == parent.id, _M.created_at <= child.created_at)
+        return self._database.execute(own).scalar() or 0
+
+    def _numbers(self, session: SessionInfo, ids: Sequence[str]) -> list[int]:
+        """The numbers of those messages that are the session's own."""
+        found: list[int] = []
+        for start in range(0, len(ids), BATCH):
+            own = select(_M.number).where(_M.session_id == session.id, _M.id.in_(ids[start : start + BATCH]))
+            found += self._database.execute(own).scalars()
         return found

@@ -88,8 +88,15 @@ class Database:
         return [session_from_row(row) for row in rows]
 
     def lineage(self, session_id: str) -> list[SessionInfo]:
-        rows = self.execute(statements.LINEAGE, {"tip": session_id})
-        return [session_from_row(row) for row in rows]
+        found: dict[str, SessionInfo] = {}
+        wanted: str | None = session_id
+        while wanted is not None and wanted not in found:  # a circle of parents cannot hang the walk
+            row = self.execute(statements.SESSION, {"session": wanted}).first()
+            if row is None:
+                break
+            found[wanted] = session_from_row(row)
+            wanted = row.parent_id
+        return list(found.values())[::-1]
 
     def update_session(
         self,

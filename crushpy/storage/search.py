@@ -7,6 +7,7 @@ running turn never waits for it.
 
 import re
 from collections.abc import Sequence
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -14,18 +15,26 @@ from sqlalchemy import Row, text
 
 from crushpy.errors import UsageError
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.storage.boundaries import EVERYTHING
+from crushpy.storage.codec import storable, to_column
 from crushpy.storage.records import Hit
 from crushpy.storage.rows import message_from_row
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
-MAX_TEXT = 200_000
+MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
+MAX_TERMS = 24
+MAX_TERM = 200
+"""Terms of a query, and characters of one, that are looked for."""
 AROUND = 160
 """Characters of a snippet on each side of what was found."""
 _BATCH = 200
-_TERM = re.compile(r'"([^"]+)"|(\S+)')
+_TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
+_PLACES = 8
+"""Of one word, how many places in a text are weighed for the snippet."""
+_NOT_WORDS = re.compile(r"[\x00-\x1f\x7f]+")
 
 _UNINDEXED = text(
     "SELECT * FROM message WHERE number > (SELECT coalesce(max(rowid), 0) FROM message_text) "
@@ -36,17 +45,21 @@ _FORGET = text(
     "DELETE FROM message_text WHERE rowid IN (SELECT number FROM message JOIN session "
     "ON session.id = message.session_id WHERE session.root_id = :root)"
 )
+_REWRITE = text("INSERT INTO message_text (message_text) VALUES ('optimize')")
 _MESSAGE = text("SELECT * FROM message WHERE id = :id")
-_FAMILY = """
-    WITH RECURSIVE ancestor (id, parent_id) AS (
-        SELECT id, parent_id FROM session WHERE id = :within
-        UNION SELECT session.id, session.parent_id FROM session
-        JOIN ancestor ON session.id = ancestor.parent_id
+# Tasks of the sessions that led here, begun before each was left, and all that came out of those tasks.
+_TASKS = text(
+    """
+    WITH RECURSIVE reach (id, last) AS MATERIALIZED (SELECT key, value FROM json_each(:reach)),
+    task (id) AS (
+        SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
+        WHERE session.kind = 'task'
+        AND coalesce((SELECT min(number) FROM message WHERE session_id = session.id), 0) <= reach.last
+        UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
     )
-    SELECT id FROM ancestor
-    UNION SELECT session.id FROM session JOIN ancestor ON session.parent_id = ancestor.id
-    WHERE session.kind = 'task'
-"""
+    SELECT id FROM task
+    """
+)
 
 
 class Search:
@@ -59,22 +72,30 @@ class Search:
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
         self._index()
+        reach = self._reach(within) if within is not None else None
         for every in (True, False) if len(terms) > 1 else (True,):
-            rows = self._rows(terms, within, cwd, limit, every=every)
+            rows = self._rows(terms, reach, cwd, limit, every=every)
             if rows:
-                return [_hit(row, terms) for row in rows]
+                return [_hit(row, query, terms) for row in rows]
         return []
 
     def message(self, message_id: str, within: str) -> Message:
-        row = self._database.execute(_MESSAGE, {"id": message_id}).first()
-        family = self._database.execute(text(_FAMILY), {"within": within}).scalars().all()
-        if row is None or row.session_id not in family:
+        row = self._database.execute(_MESSAGE, {"id": storable(message_id)}).first()
+        if row is None or row.number > self._reach(within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
         return message_from_row(row)
 
     def forget(self, root_id: str) -> None:
         """Takes a conversation out of the index; inside the transaction that deletes it."""
-        self._database.execute(_FORGET, {"root": root_id})
+        gone = self._database.execute(_FORGET, {"root": root_id}).rowcount
+        if gone:
+            self._database.execute(_REWRITE)  # else the letters of what was deleted stay in the file
+
+    def _reach(self, session_id: str) -> dict[str, int]:
+        """What a session can look back on: sessions, each with the number of the last message that counts."""
+        reach = dict(self._database.boundaries.reach(session_id))
+        tasks = self._database.execute(_TASKS, {"reach": to_column(reach)}).scalars()
+        return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
     def _index(self) -> None:
         """Indexes what came since the last search."""
@@ -87,7 +108,13 @@ class Search:
                 self._database.execute(_INSERT, values)
 
     def _rows(
-        self, terms: Sequence[str], within: str | None, cwd: str | None, limit: int, *, every: bool
+        self,
+        terms: Sequence[str],
+        reach: dict[str, int] | None,
+        cwd: str | None,
+        limit: int,
+        *,
+        every: bool,
     ) -> Sequence[Row[Any]]:
         long = [term for term in terms if len(term) >= 3]
         short = [term for term in terms if len(term) < 3]
@@ -98,22 +125,28 @@ class Search:
             conditions.append("message_text MATCH :match")
         likes: list[str] = []
         for number, term in enumerate(short):
-            values[f"short{number}"] = f"%{_escaped(term)}%"
-            likes.append(f"message_text.text LIKE :short{number} ESCAPE '\\'")
+            # LIKE knows the case of ASCII letters only.
+            forms = dict.fromkeys((term, term.lower(), term.upper(), term.title()))
+            names = [f"short{number}_{form}" for form in range(len(forms))]
+            values |= {name: f"%{_escaped(form)}%" for name, form in zip(names, forms, strict=True)}
+            either = " OR ".join(f"message_text.text LIKE :{name} ESCAPE '\\'" for name in names)
+            likes.append(f"({either})")
         if likes and (every or not long):
             conditions.append("(" + (" AND " if every else " OR ").join(likes) + ")")
-        if within is not None:
-            values["within"] = within
-            conditions.append(f"message.session_id IN ({_FAMILY})")
         if cwd is not None:
-            values["cwd"] = cwd
+            values["cwd"] = storable(cwd)
             conditions.append("session.cwd = :cwd")
+        known = join = ""
+        if reach is not None:
+            values["reach"] = to_column(reach)
+            known = "WITH reach (id, last) AS MATERIALIZED (SELECT key, value FROM json_each(:reach)) "
+            join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
         order = "rank, message.number DESC" if long else "message.number DESC"
         statement = (
-            "SELECT message.id, message.session_id, message.role, message.created_at, session.root_id, "  # noqa: S608
-            "session.title, message_text.text FROM message_text "
+            f"{known}SELECT message.id, message.session_id, message.role, message.created_at, "  # noqa: S608
+            "session.root_id, session.title, message_text.text FROM message_text "
             "JOIN message ON message.number = message_text.rowid "
-            "JOIN session ON session.id = message.session_id "
+            f"JOIN session ON session.id = message.session_id {join}"
             f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
         )
         return self._database.execute(text(statement), values).all()
@@ -121,8 +154,9 @@ class Search:
 
 def terms_of(query: str) -> list[str]:
     """The words of a query; what stands in double quotes is one. Operators have no meaning of their own."""
-    found = (phrase or word for phrase, word in _TERM.findall(query))
-    return [term.replace('"', "").strip() for term in found if term.replace('"', "").strip()]
+    clean = _NOT_WORDS.sub(" ", storable(query))
+    found = (" ".join((phrase or word).split())[:MAX_TERM] for phrase, word in _TERM.findall(clean))
+    return list(dict.fromkeys(term for term in found if term))[:MAX_TERMS]
 
 
 def searchable(message: Message) -> str:
@@ -138,7 +172,7 @@ def searchable(message: Message) -> str:
                 pieces.append(part.summary)
             case Thinking() | Image():
                 pass
-    return "\n".join(pieces)[:MAX_TEXT]
+    return "\n".join(pieces)[:MAX_TEXT].replace("\0", " ")
 
 
 def _plain(value: Any) -> str:
@@ -160,11 +194,31 @@ def _escaped(term: str) -> str:
     return term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _hit(row: Row[Any], terms: Sequence[str]) -> Hit:
+def _hit(row: Row[Any], query: str, terms: Sequence[str]) -> Hit:
     body: str = row.text
-    lower = body.lower()
-    at = min((found for term in terms if (found := lower.find(term.lower())) >= 0), default=0)
-    start, end = max(0, at - AROUND), at + AROUND
+    start, end = _window(body, query, terms)
     snippet = body[start:end].strip()
     snippet = ("…" if start else "") + snippet + ("…" if end < len(body) else "")
     return Hit(row.id, row.session_id, row.root_id, row.title, row.role, row.created_at, snippet)
+
+
+def _window(body: str, query: str, terms: Sequence[str]) -> tuple[int, int]:
+    """The part of a text to show: round the query as it was typed, else where most of its words stand."""
+    lower = body.lower() if len(body.lower()) == len(body) else body  # a few letters change their length
+    words = [term.lower() for term in terms]
+    whole = " ".join(query.replace('"', " ").split()).lower()
+    at = lower.find(whole)
+    if at >= 0:
+        return max(0, at - AROUND), at + max(len(whole), 1) + AROUND
+    places = [
+        (found.start(), number)
+        for number, word in enumerate(words)
+        for found in islice(re.finditer(re.escape(word), lower), _PLACES)
+    ]
+    places.sort()
+
+    def worth(start: int) -> int:
+        return len({number for at, number in places if start <= at < start + AROUND})
+
+    best = max((at for at, _ in places), key=lambda at: (worth(at), -at), default=0)
+    return max(0, best - AROUND), best + AROUND

@@ -22,30 +22,25 @@ SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start")).order_by(_S.
 UPDATE_SESSION = update(sessions).where(_S.id == _session)
 DELETE_CONVERSATION = delete(sessions).where(_S.root_id == bindparam("root"))
 
-_of_user = _S.kind != "task"
-
-LATEST = (
-    select(sessions)
-    .where(_S.cwd == _folder, _of_user, _S.ended_at.is_(None))
-    .order_by(_S.updated_at.desc())
-    .limit(1)
+# The line of a conversation: its first session and those that continue it. Branches and tasks are none of it.
+# A union of different rows only: a circle of parents, which nobody should have, ends here.
+_line = select(_S.id, _S.root_id).where(_S.id == _S.root_id, _S.kind != "task").cte(recursive=True)
+_next = sessions.alias()
+_line = _line.union(
+    select(_next.c.id, _line.c.root_id)
+    .join(_line, _next.c.parent_id == _line.c.id)
+    .where(_next.c.kind == "continuation")
 )
-
-# The tip of a conversation: a session that has not ended before one that has, no branch, then the youngest.
+# Its tip: a session that has not ended before one that has, then the youngest.
 _rank = (
     func.row_number()
     .over(
-        partition_by=_S.root_id,
-        order_by=(
-            _S.ended_at.is_not(None),
-            _S.kind == "fork",
-            _S.generation.desc(),
-            _S.updated_at.desc(),
-        ),
+        partition_by=_line.c.root_id,
+        order_by=(_S.ended_at.is_not(None), _S.generation.desc(), _S.updated_at.desc()),
     )
     .label("rank")
 )
-_ranked = select(_S.id, _rank).where(_of_user).subquery()
+_ranked = select(_S.id, _rank).join(_line, _S.id == _line.c.id).subquery()
 TIPS = (
     select(sessions)
     .join(_ranked, _S.id == _ranked.c.id)
@@ -54,19 +49,9 @@ TIPS = (
     .limit(_many)
 )
 TIPS_OF_FOLDER = TIPS.where(_S.cwd == _folder)
+LATEST = TIPS_OF_FOLDER.where(_S.ended_at.is_(None)).limit(1)
 
-_ancestors = (
-    select(_S.id, _S.parent_id, literal(0).label("depth"))
-    .where(_S.id == bindparam("tip"))
-    .cte(recursive=True)
-)
-_parent = sessions.alias()
-_ancestors = _ancestors.union_all(
-    select(_parent.c.id, _parent.c.parent_id, _ancestors.c.depth + 1).join(
-        _ancestors, _parent.c.id == _ancestors.c.parent_id
-    )
-)
-LINEAGE = select(sessions).join(_ancestors, _S.id == _ancestors.c.id).order_by(_ancestors.c.depth.desc())
+SESSION = select(sessions).where(_S.id == _session)
 
 # --- messages and tool runs ----------------------------------------------------------------------------
 
