@@ -131,14 +131,6 @@ def test_a_model_that_the_server_does_not_know_is_named_with_the_way_out(run: Ru
     assert done.result["session_id"] == done.lines[0]["id"]  # the prompt is kept
 
 
-@pytest.mark.xdist_group("litellm")
-def test_a_provider_that_nobody_knows_is_said_in_our_words(run: Run) -> None:
-    done = run("-m", "foo/bar", "hi")
-    assert done.code == 5
-    assert done.result["error"] == "There is no model foo/bar."
-    assert "crushpy models" in done.of("error")[0]["hint"]
-
-
 @pytest.mark.parametrize(
     "args", [["--format", "xml", "hi"], ["--max-steps", "0", "hi"], ["--bogus"]], ids=str
 )

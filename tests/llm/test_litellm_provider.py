@@ -11,6 +11,7 @@ import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Reply, ScriptedLLM
 
+from crushpy.llm.errors import BadRequest
 from crushpy.llm.litellm_provider import LiteLLMProvider
 from crushpy.messages import Message, Text, Thinking, ToolCall, ToolResult
 
@@ -147,3 +148,12 @@ def test_no_package_brought_a_file_that_python_runs_at_every_start():
     folders = {Path(sysconfig.get_path(name)) for name in ("purelib", "platlib")}
     found = {path.name for folder in folders for path in folder.glob("*.pth")}
     assert found <= KNOWN_PTH
+
+
+async def test_a_provider_that_nobody_knows_is_said_in_our_words():
+    provider = LiteLLMProvider()
+    with pytest.raises(BadRequest) as caught:
+        await hear(provider, ask(model="foo/bar"))
+    await provider.close()
+    assert caught.value.message == "There is no model foo/bar."
+    assert "crushpy models" in caught.value.hint
