@@ -62,13 +62,17 @@ def plain_git(rule: Sequence[str], words: tuple[Word, ...]) -> tuple[tuple[str, 
     """Rule and words without git's harmless global options, which nobody wants to spell."""
     if words[0].text != "git":
         return tuple(rule), words
+    texts = tuple(word.text if word.kind == "literal" else "" for word in words)
+    left_out = len(texts) - len(without_globals(texts))
+    return without_globals(rule), (words[0], *words[1 + left_out :])
+
+
+def without_globals(words: Sequence[str]) -> tuple[str, ...]:
+    """The words of a git command without the harmless options before its subcommand."""
     start = 1
-    while start < len(words) and words[start].text in HARMLESS_GLOBALS and words[start].kind == "literal":
+    while start < len(words) and words[start] in HARMLESS_GLOBALS:
         start += 1
-    spelled = 1
-    while spelled < len(rule) and rule[spelled] in HARMLESS_GLOBALS:
-        spelled += 1
-    return (*rule[:1], *rule[spelled:]), (words[0], *words[start:])
+    return (*words[:1], *words[start:])
 
 
 def _spells(rule: str, word: Word) -> bool:

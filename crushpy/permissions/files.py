@@ -5,13 +5,10 @@ import re
 import sys
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from crushpy.access import Access
+from crushpy.permissions.patterns import compiled, escaped
 from crushpy.permissions.rules import Rule
-
-if TYPE_CHECKING:
-    from pathspec import GitIgnoreSpec
 
 OWN_FOLDERS = frozenset((".git", ".crushpy"))
 """What is written here changes what git and crushpy do: only a rule that spells the folder covers it."""
@@ -33,6 +30,14 @@ class Target:
         return self.real == self.root or self.real.is_relative_to(self.root)
 
     @property
+    def parts(self) -> tuple[str, ...]:
+        """Every folder's name on the way to it, from the workspace on where it lies there."""
+        real = self.real.relative_to(self.root) if self.inside else self.real
+        from_here = self.written.is_relative_to(self.workspace)
+        written = self.written.relative_to(self.workspace) if from_here else self.written
+        return (*real.parts, *written.parts)
+
+    @property
     def shown(self) -> str:
         """As a person reads it: relative inside the workspace."""
         return str(self.real.relative_to(self.root)) if self.inside else str(self.real)
@@ -49,7 +54,9 @@ def allows(rule: Rule, access: Access, target: Target) -> bool:
         return False
     if access.writes and not _spells_own_folder(rule.pattern, target):
         return False
-    return not rule.pattern or _matches(rule.pattern, target.real, target.root, reads=not access.writes)
+    return not rule.pattern or _matches(
+        rule.pattern, target.real, target.root, reads=not access.writes, forbids=False
+    )
 
 
 def forbids(rule: Rule, access: Access, target: Target) -> bool:
@@ -59,33 +66,29 @@ def forbids(rule: Rule, access: Access, target: Target) -> bool:
     if not rule.pattern:
         return True
     reads = not access.writes
-    return _matches(rule.pattern, target.real, target.root, reads=reads, any_case=_IGNORES_CASE) or _matches(
-        rule.pattern, target.written, target.workspace, reads=reads, any_case=_IGNORES_CASE
+    return _matches(rule.pattern, target.real, target.root, reads=reads, forbids=True) or _matches(
+        rule.pattern, target.written, target.workspace, reads=reads, forbids=True
     )
 
 
 def exact_pattern(target: Target) -> str | None:
     """The pattern for this one path; None where no rule can spell it."""
-    shown = target.shown
-    if not shown.isprintable() or shown != shown.strip():
+    pattern = escaped(target.shown)
+    if not pattern.isprintable() or pattern.endswith(" "):
         return None
-    escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", shown)
-    if not target.inside:
-        return escaped
-    return f"./{escaped}" if "/" not in escaped or escaped.startswith("~") else escaped
+    if target.inside and ("/" not in pattern or pattern.startswith(("~", " "))):
+        return f"./{pattern}"
+    return pattern
 
 
 def _spells_own_folder(pattern: str, target: Target) -> bool:
     """True where the path is none of the guarded ones, or the pattern names the guarded folder."""
     spelled = {part.casefold() for part in pattern.split("/")}
-    parts = {part.casefold() for path in (target.real, target.written) for part in path.parts}
+    parts = {part.casefold() for part in target.parts}
     if not (parts & OWN_FOLDERS) <= spelled:
         return False
-    if target.inside and not any(folder.is_relative_to(target.root) for folder in _crushpy_folders()):
-        return True
-    real_pattern = _real(_expanded(pattern)) if pattern.startswith(("/", "~")) else ""
     return all(
-        real_pattern.startswith(str(folder))
+        pattern.startswith(("/", "~")) and folder.name in pattern.split("/")
         for folder in _crushpy_folders()
         if target.real == folder or target.real.is_relative_to(folder)
     )
@@ -103,42 +106,35 @@ def _crushpy_folders_for(crushpy_home: str, home: str) -> tuple[Path, ...]:
     return tuple({Path(os.path.realpath(folder)) for folder in (paths.config_dir, paths.data_dir)})
 
 
-def _matches(pattern: str, path: Path, root: Path, *, reads: bool, any_case: bool = False) -> bool:
-    pattern = _expanded(pattern)
-    if pattern.startswith("../") or "/../" in pattern:
-        pattern = os.path.normpath(root / pattern)
+def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool) -> bool:
+    if pattern.startswith("~"):
+        home = os.path.expanduser(pattern.partition("/")[0])  # noqa: PTH111
+        pattern = escaped(home) + "".join(pattern.partition("/")[1:])
+    elif pattern.startswith("../") or "/../" in pattern:
+        pattern = os.path.normpath(f"{escaped(str(root))}/{pattern}")
     if pattern.startswith("/"):
-        return any(_match(line, str(path).lstrip("/"), reads, any_case) for line in {pattern, _real(pattern)})
+        lines = {pattern, _real(pattern)} if pattern != "/" else {"/**"}
+        return any(_match(line, str(path).lstrip("/"), reads, forbids) for line in lines)
     if path == root:
         return pattern in (".", "./", "*", "**", "./*", "./**")
     if not path.is_relative_to(root):
         return False
     line = pattern[1:] if pattern.startswith("./") else pattern
-    return _match(line, str(path.relative_to(root)), reads, any_case)
+    return _match(line, str(path.relative_to(root)), reads, forbids)
 
 
-def _match(line: str, path: str, reads: bool, any_case: bool) -> bool:
-    if any_case:
+def _match(line: str, path: str, reads: bool, forbids: bool) -> bool:
+    if forbids and _IGNORES_CASE:
         line, path = line.casefold(), path.casefold()
-    spec = _spec(line)
+    spec = compiled(line)
+    if spec is None:
+        return forbids
     # Reading a folder is reading what is in it: `src/**` speaks of listing `src` too.
     return spec.match_file(path) or spec.match_file(f"{path}/") or (reads and spec.match_file(f"{path}/\x01"))
 
 
-def _expanded(pattern: str) -> str:
-    """With the home folder in place of `~`."""
-    return os.path.expanduser(pattern) if pattern.startswith("~") else pattern  # noqa: PTH111
-
-
 def _real(pattern: str) -> str:
     """An absolute pattern with links resolved in the part before its first wildcard."""
-    literal = re.match(r"(?:/[^/*?\[\\]+(?=/|$))*", pattern)
+    literal = re.match(r"(?:/[^/*?\[\]\\!#]+(?=/|$))*", pattern)
     head = literal[0] if literal else ""
-    return os.path.realpath(head) + pattern[len(head) :] if head else pattern
-
-
-@lru_cache(maxsize=512)
-def _spec(line: str) -> "GitIgnoreSpec":
-    from pathspec import GitIgnoreSpec
-
-    return GitIgnoreSpec.from_lines([f"\\{line}" if line.startswith("#") else line])
+    return escaped(os.path.realpath(head)) + pattern[len(head) :] if head else pattern

@@ -42,7 +42,7 @@ def hits(rule: Sequence[str], reading: ShellReading) -> Hit:
 def mentions(rule: Sequence[str], text: str) -> bool:
     """True where the rule's words all stand in `text`, whatever it means: for what cannot be read."""
     bare = re.sub(r"['\"\\]", "", text)
-    tokens = set(re.split(r"[^\w.+:/@=-]+", bare))
+    tokens = {*re.split(r"[^\w.+:/@=-]+", bare), *re.split(r"[^\w.+:/@-]+", bare)}
     tokens |= {token.rpartition("/")[2] for token in tokens}
     wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
     return all(any(part in tokens for part in (word, re.sub(r"['\"\\]", "", word))) for word in wanted)
@@ -55,11 +55,10 @@ def _candidates(command: Command, depth: int) -> Iterator[tuple[Word, ...]]:
         yield words
         for start in _starts(each):
             yield words[start:]
-        if each.program in RUNNERS and depth < 3:
-            for word in words[1:]:
-                if word.kind == "literal" and re.search(r"\s", word.text):
-                    for inner in read(word.text).commands:
-                        yield from _candidates(inner, depth + 1)
+            word = words[start]
+            if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
+                for inner in read(word.text).commands:
+                    yield from _candidates(inner, depth + 1)
 
 
 def _starts(command: Command) -> range:

@@ -50,7 +50,7 @@ class _Pieces:
         if self.head is not None:
             # An unquoted brace or glob beside a value can make several words of it.
             return Word(text, "unknown", self.head, self.splits or bool(re.search(r"[*?\[{]", bare)))
-        names_files = self.pattern or bare.startswith("~") or re.search(r"[*?\[]", bare)
+        names_files = self.pattern or re.search(r"^~|[=:]~|[*?\[]", bare)
         braces = re.search(r"\{.*(?:,|\.\.).*\}", bare, re.DOTALL)
         return Word(text, "pattern" if names_files or braces else "literal")
 

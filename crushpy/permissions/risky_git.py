@@ -4,11 +4,10 @@ from collections.abc import Sequence
 
 from crushpy.permissions.commands import Word, word_set
 
-HARMLESS_GLOBALS = word_set(
-    "--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects --version --help"
-)
+HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
 """Options before the subcommand that change nothing: a rule need not spell them."""
 
+_TELLS = frozenset(("--version", "--help"))
 _VALUED_GLOBALS = word_set("-c -C --git-dir --work-tree --namespace --exec-path --config-env")
 _READS = word_set(
     "log status diff show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file"
@@ -92,7 +91,7 @@ def git_risks(words: Sequence[Word]) -> dict[int, str]:
     while place < len(words) and words[place].text.startswith("-"):
         word = words[place]
         name = word.text.partition("=")[0]
-        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS:
+        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _TELLS:
             risks[place] = "with it git can execute what it is told to"
             if word.text in _VALUED_GLOBALS or name == "-c":
                 place += 1

@@ -7,6 +7,7 @@ from functools import lru_cache
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
 from crushpy.permissions.commands import word_set
+from crushpy.permissions.patterns import compiled
 
 READERS = ("view", "ls", "glob", "grep")
 WRITERS = ("write", "edit", "multiedit")
@@ -162,8 +163,11 @@ def _check_command(text: str, pattern: str) -> None:
 def _check_path(text: str, pattern: str) -> None:
     if pattern.startswith("!"):
         raise _bad(text, "a path pattern cannot be negated", "Use an allow rule and a deny rule.")
-    if pattern.endswith("\\") and not pattern.endswith("\\\\"):
-        raise _bad(text, "the pattern ends with a lone backslash")
+    # Compiling is costly the first time: only what could be invalid is tried here.
+    if ("[" in pattern or "\\" in pattern) and compiled(pattern) is None:
+        raise _bad(
+            text, "it is not a valid path pattern", "Put a backslash before a literal [, ] or backslash."
+        )
 
 
 def _host_pattern(text: str, pattern: str) -> str:

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from crushpy.errors import SettingsError
 from crushpy.permissions.commands import Command, Word, word_set
-from crushpy.permissions.coverage import covers
+from crushpy.permissions.coverage import covers, without_globals
 from crushpy.permissions.risky import OPERANDS_MATTER
 from crushpy.permissions.risky_scripts import is_interpreter
 from crushpy.permissions.rules import RUNS_ANYTHING, parse_allow
@@ -23,6 +23,8 @@ _WITH_SUBCOMMAND = word_set(
     " make ninja cmake gh glab terraform aws gcloud az brew apt apt-get dnf conda ruff gradle mvn dotnet"
     " swift mix bundle rake composer systemctl journalctl just task"
 )
+_BUILDS = frozenset(("make", "ninja", "just", "rake"))
+"""Without a word they do the one thing they are there for."""
 _TWO_SUBCOMMANDS = frozenset(
     (
         *(
@@ -66,13 +68,15 @@ def _prefixes(command: Command) -> Iterator[tuple[str, ...]]:
                 yield (*known[: command.skip], *words)
     elif not command.inner:
         yield from _usual(command.program, known)
-    if len(known) == len(command.words) or not _too_broad(command.program):
+    if not _too_broad(command.program) or (len(known) == len(command.words) and _names_something(command)):
         yield known
 
 
 def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    if not known or "/" in known[0]:
+    if not known:
         return
+    if program == "git":
+        known = without_globals(known)
     if program in _PROGRAM_ALONE:
         yield known[:1]
     elif program in _WITH_SUBCOMMAND and len(known) > 1 and not known[1].startswith("-"):
@@ -81,7 +85,15 @@ def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         elif len(known) > 2 and not known[2].startswith("-"):
             yield known[:3]
     elif is_interpreter(program) and known[1:2] == ("-m",):
-        yield known[:3]
+        yield known[: 4 if known[2:3] == ("pip",) else 3]
+
+
+def _names_something(command: Command) -> bool:
+    """Whether the words say what is done: `rm -rf` alone would stand for anything."""
+    if command.program in _BUILDS:
+        return True
+    operands = [word for word in command.words[1:] if not word.is_option]
+    return bool(operands) or (len(command.words) > 1 and command.program not in OPERANDS_MATTER)
 
 
 def _too_broad(program: str) -> bool:

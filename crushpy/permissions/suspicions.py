@@ -23,6 +23,8 @@ _SAFE_SET = re.compile(r"[-+][euxfC]+|[-+]o|pipefail|errexit|nounset|xtrace|nogl
 _ARITHMETIC_TESTS = word_set("-eq -ne -lt -le -gt -ge")
 _SURE_NUMBER = re.compile(r"-?\d+|\$[#?$!]|\"\$[#?$!]\"")
 _CONSTANT_SUM = re.compile(r"\$\(\([\d\s+*/%()<>=&|^~!?:-]*\)\)")
+_ODD = re.compile(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
+"""Control characters, and blanks that are none to bash."""
 _ONE_LINE = word_set(
     "command file_redirect herestring_redirect variable_assignment variable_assignments declaration_command"
     " unset_command"
@@ -34,11 +36,8 @@ def in_text(command: str) -> str:
     """What makes the parser and bash disagree, seen before parsing."""
     if len(command.encode(errors="replace")) > LONGEST:
         return "it is too long to be read"
-    for letter in command:
-        if letter in " \t\n":
-            continue
-        if letter.isspace() or ord(letter) < 32 or 127 <= ord(letter) < 160 or 0xD800 <= ord(letter) < 0xE000:
-            return f"it holds the unusual character U+{ord(letter):04X}"
+    if odd := _ODD.search(command):
+        return f"it holds the unusual character U+{ord(odd[0]):04X}"
     if re.search(r"\S\\\n\S", command):
         return "a line is broken in the middle of a word"
     return ""

@@ -175,7 +175,8 @@ def _script(words: Sequence[Word]) -> str | None:
         text = words[index].text
         if _SHELL_SCRIPT.fullmatch(text):
             script = words[index + 1] if index + 1 < len(words) else UNKNOWN
-            return script.text if script.kind == "literal" else None
+            plain = script.kind == "literal" and not script.text.startswith(("-", "+"))
+            return script.text if plain else None
         if text == "-o" and index + 1 < len(words) and words[index + 1].text == "pipefail":
             index += 2
         elif _SHELL_FLAGS.fullmatch(text) or text in ("--login", "--norc", "--noprofile", "--posix"):

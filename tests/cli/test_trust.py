@@ -1,0 +1,85 @@
+"""`crushpy trust` and `crushpy untrust` as a person types them."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture
+def project(workspace: Path) -> Path:
+    (workspace / ".crushpy" / "templates").mkdir(parents=True)
+    (workspace / ".crushpy" / "config.toml").write_text('[permissions]\ndeny = ["bash(rm)"] # \u202e\n')
+    (workspace / ".crushpy" / "templates" / "summary.md").write_text("hi")
+    (workspace / "src" / "deep").mkdir(parents=True)
+    return workspace
+
+
+def test_trusting_a_project_shows_what_it_brings_and_puts_it_in_force(cli: Cli, project: Path) -> None:
+    assert cli("permissions", "test", "bash", "rm x").returncode == 3
+    done = cli("trust", cwd=project / "src" / "deep")
+    assert done.returncode == 0, done.stderr
+    assert str(project) in done.stdout
+    assert 'deny = ["bash(rm)"]' in done.stdout
+    assert "templates/summary.md" in done.stdout
+    assert "\u202e" not in done.stdout
+    assert cli("permissions", "test", "bash", "rm x", cwd=project / "src").returncode == 1
+
+
+def test_what_a_project_brings_cannot_steer_the_terminal(cli: Cli, project: Path) -> None:
+    (project / ".crushpy" / "config.toml").write_text("model = 'x' # \x1b]52;c;eA==\x07\n")
+    (project / ".crushpy" / "templates" / "\x1b[2J.md").touch()
+    done = cli("trust")
+    assert done.returncode == 0
+    assert "model = 'x'" in done.stdout
+    assert "\x1b" not in done.stdout
+
+
+def test_untrusting_a_project_puts_its_settings_out_of_force(cli: Cli, project: Path) -> None:
+    cli("trust")
+    done = cli("untrust", cwd=project / "src")
+    assert done.returncode == 0
+    assert str(project) in done.stdout
+    assert cli("permissions", "test", "bash", "rm x").returncode == 3
+    again = cli("untrust")
+    assert again.returncode == 2
+    assert "not trusted" in again.stderr
+
+
+def test_trusted_projects_are_listed(cli: Cli, project: Path) -> None:
+    assert cli("trust", "--list").stdout == "No project is trusted.\n"
+    assert json.loads(cli("trust", "--list", "--json").stdout) == []
+    cli("trust", str(project))
+    assert cli("trust", "--list").stdout == f"{project}\n"
+    assert json.loads(cli("trust", "--list", "--json").stdout) == [str(project)]
+
+
+def test_a_project_that_is_gone_can_be_untrusted(cli: Cli, tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    cli("trust", str(gone))
+    gone.rmdir()
+    assert cli("untrust", str(gone)).returncode == 0
+
+
+def test_what_cannot_be_trusted_is_refused_with_the_way_out(cli: Cli) -> None:
+    for path, says in (
+        ("/", "far more than one project"),
+        ("missing", "is not there"),
+        ("~", "is not there"),
+    ):
+        done = cli("trust", path)
+        assert done.returncode == 2
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
+
+
+def test_a_project_without_anything_of_its_own_can_be_trusted(cli: Cli) -> None:
+    done = cli("trust")
+    assert done.returncode == 0
+    assert "settings: none" in done.stdout
+    assert "templates: none" in done.stdout

@@ -1,0 +1,112 @@
+"""Rules as people write them."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crushpy.errors import SettingsError
+from crushpy.permissions.rules import Rule, RuleSet, split_words
+
+
+@pytest.mark.parametrize(
+    ("text", "tool", "pattern"),
+    [
+        ("bash(git log)", "bash", "git log"),
+        ("  bash( git log )  ", "bash", "git log"),
+        ("write(src/**)", "write", "src/**"),
+        ("fetch(Docs.Python.ORG.)", "fetch", "docs.python.org"),
+        ("fetch(*.python.org)", "fetch", "*.python.org"),
+        ("bash(python -c 'print(1)')", "bash", "python -c 'print(1)'"),
+        ("todos", "todos", ""),
+        ("mcp__files__read", "mcp__files__read", ""),
+        ("view(a b/(c).txt)", "view", "a b/(c).txt"),
+    ],
+)
+def test_a_rule_is_a_tool_and_perhaps_a_pattern(text: str, tool: str, pattern: str) -> None:
+    assert Rule.parse(text) == Rule(tool, pattern)
+
+
+@pytest.mark.parametrize(
+    ("text", "says", "hint"),
+    [
+        ("", "neither `tool` nor `tool(pattern)`", "Examples: bash(git log)"),
+        ("bash(git log", "neither", "Examples"),
+        ("bahs(git log)", "there is no tool 'bahs'", "Did you mean bash?"),
+        ("Bash(git log)", "there is no tool 'Bash'", "Did you mean bash?"),
+        ("quux", "there is no tool 'quux'", "Tools: bash"),
+        ("view()", "the pattern is empty", "write view"),
+        ("bash(git log *)", "already covers the words after it", "bash(git log)"),
+        ("bash(git:*)", "already covers the words after it", "bash(git)"),
+        ("bash(git log | head)", "cannot hold |", "Examples"),
+        ("bash(git log > x)", "cannot hold >", "Examples"),
+        ("bash(echo $HOME)", "cannot hold $", "Examples"),
+        ("bash(echo 'x)", "a quote is not closed", "Examples"),
+        ("bash(X=1 git log)", "begins with the variable 'X=1'", "Examples"),
+        ("bash('')", "names no program", "Examples"),
+        ("bash(a\tb\x07)", "control character", "Examples"),
+        ("write(!x)", "cannot be negated", "deny rule"),
+        ("write([z-a])", "not a valid path pattern", "backslash"),
+        ("fetch(https://x.org/y)", "the pattern of fetch is a host", "fetch(docs.python.org)"),
+        ("fetch(a b)", "the pattern of fetch is a host", "fetch(docs.python.org)"),
+        ("todos(x)", "todos takes no pattern", "Write todos"),
+    ],
+)
+def test_a_bad_rule_is_named_with_what_is_wrong_and_the_way_out(text: str, says: str, hint: str) -> None:
+    with pytest.raises(SettingsError) as caught:
+        Rule.parse(text)
+    assert repr(text) in caught.value.message
+    assert says in caught.value.message
+    assert hint.lower() in caught.value.hint.lower()
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "bash",
+        "bash(*)",
+        "bash(sh)",
+        "bash(bash -c)",
+        "bash(sudo)",
+        "bash(sudo -E)",
+        "bash(eval)",
+        "bash(xargs -0)",
+    ],
+)
+def test_no_allow_rule_means_any_shell_command(text: str) -> None:
+    with pytest.raises(SettingsError, match="any shell command") as caught:
+        RuleSet.from_strings(allow=[text])
+    assert "--yolo" in caught.value.hint
+    rules = RuleSet.from_strings(ask=[text], deny=[text])
+    assert rules.deny == rules.ask == (Rule.parse(text),)
+
+
+def test_the_names_of_the_tools_can_be_given() -> None:
+    assert Rule.parse("paint", known=["paint"]) == Rule("paint")
+    with pytest.raises(SettingsError, match="no tool 'bash'"):
+        Rule.parse("bash(ls)", known=["paint"])
+
+
+def test_words_are_split_as_a_shell_would() -> None:
+    assert split_words(r"""git commit -m 'a b' "c \" d" e\ f '' '$x' x"y"z""") == (
+        *("git", "commit", "-m", "a b", 'c " d', "e f", "", "$x", "xyz"),
+    )
+
+
+def test_rule_sets_are_joined() -> None:
+    one, two = RuleSet.from_strings(allow=["write"], deny=["fetch"]), RuleSet.from_strings(ask=["view"])
+    assert one + two == RuleSet.from_strings(["write"], ["view"], ["fetch"])
+
+
+plain = st.text(st.sampled_from("abz./-_ *?\\'\"()[]{}=,~#!|:1"), min_size=1, max_size=15)
+
+
+@given(st.sampled_from(["bash", "write", "view", "fetch", "edit", "todos"]), plain)
+def test_a_rule_written_out_reads_back_as_itself(tool: str, pattern: str) -> None:
+    try:
+        rule = Rule.parse(f"{tool}({pattern})")
+    except SettingsError:
+        return
+    assert Rule.parse(str(rule)) == rule
+    assert Rule.parse(tool) == Rule(tool)
+    assert str(Rule(tool)) == tool
