@@ -1,0 +1,159 @@
+"""What can be completed at the cursor, and the list that offers it above the prompt."""
+
+from collections.abc import Sequence
+from typing import Literal
+
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.message_pump import MessagePump
+from textual.widget import Widget
+
+from crushpy.messages import Data
+from crushpy.tui.widgets.fitting import end_of, window
+
+MAX_ROWS = 8
+_OPENERS = "([{<\"'`,;=:"
+
+
+class CommandHint(Data, frozen=True):
+    """A slash command, as the prompt needs to know it."""
+
+    slash: str
+    title: str
+    argument_hint: str = ""
+    """What may follow it; empty where nothing does."""
+
+    @property
+    def name(self) -> str:
+        return self.slash.removeprefix("/")
+
+
+class Token(Data, frozen=True):
+    """The word at the cursor that asks for completion."""
+
+    kind: Literal["command", "file"]
+    row: int
+    start: int
+    """The column of its `/` or `@`."""
+    typed: str
+    """What stands between that and the cursor."""
+
+
+class Choice(Data, frozen=True):
+    """One row of the list."""
+
+    insert: str
+    """What takes the token's place."""
+    label: str
+    detail: str = ""
+    runs: bool = False
+    """A command that takes no argument: Enter on it does it at once."""
+
+
+def token_at(line: str, row: int, column: int) -> Token | None:
+    """The token that ends at the cursor, if there is one."""
+    before = line[:column]
+    if row == 0 and before.startswith("/") and not _has_space(before):
+        return Token("command", row, 0, before[1:])
+    at = before.rfind("@")
+    if at < 0 or _has_space(before[at:]):
+        return None
+    if at > 0 and not (before[at - 1].isspace() or before[at - 1] in _OPENERS):
+        return None  # an address, a decorator in the middle of a word
+    return Token("file", row, at, before[at + 1 :])
+
+
+def _has_space(text: str) -> bool:
+    return len(text.split(None, 1)) > 1 or text[-1:].isspace()
+
+
+def command_choices(commands: Sequence[CommandHint], typed: str) -> list[Choice]:
+    """The commands that fit: those whose name starts so, then those that hold it in name or title."""
+    typed = typed.lower()
+    by_name = [hint for hint in commands if hint.name.startswith(typed)]
+    by_name.sort(key=lambda hint: hint.name != typed)
+    held = [hint for hint in commands if typed in hint.name or typed in hint.title.lower()]
+    return [
+        Choice(
+            f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
+            f"/{hint.name} {hint.argument_hint}".rstrip(),
+            hint.title,
+            runs=not hint.argument_hint,
+        )
+        for hint in dict.fromkeys([*by_name, *held])
+    ]
+
+
+def file_choices(paths: Sequence[str]) -> list[Choice]:
+    return [Choice(f'"{path}" ' if " " in path else f"{path} ", path) for path in paths]
+
+
+class CompletionList(Widget):
+    """Rows above the prompt, over whatever is there. The keys are the prompt's; a click is sent to it."""
+
+    DEFAULT_CSS = """
+    CompletionList {
+        overlay: screen; constrain: none inside; display: none;
+        width: 100%; height: auto; max-height: 8;
+        padding: 0 1; background: $panel; color: $foreground;
+    }
+    """
+
+    class Picked(Message):
+        """A row was clicked."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def __init__(self, owner: MessagePump) -> None:
+        super().__init__()
+        self._owner = owner
+        self._rows = MAX_ROWS
+        self.choices: Sequence[Choice] = ()
+        self.note = ""
+        self.highlighted = 0
+
+    def offer(self, choices: Sequence[Choice], note: str, room: int) -> None:
+        """Shows the choices, else a note; with neither, nothing. `room`: rows above the prompt."""
+        self._rows = max(1, min(MAX_ROWS, room))
+        self.choices, self.note, self.highlighted = choices, note, 0
+        height = min(self._rows, len(choices)) or 1
+        self.styles.offset = (0, -height)
+        self.display = bool(choices or note)
+        self.refresh(layout=True)
+
+    def move(self, by: int) -> None:
+        self.highlighted = (self.highlighted + by) % len(self.choices)
+        self.refresh()
+
+    def render(self) -> Content:
+        if not self.choices:
+            return Content.styled(self.note, "$text-muted").truncate(self._width, ellipsis=True)
+        shown = window(len(self.choices), self.highlighted, self._rows)
+        return Content("\n").join([self._row(index) for index in shown])
+
+    @property
+    def _width(self) -> int:
+        return max(1, self.content_size.width)
+
+    def _row(self, index: int) -> Content:
+        choice, width = self.choices[index], self._width
+        if not choice.detail:
+            row = Content(end_of(choice.label, width))
+        else:
+            label = Content(choice.label.ljust(min(28, width // 2)))
+            row = Content.assemble(label, "  ", (choice.detail, "$text-muted"))
+        row = row.truncate(width, ellipsis=True, pad=True)
+        return (
+            row.stylize("$block-cursor-foreground on $block-cursor-background")
+            if (index == self.highlighted)
+            else row
+        )
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        shown = window(len(self.choices), self.highlighted, self._rows)
+        if event.y < len(shown):
+            self._owner.post_message(self.Picked(shown[event.y]))

@@ -1,0 +1,71 @@
+"""Lets the user's own editor have a text, while the agent goes on working."""
+
+import asyncio
+import os
+import shlex
+import signal
+import tempfile
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from textual.app import App, SuspendNotSupported
+
+from crushpy.errors import CrushpyError
+
+
+async def edit_outside(app: App[Any], text: str) -> str:
+    """What the user made of `text` in $VISUAL or $EDITOR. Raises CrushpyError, with the way out."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    try:
+        words = shlex.split(command)
+    except ValueError as error:
+        raise CrushpyError(f"The editor's name cannot be read: {command!r} ({error}).") from None
+    if not words:
+        raise CrushpyError("No editor is set.", "Set VISUAL or EDITOR, for instance: export EDITOR=nano")
+    path = _temporary()
+    try:
+        path.write_text(text, encoding="utf-8")
+        await _run(app, [*words, str(path)])
+        return path.read_text(encoding="utf-8", errors="replace").removesuffix("\n")
+    finally:
+        path.unlink(missing_ok=True)
+
+
+async def _run(app: App[Any], words: list[str]) -> None:
+    try:
+        # Batched, or what the agent does meanwhile would be drawn over the editor.
+        with _interrupts_left_to_the_editor(), app.batch_update(), app.suspend():
+            process = await asyncio.create_subprocess_exec(*words)
+            code = await process.wait()
+    except SuspendNotSupported:
+        raise CrushpyError("An editor cannot be opened in this kind of terminal.") from None
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise CrushpyError(
+            f"The editor {words[0]!r} cannot be started: {reason}.", "Check VISUAL and EDITOR."
+        ) from None
+    if code != 0:
+        raise CrushpyError(f"The editor {words[0]!r} failed (exit code {code}). The draft is as it was.")
+
+
+def _temporary() -> Path:
+    """A file that only the user can read."""
+    handle, name = tempfile.mkstemp(prefix="crushpy-", suffix=".md")
+    os.close(handle)
+    return Path(name)
+
+
+@contextmanager
+def _interrupts_left_to_the_editor() -> Generator[None]:
+    """Ctrl+C in an editor reaches us as well; a handler that does nothing is not inherited by it."""
+    before = signal.signal(signal.SIGINT, _ignore)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _ignore(_number: int, _frame: object) -> None:
+    pass

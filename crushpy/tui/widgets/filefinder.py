@@ -1,0 +1,177 @@
+"""The files of a folder, and which of them fit what was typed. Knows no widget; `load` is for a thread."""
+
+import subprocess
+import time
+from collections import defaultdict
+from collections.abc import Generator, Sequence
+from heapq import nsmallest
+from pathlib import Path
+from typing import IO
+
+from crushpy.sanitize import clean
+from crushpy.tui.widgets.fuzzy import NAME_STARTS, Rank, literal_rank, scattered
+
+MAX_PATHS = 300_000
+LIMIT = 8
+SLICE = 2_000
+"""Paths looked at before others get their turn: about three milliseconds."""
+FRESH_FOR = 5.0
+"""Seconds in which a list is not made anew."""
+
+Search = Generator[None, None, list[str]]
+"""Goes on a little with each `next`; the best paths come with its end."""
+
+
+class FileFinder:
+    """Files and folders below `cwd` that no ignore file names, shortest first; folders end with a slash."""
+
+    def __init__(self, cwd: Path, paths: Sequence[str] | None = None) -> None:
+        self.cwd = cwd
+        self.problem = ""
+        """Why there is no list, in words."""
+        self._process: subprocess.Popen[bytes] | None = None
+        self._closed = False
+        self._listed = False
+        self._tried_at: float | None = None
+        self._paths: list[str] = []
+        self._lowered: list[str] = []
+        self._survivors: tuple[str, Sequence[int]] = ("", range(0))
+        """All paths that fit an earlier query: what fits a longer one is among them."""
+        if paths is not None:
+            self._take(paths)
+
+    @property
+    def ready(self) -> bool:
+        """Whether there is a list, be it an old one."""
+        return self._listed
+
+    @property
+    def stale(self) -> bool:
+        """Whether it is time to list the files again."""
+        return self._tried_at is None or time.monotonic() - self._tried_at > FRESH_FOR
+
+    def load(self) -> None:
+        """Lists the files. Takes as long as it takes; searches meanwhile see the list there was."""
+        from crushpy.tools.search import find_ripgrep, list_files
+
+        command = list_files(find_ripgrep())
+        self._tried_at = time.monotonic()
+        try:
+            process = subprocess.Popen(
+                command.words,
+                cwd=self.cwd,
+                env=command.env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL,
+            )
+        except OSError as error:
+            self.problem = f"cannot list the files: {error.strerror or error}"
+            return
+        self._process = process
+        if self._closed:
+            process.kill()
+        assert process.stdout is not None
+        with process:
+            paths = _read(process.stdout)
+            process.kill()
+        self.problem = ""
+        self._take(paths)
+
+    def close(self) -> None:
+        """Ends a listing that is under way."""
+        self._closed = True
+        if self._process is not None:
+            self._process.kill()
+
+    def search(self, typed: str) -> Search:
+        """The best paths for `typed`, best first."""
+        typed = typed.lower()
+        paths, lowered = self._paths, self._lowered
+        if not typed:
+            return paths[:LIMIT]
+        known, survivors = self._survivors
+        pool = survivors if known and typed.startswith(known) else range(len(paths))
+        best = yield from _literal(lowered, pool, typed)
+        if len(best) < LIMIT:
+            more, survivors = yield from _scattered(lowered, pool, typed)
+            best += more
+            if survivors is not None and lowered is self._lowered:
+                self._survivors = typed, survivors
+        return [paths[index] for _, index in nsmallest(LIMIT, best)]
+
+    def _take(self, paths: Sequence[str]) -> None:
+        self._paths, self._lowered = _in_order(paths)
+        self._survivors = "", range(0)
+        self._listed = True
+        self._tried_at = time.monotonic()
+
+
+Found = list[tuple[Rank, int]]
+
+
+def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Generator[None, None, Found]:
+    best: Found = []
+    for start in range(0, len(pool), SLICE):
+        if start:
+            yield
+        part = pool[start : start + SLICE]
+        best += [(literal_rank(lowered[index], typed), index) for index in part if typed in lowered[index]]
+        best = nsmallest(LIMIT, best)
+        # Later paths are longer. So many fit a letter or two that the first good ones will do.
+        if len(typed) <= 2 and len(best) == LIMIT and best[-1][0][0] <= NAME_STARTS:
+            break
+    return best
+
+
+def _scattered(
+    lowered: list[str], pool: Sequence[int], typed: str
+) -> Generator[None, None, tuple[Found, list[int] | None]]:
+    """The best, and all that fit, unless it was not worth looking at all of them."""
+    rank = scattered(typed)
+    best: Found = []
+    survivors: list[int] = []
+    for start in range(0, len(pool), SLICE):
+        yield
+        for index in pool[start : start + SLICE]:
+            found = rank(lowered[index])
+            if found is not None:
+                survivors.append(index)
+                if typed not in lowered[index]:
+                    best.append((found, index))
+        best = nsmallest(LIMIT, best)
+        if len(best) == LIMIT and best[-1][0][1] <= len(typed) + 1:
+            return best, None
+    return best, survivors
+
+
+def _read(stream: IO[bytes]) -> list[str]:
+    """Paths ended by NUL. In pieces: one call over millions of characters would hold up the screen."""
+    paths: list[str] = []
+    rest = b""
+    while len(paths) < MAX_PATHS and (data := stream.read(64_000)):
+        *whole, rest = (rest + data).split(b"\0")
+        for raw in whole:
+            path = raw.decode(errors="replace").removeprefix("./")
+            if _can_be_typed(path):
+                paths.append(path)
+    return paths
+
+
+def _can_be_typed(path: str) -> bool:
+    return bool(path) and "\ufffd" not in path and "\n" not in path and clean(path) == path
+
+
+def _in_order(paths: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The paths and their folders, shortest first, as they are and in lower case."""
+    # By length into buckets: sorting all of them at once would hold up the screen.
+    buckets: dict[int, set[str]] = defaultdict(set)
+    for path in paths:
+        buckets[len(path)].add(path)
+        end = path.rfind("/")
+        while end > 0 and (folder := path[: end + 1]) not in buckets[len(folder)]:
+            buckets[len(folder)].add(folder)
+            end = path.rfind("/", 0, end)
+    ordered = [path for length in sorted(buckets) for path in sorted(buckets[length])]
+    lowered = [path if (low := path.lower()) == path else low for path in ordered]
+    return ordered, lowered

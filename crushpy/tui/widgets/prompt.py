@@ -1,0 +1,291 @@
+"""Where the user types: prompts, slash commands, shell lines. It sends messages up and loses no draft."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import var
+
+from crushpy.errors import CrushpyError
+from crushpy.sanitize import clean
+from crushpy.tui.widgets.completer import Completer
+from crushpy.tui.widgets.completion import CommandHint, CompletionList
+from crushpy.tui.widgets.filefinder import FileFinder
+from crushpy.tui.widgets.history import PromptHistory
+from crushpy.tui.widgets.textfield import FoldingTextArea
+
+__all__ = ["CommandHint", "PromptHistory", "PromptInput"]
+
+Mode = Literal["prompt", "command", "shell"]
+
+
+class PromptInput(FoldingTextArea):
+    """Enter sends; Shift+Enter and Ctrl+J break the line. Grows to a third of the screen, then scrolls."""
+
+    DEFAULT_CSS = """
+    PromptInput {
+        height: auto; min-height: 1; max-height: 33vh;
+        border: none; border-left: thick $primary; padding: 0 1;
+        scrollbar-size-vertical: 1;
+        &:focus { border: none; border-left: thick $primary; }
+        &:blur { border-left: thick $border-blurred; }
+        &.-command, &.-command:focus { border-left: outer $accent; }
+        &.-shell, &.-shell:focus { border-left: double $warning; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send", show=False, id="prompt.submit"),
+        Binding("shift+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
+        Binding("ctrl+g", "editor", "Open in editor", show=False, id="prompt.editor"),
+    ]
+
+    mode: var[Mode] = var("prompt")
+    """What Enter would do with the text; shown by the bar at the left."""
+
+    class Sent(Message):
+        """Base of what the prompt sends up."""
+
+        def __init__(self, prompt: "PromptInput") -> None:
+            super().__init__()
+            self.prompt = prompt
+
+        @property
+        def control(self) -> "PromptInput":
+            return self.prompt
+
+    class Submitted(Sent):
+        """A prompt for the agent, with its pastes in full."""
+
+        def __init__(self, prompt: "PromptInput", text: str) -> None:
+            super().__init__(prompt)
+            self.text = text
+
+    class EmptySubmitted(Sent):
+        """Enter, with nothing written."""
+
+    class Command(Sent):
+        """A slash command that is in the list; `name` without the slash."""
+
+        def __init__(self, prompt: "PromptInput", name: str, args: str) -> None:
+            super().__init__(prompt)
+            self.name = name
+            self.args = args
+
+    class Shell(Sent):
+        """A line for the shell, without its `!`."""
+
+        def __init__(self, prompt: "PromptInput", command: str) -> None:
+            super().__init__(prompt)
+            self.command = command
+
+    def __init__(
+        self,
+        *,
+        commands: Sequence[CommandHint] = (),
+        history: PromptHistory | None = None,
+        cwd: Path | None = None,
+        files: FileFinder | None = None,
+        placeholder: str = "Ask anything.  @ file  / command  ! shell",
+    ) -> None:
+        self.prompts = history or PromptHistory()
+        """Earlier prompts; `load` them whenever they are there."""
+        super().__init__()
+        self.placeholder = Content(placeholder)
+        self._editing = False
+        self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
+
+    def on_unmount(self) -> None:
+        self._completer.files.close()
+
+    # --- the draft ---------------------------------------------------------------------------------------
+
+    @property
+    def draft(self) -> str:
+        """What is written and not sent, with its pastes in full."""
+        return self.pastes.expand(self.text)
+
+    @draft.setter
+    def draft(self, text: str) -> None:
+        """Replaces what is written. That goes into the history, so that Up brings it back."""
+        if self.draft != text:
+            self._remember(self.draft)
+        self._show(self.pastes.admit(text))
+        if not text:
+            self.pastes.clear()
+
+    def take_back(self, text: str) -> None:
+        """Puts a queued prompt before what is written."""
+        written = self.draft
+        self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
+
+    def feed_keys(self, text: str) -> None:
+        """Types what was typed before the prompt had the focus."""
+        for piece in re.split(r"([\r\n\x7f\x08])", text):
+            if piece in ("\r", "\n"):
+                self.action_submit()
+            elif piece in ("\x7f", "\x08"):
+                self.action_delete_left()
+            elif piece:
+                self.paste_text(piece)
+
+    def _remember(self, text: str) -> None:
+        """Into the history; first the draft that a walk through it left behind."""
+        left_behind = self.prompts.left_behind
+        if left_behind:
+            self.prompts.add(self.pastes.expand(left_behind))
+        self.prompts.add(text)
+
+    def _show(self, text: str, *, at_top: bool = False) -> None:
+        self.load_text(text)
+        self.move_cursor((0, len(self.document.get_line(0))) if at_top else self.document.end)
+
+    # --- sending -----------------------------------------------------------------------------------------
+
+    def action_submit(self) -> None:
+        text = self.draft.strip("\n").rstrip()
+        if not text.strip():
+            self.post_message(self.EmptySubmitted(self))
+            return
+        message = self._message(text)
+        if message is None:
+            return
+        self._remember(text)
+        self._show("")
+        self.pastes.clear()
+        self.post_message(message)
+
+    def _message(self, text: str) -> Message | None:
+        """What the text is; None where it is not ready, which the user is told."""
+        if text.startswith("!"):
+            command = text[1:].strip()
+            return self.Shell(self, command) if command else None
+        name, args = _command(text)
+        if name is None:
+            return self.Submitted(self, text)
+        if any(hint.name == name for hint in self._completer.commands):
+            return self.Command(self, name, args)
+        self.notify(
+            f"There is no command /{name}. Type / for the list; put a space before it to send it as it is.",
+            severity="warning",
+            markup=False,
+        )
+        return None
+
+    def action_newline(self) -> None:
+        start, end = self.selection
+        self.replace("\n", start, end, maintain_selection_offset=False)
+
+    # --- completion --------------------------------------------------------------------------------------
+
+    def update_suggestion(self) -> None:
+        """After every edit."""
+        first = self.document.get_line(0)
+        if first.startswith("!"):
+            self.mode = "shell"
+        else:
+            self.mode = "prompt" if _command(first)[0] is None else "command"
+        self._complete()
+
+    def watch_mode(self, mode: Mode) -> None:
+        self.set_class(mode == "command", "-command")
+        self.set_class(mode == "shell", "-shell")
+
+    def watch_selection(self) -> None:
+        self._complete()
+
+    def _complete(self) -> None:
+        if self.is_mounted:
+            self._completer.update()
+
+    def intercept(self, key: str) -> bool:
+        completer = self._completer
+        if not completer.is_open:
+            return False
+        choice = completer.choice
+        if key == "escape":
+            completer.close()
+        elif choice is None:
+            return key == "tab"  # the files are not there yet; stay
+        elif key in ("up", "down"):
+            completer.move(1 if key == "down" else -1)
+        elif key == "tab":
+            completer.accept()
+        elif key == "enter":
+            typed, whole = self.text.strip(), choice.insert.strip()
+            completer.accept()
+            if (choice.runs and self.text == whole) or (typed == whole and whole.startswith("/")):
+                self.action_submit()
+        else:
+            return False
+        return True
+
+    def on_completion_list_picked(self, event: CompletionList.Picked) -> None:
+        event.stop()
+        self._completer.pick(event.index)
+        self.intercept("enter")
+
+    def on_blur(self, event: events.Blur) -> None:
+        self._completer.close()
+
+    # --- history -----------------------------------------------------------------------------------------
+
+    def action_cursor_up(self, select: bool = False) -> None:
+        if not select and self._cursor_row == 0:
+            earlier = self.prompts.older(self.text)
+            if earlier is not None:
+                self._recall(earlier, at_top=True)
+                return
+        super().action_cursor_up(select)
+
+    def action_cursor_down(self, select: bool = False) -> None:
+        if not select and self._cursor_row == self.wrapped_document.height - 1:
+            later = self.prompts.newer(self.text)
+            if later is not None:
+                self._recall(later, at_top=False)
+                return
+        super().action_cursor_down(select)
+
+    @property
+    def _cursor_row(self) -> int:
+        """As it is on screen, where long lines are wrapped."""
+        return self.wrapped_document.location_to_offset(self.cursor_location).y
+
+    def _recall(self, text: str, *, at_top: bool) -> None:
+        self._show(self.pastes.admit(text), at_top=at_top)
+        self._completer.close()
+
+    # --- the user's editor -------------------------------------------------------------------------------
+
+    def action_editor(self) -> None:
+        if not self._editing:
+            self._editing = True
+            self.run_worker(self._edit_outside(), group="editor")
+
+    async def _edit_outside(self) -> None:
+        from crushpy.tui.widgets.editor import edit_outside
+
+        before = self.draft
+        try:
+            text = await edit_outside(self.host, before)
+        except CrushpyError as error:
+            self.notify(clean(str(error)), severity="error", markup=False)
+            return
+        finally:
+            self._editing = False
+        if text != before:
+            self._show(self.pastes.admit(text))
+        self.focus()
+
+
+def _command(text: str) -> tuple[str | None, str]:
+    """The name and the arguments of a slash command; no name where the text is none, as a path is not."""
+    word, *rest = text.split(None, 1) or [""]
+    name = word[1:].lower()
+    if not text.startswith("/") or re.search(r"[^\w-]", name):
+        return None, ""
+    return name, rest[0].strip() if rest else ""

@@ -1,0 +1,118 @@
+"""Prompts that wait for the running turn to end: seen, taken back or removed, by key and by mouse."""
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.widget import Widget
+
+from crushpy.sanitize import one_line
+from crushpy.tui.widgets.fitting import window
+
+MAX_ROWS = 5
+REMOVE = " ✕"
+
+
+class QueueView(Widget, can_focus=True):
+    """Data goes down with `show`; `Edit` and `Remove` go up. Takes no room when nothing waits."""
+
+    DEFAULT_CSS = """
+    QueueView {
+        height: auto; max-height: 6; display: none;
+        border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
+        &:focus { border-left: thick $primary; color: $foreground; }
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up,k", "move(-1)", "Up", show=False),
+        Binding("down,j", "move(1)", "Down", show=False),
+        Binding("enter,e", "edit", "Take back", show=False, id="queue.edit"),
+        Binding("delete,backspace,x", "remove", "Remove", show=False, id="queue.remove"),
+    ]
+
+    class Edit(Message):
+        """The user wants this one back in the prompt."""
+
+        def __init__(self, prompt_id: str, text: str) -> None:
+            super().__init__()
+            self.prompt_id = prompt_id
+            self.text = text
+
+    class Remove(Message):
+        """The user does not want this one sent."""
+
+        def __init__(self, prompt_id: str) -> None:
+            super().__init__()
+            self.prompt_id = prompt_id
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._items: list[tuple[str, str]] = []
+        self._waiting = False
+        self._at = 0
+
+    def show(self, items: Sequence[tuple[str, str]], *, waiting: bool = False) -> None:
+        """Shows (id, text) of each. `waiting`: they go out with the next Enter, not by themselves."""
+        self._items, self._waiting = list(items), waiting
+        self._at = max(0, min(self._at, len(self._items) - 1))
+        self.display = bool(self._items)
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        if not self._items:
+            return Content("")
+        width = max(1, self.content_size.width)
+        rows = [Content.styled(self._headline(), "italic").truncate(width, ellipsis=True)]
+        rows += [self._row(index, width) for index in self._shown]
+        return Content("\n").join(rows)
+
+    @property
+    def _shown(self) -> range:
+        return window(len(self._items), self._at, MAX_ROWS)
+
+    def _headline(self) -> str:
+        how = "Enter sends" if self._waiting else "sent when the turn ends"
+        keys = "Enter takes back, Del removes" if self.has_focus else "Shift+Tab to change"
+        return f"{len(self._items)} queued · {how} · {keys}"
+
+    def _row(self, index: int, width: int) -> Content:
+        text = one_line(self._items[index][1][:2_000])
+        row = Content(text).truncate(max(1, width - len(REMOVE)), ellipsis=True, pad=True)
+        if index == self._at and self.has_focus:
+            row = row.stylize("$block-cursor-foreground on $block-cursor-background")
+        return Content.assemble(row, REMOVE)
+
+    # --- keys and mouse ----------------------------------------------------------------------------------
+
+    def on_focus(self) -> None:
+        self.refresh()
+
+    def on_blur(self) -> None:
+        self.refresh()
+
+    def action_move(self, by: int) -> None:
+        self._at = max(0, min(self._at + by, len(self._items) - 1))
+        self.refresh()
+
+    def action_edit(self) -> None:
+        self._send(self._at, remove=False)
+
+    def action_remove(self) -> None:
+        self._send(self._at, remove=True)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        inside = event.get_content_offset(self)
+        if inside is None or not 1 <= inside.y <= len(self._shown):
+            return
+        remove = inside.x >= self.content_size.width - len(REMOVE)
+        self._send(self._shown[inside.y - 1], remove=remove)
+
+    def _send(self, index: int, *, remove: bool) -> None:
+        if index >= len(self._items):
+            return
+        prompt_id, text = self._items[index]
+        self.post_message(self.Remove(prompt_id) if remove else self.Edit(prompt_id, text))

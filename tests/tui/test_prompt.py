@@ -1,0 +1,207 @@
+"""The prompt: sending, breaking lines, growing, keeping drafts."""
+
+import subprocess
+import sys
+
+from prompt_host import Host, send, type_text
+from textual import events
+
+from crushpy.tui.widgets.prompt import PromptInput
+
+
+async def test_enter_sends_what_was_typed_and_empties_the_prompt():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "hello there\n")
+        assert app.heard == [("submitted", "hello there")]
+        assert app.prompt.text == ""
+
+
+async def test_shift_enter_and_ctrl_j_break_the_line():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("a", "shift+enter", "b", "ctrl+j", "c", "enter")
+        assert app.heard == [("submitted", "a\nb\nc")]
+
+
+async def test_enter_with_nothing_written_says_so_and_sends_nothing():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("enter", "space", "ctrl+j", "enter")
+        assert app.heard == [("empty",), ("empty",)]
+
+
+async def test_keys_that_come_in_a_burst_act_in_their_order():
+    app = Host()
+    async with app.run_test() as pilot:
+        keys = [("a", "a"), ("b", "b"), ("backspace", "\x7f"), ("c", "c"), ("left", None), ("d", "d")]
+        keys += [("enter", "\r"), ("e", "e")]
+        await send(pilot, *(events.Key(key, character) for key, character in keys))
+        assert app.heard == [("submitted", "adc")]
+        assert app.prompt.text == "e"
+
+
+async def test_it_grows_to_a_third_of_the_screen_and_then_scrolls():
+    app = Host()
+    async with app.run_test(size=(80, 24)) as pilot:
+        assert app.prompt.region.height == 1
+        await pilot.press(*["x", "ctrl+j"] * 3, "x")
+        assert app.prompt.region.height == 4
+        await pilot.press(*["ctrl+j", "x"] * 20)
+        assert app.prompt.region.height == 7
+        assert app.prompt.scroll_offset.y > 0
+        assert app.prompt.region.bottom == 24
+
+
+async def test_it_works_in_twenty_columns_and_six_rows():
+    app = Host()
+    async with app.run_test(size=(20, 6)) as pilot:
+        await type_text(pilot, "a prompt that is longer than the screen is wide")
+        assert app.prompt.region.height == 1
+        await pilot.press("enter")
+        await type_text(pilot, "/he")
+        assert app.offered == ["/help"]
+        await pilot.press("enter")
+        assert app.heard == [
+            ("submitted", "a prompt that is longer than the screen is wide"),
+            ("command", "help", ""),
+        ]
+
+
+async def test_the_placeholder_shows_in_an_empty_prompt_and_no_markup_in_it_is_live():
+    app = Host(PromptInput(placeholder="[@click=app.quit]ask[/x]"))
+    async with app.run_test() as pilot:
+        shown = "".join(segment.text for segment in app.prompt.render_line(0))
+        assert shown.startswith("[@click=app.quit]ask[/x]")
+        await pilot.press("a")
+        assert "ask" not in "".join(segment.text for segment in app.prompt.render_line(0))
+
+
+async def test_the_draft_can_be_taken_and_put_back():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "half a thought")
+        draft = app.prompt.draft
+        app.prompt.draft = "other words"
+        assert app.prompt.text == "other words"
+        app.prompt.draft = draft
+        await pilot.press("!", "enter")
+        assert app.heard == [("submitted", "half a thought!")]
+
+
+async def test_a_draft_that_was_replaced_comes_back_with_up():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "precious")
+        app.prompt.draft = ""
+        await pilot.press("up")
+        assert app.prompt.text == "precious"
+
+
+async def test_a_queued_prompt_taken_back_goes_before_the_draft():
+    app = Host()
+    async with app.run_test() as pilot:
+        app.prompt.take_back("queued")
+        assert app.prompt.text == "queued"
+        app.prompt.draft = "draft"
+        app.prompt.take_back("queued")
+        await pilot.press("enter")
+        assert app.heard == [("submitted", "queued\n\ndraft")]
+
+
+async def test_keys_typed_before_the_focus_are_typed_and_sent():
+    app = Host()
+    async with app.run_test() as pilot:
+        app.prompt.feed_keys("helo\x7flo\x1b[A\rnext")
+        await pilot.pause()
+        assert app.heard == [("submitted", "hello")]
+        assert app.prompt.text == "next"
+
+
+async def test_readline_keys_work():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "one two three")
+        await pilot.press("ctrl+w")
+        assert app.prompt.text == "one two "
+        await pilot.press("ctrl+a", ">", "ctrl+e", "<")
+        assert app.prompt.text == ">one two <"
+        await pilot.press("left", "ctrl+u")
+        assert app.prompt.text == "<"
+
+
+async def test_undo_redo_cut_and_paste_work():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "words")
+        await pilot.press("ctrl+z")
+        assert app.prompt.text == ""
+        await pilot.press("ctrl+y")
+        assert app.prompt.text == "words"
+        await pilot.press("shift+home", "ctrl+x")
+        assert (app.prompt.text, app.clipboard) == ("", "words")
+        await pilot.press("ctrl+v", "ctrl+v")
+        assert app.prompt.text == "wordswords"
+        await pilot.press("ctrl+underscore")
+        assert app.prompt.text == "words"
+
+
+async def test_keys_the_prompt_has_no_use_for_reach_the_app():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("escape", "ctrl+d", "pageup")
+        assert app.heard == [("escape",), ("ctrl+d",), ("pageup",)]
+
+
+async def test_the_keymap_moves_the_keys_of_the_prompt():
+    app = Host()
+    async with app.run_test() as pilot:
+        app.set_keymap({"prompt.submit": "ctrl+s", "prompt.newline": "f9"})
+        await pilot.press("a", "enter", "b", "f9", "c", "ctrl+s")
+        assert app.heard == [("submitted", "a\nb\nc")]
+
+
+async def test_a_letter_with_alt_is_not_typed():
+    app = Host()
+    async with app.run_test() as pilot:
+        await send(pilot, events.Key("alt+q", "q"), events.Key("a", "a"))
+        assert app.prompt.text == "a"
+
+
+async def test_a_shell_line_is_sent_as_one_and_the_bar_shows_it():
+    app = Host()
+    async with app.run_test() as pilot:
+        plain = app.prompt.styles.border_left
+        await type_text(pilot, "! ls -l")
+        assert app.prompt.mode == "shell"
+        assert app.prompt.styles.border_left[0] != plain[0]
+        await pilot.press("enter")
+        assert app.heard == [("shell", "ls -l")]
+        assert app.prompt.mode == "prompt"
+        assert app.prompt.styles.border_left == plain
+
+
+async def test_a_lone_exclamation_mark_stays():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("!", "enter")
+        assert app.heard == []
+        assert app.prompt.text == "!"
+
+
+async def test_no_timer_runs_while_the_prompt_waits():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("a")
+        assert not app.prompt.blink_timer._active.is_set()
+
+
+def test_importing_the_prompt_loads_no_grammar_and_nothing_heavy():
+    code = (
+        "import sys; import crushpy.tui.widgets.prompt, crushpy.tui.widgets.queue; "
+        "heavy = ('tree_sitter_', 'markdown_it', 'pygments', 'litellm', 'sqlmodel', 'pathspec', 'httpx', "
+        "'crushpy.tools'); "
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stderr

@@ -1,0 +1,287 @@
+"""Completion of files after @ and of commands after /."""
+
+import subprocess
+from pathlib import Path
+
+import pytest
+from prompt_host import COMMANDS, Host, type_text
+from textual.pilot import Pilot
+
+from crushpy.tui.widgets.completion import CompletionList
+from crushpy.tui.widgets.filefinder import SLICE, FileFinder
+from crushpy.tui.widgets.prompt import PromptInput
+
+PATHS = ["README.md", "src/main.py", "src/prompt_view.py", "src/my notes.txt", "tests/test_main.py"]
+
+
+def host(paths: list[str] | None = None) -> Host:
+    return Host(PromptInput(commands=COMMANDS, files=FileFinder(Path.cwd(), paths or PATHS)))
+
+
+# --- files --------------------------------------------------------------------------------------------------
+
+
+async def test_tab_and_enter_put_the_path_in_the_place_of_what_was_typed():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "see @main")
+        assert app.offered == ["src/main.py", "tests/test_main.py"]
+        await pilot.press("tab")
+        assert app.prompt.text == "see src/main.py "
+        await type_text(pilot, "and @testm")
+        await pilot.press("enter", "enter")
+        assert app.heard == [("submitted", "see src/main.py and tests/test_main.py")]
+
+
+async def test_arrows_choose_and_escape_closes_without_reaching_the_app():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@main")
+        await pilot.press("down", "tab")
+        assert app.prompt.text == "tests/test_main.py "
+        await type_text(pilot, "@re")
+        await pilot.press("escape")
+        assert app.offered == []
+        assert app.heard == []
+        await pilot.press("a", "enter")
+        assert app.heard == [("submitted", "tests/test_main.py @rea")]
+
+
+async def test_a_path_with_spaces_is_quoted():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@notes")
+        await pilot.press("tab")
+        assert app.prompt.text == '"src/my notes.txt" '
+
+
+async def test_the_first_letters_of_words_find_a_file_and_so_do_scattered_ones():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@spv")
+        assert app.offered == ["src/prompt_view.py"]
+        await pilot.press("ctrl+u")
+        await type_text(pilot, "@rdme")
+        assert app.offered == ["README.md"]
+
+
+async def test_a_folder_can_be_chosen():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@tests")
+        await pilot.press("tab")
+        assert app.prompt.text == "tests/ "
+
+
+async def test_an_address_offers_nothing():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "me@main")
+        assert app.offered == []
+        await type_text(pilot, " (@main")
+        assert app.offered
+
+
+async def test_the_list_goes_when_the_cursor_leaves_the_word():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "a @main")
+        assert app.offered
+        await pilot.press("home")
+        assert app.offered == []
+
+
+async def test_a_click_on_a_row_takes_it():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@main")
+        await pilot.click(CompletionList, offset=(3, 1))
+        await pilot.pause()
+        assert app.prompt.text == "tests/test_main.py "
+
+
+async def test_the_list_stands_above_the_prompt_and_moves_nothing():
+    app = host()
+    async with app.run_test(size=(80, 24)) as pilot:
+        before = app.prompt.region
+        await type_text(pilot, "@main")
+        await pilot.pause()
+        assert app.prompt.region == before
+        assert app.query_one(CompletionList).region.bottom == before.y
+        assert app.query_one(CompletionList).region.height == 2
+
+
+async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
+    app = host([f"main{number}.py" for number in range(30)])
+    async with app.run_test(size=(20, 6)) as pilot:
+        await type_text(pilot, "@main")
+        assert len(app.offered) == 8
+        shown = app.query_one(CompletionList)
+        await pilot.press(*["down"] * 7)
+        assert shown.region.height == 5
+        assert "main7.py" in str(shown.render())
+        await pilot.press("tab")
+        assert app.prompt.text == "main7.py "
+
+
+async def listed(pilot: Pilot[None]) -> None:
+    """Until the files are there."""
+    await pilot.app.workers.wait_for_complete()
+    await pilot.pause()
+
+
+async def test_the_files_of_the_folder_are_listed_and_ignored_ones_are_not(workspace: Path):
+    for name in ("kept.py", "build/junk.py", "sub/kept_too.py", ".hidden/kept3.py"):
+        (workspace / name).parent.mkdir(exist_ok=True)
+        (workspace / name).write_text("x")
+    (workspace / ".gitignore").write_text("build/\n")
+    app = Host(PromptInput(cwd=workspace))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@k")
+        await listed(pilot)
+        assert sorted(app.offered) == [".hidden/kept3.py", "kept.py", "sub/kept_too.py"]
+        await pilot.press("escape", "ctrl+u")
+        await type_text(pilot, "@junk")
+        assert app.offered == []
+
+
+async def test_a_folder_that_is_gone_is_said(tmp_path: Path):
+    app = Host(PromptInput(cwd=tmp_path / "gone"))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@k")
+        await listed(pilot)
+        assert "cannot list the files" in str(app.query_one(CompletionList).render())
+        await pilot.press("enter")
+        assert app.heard == [("submitted", "@k")]
+
+
+async def test_names_that_cannot_be_typed_are_left_out(workspace: Path):
+    for name in ("plain.py", "line\nbreak.py", "esc\x1b[31m.py", "turn\u202e.py"):
+        (workspace / name).write_text("x")
+    app = Host(PromptInput(cwd=workspace))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@py")
+        await listed(pilot)
+        assert app.offered == ["plain.py"]
+
+
+def many() -> list[str]:
+    return [f"package{number % 300}/module_{number}/file{number}.py" for number in range(100_000)]
+
+
+async def test_a_hundred_thousand_files_are_searched_between_keys():
+    app = host([*many(), "deep/down/needle_in_hay.txt"])
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@ndlhay")
+        await listed(pilot)
+        assert app.offered == ["deep/down/needle_in_hay.txt"]
+        await pilot.press("tab")
+        assert app.prompt.text == "deep/down/needle_in_hay.txt "
+
+
+def test_a_search_takes_a_turn_for_every_few_thousand_files():
+    finder = FileFinder(Path.cwd(), many())
+    turns = 0
+    search = finder.search("zzz")
+    with pytest.raises(StopIteration):
+        while True:
+            next(search)
+            turns += 1
+    assert turns >= 100_000 // SLICE
+
+
+def best(finder: FileFinder, typed: str) -> list[str]:
+    search = finder.search(typed)
+    while True:
+        try:
+            next(search)
+        except StopIteration as end:
+            return end.value
+
+
+def test_what_was_typed_so_far_narrows_the_search_and_never_loses_a_file():
+    paths = [*many(), "src/zebra_quilt.py"]
+    finder = FileFinder(Path.cwd(), paths)
+    for typed in ("z", "zq", "zqu", "zqut"):
+        assert best(finder, typed)[0] == "src/zebra_quilt.py", typed
+    assert best(finder, "file77777.py") == ["package77/module_77777/file77777.py"]
+
+
+def test_a_name_beats_a_folder_and_a_start_beats_a_middle():
+    finder = FileFinder(
+        Path.cwd(), ["app/x/views.py", "my_app.py", "app.py", "application.py", "snapper.py", "zap/ppp.py"]
+    )
+    found = best(finder, "app")
+    assert found[:5] == ["app/", "app.py", "application.py", "my_app.py", "snapper.py"]
+    assert found.index("app/x/views.py") < found.index("zap/ppp.py")
+
+
+def test_a_finder_that_is_closed_ends_its_listing(workspace: Path):
+    (workspace / "a.py").write_text("x")
+    finder = FileFinder(workspace)
+    finder.close()
+    finder.load()
+    process = finder._process
+    assert isinstance(process, subprocess.Popen) and process.poll() is not None
+
+
+# --- commands -----------------------------------------------------------------------------------------------
+
+
+async def test_a_slash_lists_the_commands_and_letters_filter_them():
+    app = host()
+    async with app.run_test() as pilot:
+        await pilot.press("/")
+        assert len(app.offered) == len(COMMANDS)
+        assert app.prompt.mode == "command"
+        await type_text(pilot, "com")
+        assert app.offered == ["/compaction [auto|llm]", "/compact [focus words]", "/help"]
+
+
+async def test_enter_on_a_whole_name_does_the_command():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/compact\n")
+        assert app.heard == [("command", "compact", "")]
+        assert app.prompt.text == ""
+
+
+async def test_words_behind_a_command_are_its_arguments():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/compact the tests  \n")
+        assert app.heard == [("command", "compact", "the tests")]
+
+
+async def test_enter_on_part_of_a_name_completes_it_and_waits_for_the_argument():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/hand\n")
+        assert app.heard == []
+        assert app.prompt.text == "/handoff "
+        await type_text(pilot, "my words\n")
+        assert app.heard == [("command", "handoff", "my words")]
+
+
+async def test_a_command_without_arguments_is_done_at_once():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/he\n")
+        assert app.heard == [("command", "help", "")]
+
+
+async def test_a_command_nobody_knows_is_kept_and_said():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/nonsense\n")
+        assert app.heard == []
+        assert app.prompt.text == "/nonsense"
+        assert "no command /nonsense" in app.notices
+
+
+async def test_a_path_is_a_prompt_and_so_is_a_slash_behind_a_space():
+    app = host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "/etc/hosts is odd\n")
+        await type_text(pilot, " /help\n")
+        assert app.heard == [("submitted", "/etc/hosts is odd"), ("submitted", " /help")]
