@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from headless import InShell, Run, Start
-from scripted_llm import Reply, ScriptedLLM, Stall
+from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 
 def test_what_is_piped_in_is_appended_to_the_prompt(run: Run, llm: ScriptedLLM) -> None:
@@ -76,10 +76,11 @@ def test_an_output_that_takes_no_more_is_told_on_stderr_and_exits_1(
 def test_when_nobody_reads_any_more_the_run_ends(
     llm: ScriptedLLM, llm_env: dict[str, str], workspace: Path
 ) -> None:
-    llm.script(Stall(Reply("one two three", chunk=4), after=1))
+    calls = [Call("bash", {"command": "touch for-nobody"})]
+    llm.script(Stall(Reply("one two three", calls=calls, chunk=4), after=1), "Done.")
     reader, writer = os.pipe()
     process = subprocess.Popen(
-        [sys.executable, "-m", "crushpy", "run", "--format", "stream-json", "hi"],
+        [sys.executable, "-m", "crushpy", "run", "--format", "stream-json", "--yolo", "hi"],
         stdin=subprocess.DEVNULL,
         stdout=writer,
         stderr=subprocess.PIPE,
@@ -94,3 +95,4 @@ def test_when_nobody_reads_any_more_the_run_ends(
     llm.release()
     _, error = process.communicate(timeout=60)
     assert (process.returncode, error) == (1, b"")
+    assert list(workspace.iterdir()) == []
