@@ -30,6 +30,7 @@ from crushpy.engine.toolrun import ToolRunner
 from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status, Turn
 from crushpy.engine.undo import undo_boundary
+from crushpy.engine.wholly import wholly
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, PromptCommitted, PromptQueued
 from crushpy.messages import Data, Message, Usage
@@ -311,11 +312,13 @@ class Conversation:
 
     async def undo(self) -> bool:
         """Takes the boundary before this session back: its parent is the tip again."""
-        parent = await self._alone(undo_boundary(self._store, self._session.info.id))
-        if parent is None:
-            return False
+        return await self._alone(wholly(self._undo())) or False
+
+    async def _undo(self) -> bool:
+        parent = await undo_boundary(self._store, self._session.info.id, follow=True)
+        loaded = await load_session(self._store, parent)
         self._overseer.switched_model()
-        self._session.continue_in(await load_session(self._store, parent))
+        self._session.continue_in(loaded)
         return True
 
     async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -12,20 +12,46 @@ from crushpy.storage.store import Store
 MAX_PATHS = 50
 
 
-async def undo_boundary(store: Store, session_id: str) -> SessionInfo:
-    """Undoes the boundary that opened this session (or the latest one of a session that has ended)."""
+async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
+    """Undoes the boundary that opened this session and gives its parent.
+
+    With `follow` this process goes on there: the parent's lease is its own from now on, the child's no more.
+    """
     boundary = await store.boundary_before(session_id)
     if boundary is None:
-        raise UsageError(f"There is no fresh start to undo before session {session_id}.")
-    changed = await _changed_since(store, boundary.child_id)
+        raise UsageError(
+            f"There is no fresh start to undo before session {session_id}.",
+            "`crushpy sessions tree` shows where there is one.",
+        )
+    if boundary.undone_at is not None:
+        raise UsageError(
+            f"The fresh start before session {boundary.child_id} was undone already: "
+            f"{boundary.parent_id} goes on without it.",
+            f"Go on in the branch with --session {boundary.child_id}, or in {boundary.parent_id}.",
+        )
+    tip = await store.tip(boundary.child_id)
+    taken: list[str] = []
+    try:
+        for one in (tip.id, boundary.parent_id):  # not while another process works there
+            if await store.take_lease(one):
+                taken.append(one)
+        await store.undo(boundary.id, await _note(store, boundary.child_id))
+        taken = [tip.id] if follow else taken
+    finally:
+        for one in taken:
+            await store.drop_lease(one)
+    return await store.session(boundary.parent_id)
+
+
+async def _note(store: Store, child_id: str) -> Message:
+    """What the parent's next request says of it."""
+    changed = await _changed_since(store, child_id)
     note = "The user undid the fresh start: this session goes on where it was."
     if changed:
         note += " Meanwhile these files were changed; read them again before you rely on them:\n" + "\n".join(
             changed
         )
-    message = Message(id=new_id(), role="user", parts=(Note(note),), created_at=time.time())
-    await store.undo(boundary.id, message)
-    return await store.session(boundary.parent_id)
+    return Message(id=new_id(), role="user", parts=(Note(note),), created_at=time.time())
 
 
 async def _changed_since(store: Store, child_id: str) -> list[str]:

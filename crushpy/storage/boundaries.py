@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 from sqlalchemy import func, insert, select, update
 
+from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
 from crushpy.storage import statements
-from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo
+from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.rows import (
     boundary_from_row,
     boundary_to_row,
@@ -18,7 +19,7 @@ from crushpy.storage.rows import (
     session_from_row,
     session_to_row,
 )
-from crushpy.storage.tables import boundaries, cuts, leases, messages, sessions
+from crushpy.storage.tables import boundaries, cuts, messages, sessions
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -54,6 +55,7 @@ class Boundaries:
             if result is not None:
                 database.append(boundary.parent_id, result)
             if boundary.trigger != FORK:
+                self._refuse_second(boundary.parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
                 ended = database.execute(
                     update(sessions).where(_S.id == boundary.parent_id),
@@ -65,9 +67,25 @@ class Boundaries:
                 database.append(child.id, seed)
             database.execute(insert(boundaries), boundary_to_row(boundary))
             self._insert_cuts(child.id, shown)
-            if boundary.trigger != FORK:  # whoever writes to the parent goes on in the child
-                moved = update(leases).where(leases.c.session_id == boundary.parent_id)
-                database.execute(moved, {"session_id": child.id})
+            if boundary.trigger != FORK:
+                database.leases.move(boundary.parent_id, child.id)
+
+    def _refuse_second(self, parent_id: str) -> None:
+        """A session goes on in one child only."""
+        child = self._continued_in(parent_id)
+        if child is not None:
+            raise StorageError(
+                f"session {parent_id} goes on in {child} already",
+                f"Another process continued it: open {child}, or undo that fresh start.",
+            )
+
+    def _continued_in(self, session_id: str) -> str | None:
+        statement = (
+            select(_B.child_id)
+            .where(_B.parent_id == session_id, _B.undone_at.is_(None), _B.trigger != FORK)
+            .order_by(_B.created_at.desc())
+        )
+        return self._database.execute(statement).scalar()
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         with self._database.transaction():
@@ -89,6 +107,8 @@ class Boundaries:
         database = self._database
         with database.transaction(durable=True):
             row = database.execute(select(boundaries).where(_B.id == boundary_id)).one()
+            if row.undone_at is not None:
+                raise UsageError(f"The fresh start before session {row.child_id} was undone already.")
             now = time.time()
             database.execute(update(boundaries).where(_B.id == boundary_id), {"undone_at": now})
             database.execute(update(sessions).where(_S.id == row.child_id), {"kind": FORK})
@@ -141,15 +161,11 @@ class Boundaries:
         info = self._database.session(id_or_prefix)
         seen = {info.id}
         while True:
-            row = self._database.execute(
-                select(_B.child_id)
-                .where(_B.parent_id == info.id, _B.undone_at.is_(None), _B.trigger != FORK)
-                .order_by(_B.created_at.desc())
-            ).first()
-            if row is None or row.child_id in seen:  # a cycle cannot hang the walk
+            child = self._continued_in(info.id)
+            if child is None or child in seen:  # a circle cannot hang the walk
                 return info
-            seen.add(row.child_id)
-            info = self._database.session(row.child_id)
+            seen.add(child)
+            info = self._database.session(child)
 
     def conversation(self, root_id: str) -> list[SessionInfo]:
         rows = self._database.execute(

@@ -153,6 +153,7 @@ class Database:
         with self.transaction(durable=True):
             found = self.execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
             self.require(1 if found else 0, session_id)
+            self.leases.beat(session_id)
             self.execute(statements.INSERT_RUN, row)
 
     def begun_calls(self, session_id: str) -> set[str]:
@@ -190,6 +191,7 @@ class Database:
             },
         )
         self.require(counted.rowcount, session_id)
+        self.leases.beat(session_id)
         self.execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
         result = message.result
         if result is not None:

@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select
+from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from crushpy.storage.records import SessionBusy
 from crushpy.storage.tables import leases
@@ -23,30 +23,55 @@ class Leases:
     def __init__(self, database: "Database") -> None:
         self._database = database
         self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
+        self._held: set[str] = set()
+        """Sessions this process took, and has not let go of."""
 
     def take(self, session_id: str) -> bool:
         with self._database.transaction():
-            row = self._database.execute(select(leases).where(_L.session_id == session_id)).first()
-            if row is not None and not self._mine(row) and _alive(row):
-                where = "" if row.host == platform.node() else f" on {row.host}"
-                raise SessionBusy(
-                    f"session {session_id} is in use by another crushpy (process {row.process}{where})",
-                    "Go on there, end it, or work on a branch of your own with --fork. "
-                    "`crushpy sessions show` reads it without writing.",
-                )
-            self._database.execute(
-                insert(leases).prefix_with("OR REPLACE"),
-                {"session_id": session_id, "heartbeat": time.time(), **self._me},
+            fresh = self._take(session_id)
+        self._held.add(session_id)
+        return fresh
+
+    def beat(self, session_id: str) -> None:
+        """Inside the transaction of every write: we are still here, and still the only one who writes."""
+        if session_id not in self._held:
+            return
+        mine = update(leases).where(*self._of_mine, _L.session_id == session_id)
+        if not self._database.execute(mine, {"heartbeat": time.time()}).rowcount:
+            self._take(session_id)  # somebody took us for dead; where they are gone again, so be it
+
+    def move(self, parent_id: str, child_id: str) -> None:
+        """Inside the transaction of a boundary: whoever writes to the parent goes on in the child."""
+        self.beat(parent_id)
+        moved = update(leases).where(_L.session_id == parent_id)
+        self._database.execute(moved, {"session_id": child_id})
+        if parent_id in self._held:
+            self._held.add(child_id)
+
+    def _take(self, session_id: str) -> bool:
+        row = self._database.execute(select(leases).where(_L.session_id == session_id)).first()
+        if row is not None and not self._mine(row) and _alive(row):
+            where = "" if row.host == platform.node() else f" on {row.host}"
+            raise SessionBusy(
+                f"session {session_id} is in use by another crushpy (process {row.process}{where})",
+                "Go on there, end it, or work on a branch of your own with --fork. "
+                "`crushpy sessions show` reads it without writing.",
             )
-            return row is None or not self._mine(row)
+        self._database.execute(
+            insert(leases).prefix_with("OR REPLACE"),
+            {"session_id": session_id, "heartbeat": time.time(), **self._me},
+        )
+        return row is None or not self._mine(row)
 
     def drop(self) -> None:
         with self._database.transaction():
             self._database.execute(delete(leases).where(*self._of_mine))
+        self._held.clear()
 
     def drop_one(self, session_id: str) -> None:
         with self._database.transaction():
             self._database.execute(delete(leases).where(*self._of_mine, _L.session_id == session_id))
+        self._held.discard(session_id)
 
     @property
     def _of_mine(self) -> tuple[ColumnElement[bool], ...]:
