@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from crushpy.cli import COMMANDS
+from crushpy.cli.streams import forget_output, prepare_streams
 from crushpy.errors import CrushpyError, UsageError
 
 
@@ -85,12 +86,21 @@ def chat(
 
 def run_app(argv: list[str]) -> None:
     """Runs the command line `argv` and exits with its code."""
+    prepare_streams()
     try:
-        build(argv)(argv, prog_name="crushpy")
+        try:
+            build(argv)(argv, prog_name="crushpy")
+        finally:
+            sys.stdout.flush()
     except CrushpyError as error:
         print(f"crushpy: {error.message}", file=sys.stderr)
         if error.hint:
             print(f"  {error.hint}", file=sys.stderr)
         sys.exit(error.exit_code)
+    except OSError as error:
+        forget_output()
+        if not isinstance(error, BrokenPipeError):  # whoever read it has gone, and knows
+            print(f"crushpy: {error}", file=sys.stderr)
+        sys.exit(1)
     except KeyboardInterrupt:
         sys.exit(130)

@@ -13,7 +13,7 @@ from types import FrameType
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
 from crushpy.cli.folder import working_folder
-from crushpy.cli.printers import OneJson, Out, Prose, StreamJson, prepare_streams
+from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.limits import Limits
 from crushpy.errors import CrushpyError, UsageError, mistake
@@ -46,7 +46,6 @@ class Order(Data, frozen=True):
 
 def work(order: Order) -> int:
     """Carries out `order` and returns the exit code. A `result` is printed last, whatever happens."""
-    prepare_streams()
     out = Out(
         {"text": lambda: Prose(quiet=order.quiet), "json": OneJson, "stream-json": StreamJson}[order.form]()
     )

@@ -3,7 +3,6 @@
 import os
 import sys
 from contextlib import suppress
-from io import TextIOWrapper
 from typing import Protocol, TextIO
 
 import msgspec
@@ -65,19 +64,6 @@ class Out:
         except OSError as error:
             self.lost = True
             _write(sys.stderr, f"crushpy: cannot write the output: {error.strerror or error}\n")
-
-
-def prepare_streams() -> None:
-    """Makes stdout and stderr take any text, even where they are closed or know only some letters."""
-    # The number of a closed stream would go to the next file that is opened, and our words into that.
-    while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
-        pass
-    os.close(descriptor)
-    sys.stdout = sys.stdout or open(os.devnull, "w")  # noqa: SIM115
-    sys.stderr = sys.stderr or open(os.devnull, "w")  # noqa: SIM115
-    for stream in (sys.stdout, sys.stderr):
-        if isinstance(stream, TextIOWrapper):
-            stream.reconfigure(errors="replace")
 
 
 class StreamJson:
