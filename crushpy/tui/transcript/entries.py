@@ -1,0 +1,45 @@
+"""One item in its place: whether it is open, and what was streamed to it."""
+
+import msgspec
+
+from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
+from crushpy.tui.transcript.blocks import is_open_at_first
+from crushpy.tui.transcript.drawn import Drawn
+
+MOST_OUTPUT = 200_000
+"""Characters of a running tool's output that are kept for display."""
+
+
+class Entry:
+    """One item in its place."""
+
+    __slots__ = ("drawn", "item", "key", "parts", "unfolded")
+
+    def __init__(self, key: int, item: Item) -> None:
+        self.key = key
+        self.item = item
+        self.unfolded: bool | None = None
+        """What the user chose; None where nothing was chosen."""
+        self.parts: list[str] | None = None
+        """What was streamed and is not part of `item` yet; None where it does not grow."""
+        self.drawn: Drawn | None = None
+        """Only while it grows; else the sheet keeps it as long as there is room."""
+
+    @property
+    def opened(self) -> bool:
+        return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
+
+    def grown(self) -> Item:
+        """The item with what was streamed so far."""
+        if not self.parts:
+            return self.item
+        text = "".join(self.parts)
+        if len(self.parts) > 1:
+            self.parts[:] = [text]
+        match self.item:
+            case ReplyItem() | ThinkingItem():
+                return msgspec.structs.replace(self.item, text=self.item.text + text)
+            case ToolItem():
+                return msgspec.structs.replace(self.item, output=(self.item.output + text)[-MOST_OUTPUT:])
+            case _:
+                return self.item

@@ -1,0 +1,141 @@
+"""Colours code with pygments, a few milliseconds at a time. Pygments is loaded when it is first needed."""
+
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import Any
+
+Piece = tuple[str, str]
+"""Some code and its role: a name of `palette.INLINE`, or nothing."""
+Coloured = list[list[Piece]]
+"""Lines of pieces."""
+
+MOST_CODE = 120_000
+MOST_LINE = 1_000
+"""Larger code, and code with longer lines, stays as it is: some lexers take forever over it."""
+KEPT = 64
+
+_ROLES = (
+    ("Token.Comment.Preproc", "keyword"),
+    ("Token.Comment", "comment"),
+    ("Token.Literal.String.Doc", "comment"),
+    ("Token.Literal.String", "string"),
+    ("Token.Literal.Number", "number"),
+    ("Token.Keyword.Type", "type"),
+    ("Token.Keyword", "keyword"),
+    ("Token.Name.Function", "function"),
+    ("Token.Name.Class", "type"),
+    ("Token.Name.Decorator", "function"),
+    ("Token.Name.Builtin", "type"),
+    ("Token.Name.Tag", "keyword"),
+    ("Token.Name.Attribute", "function"),
+    ("Token.Name.Variable", "type"),
+    ("Token.Operator.Word", "keyword"),
+    ("Token.Operator", "operator"),
+    ("Token.Generic.Inserted", "string"),
+    ("Token.Generic.Deleted", "operator"),
+)
+
+Job = tuple[str, str]
+"""A language and some code."""
+
+
+class Highlighter:
+    """Works through what is asked for, in order, and remembers the last results."""
+
+    def __init__(self) -> None:
+        self._done: OrderedDict[Job, Coloured | None] = OrderedDict()
+        self._queue: deque[tuple[Job, Callable[[Coloured | None], None]]] = deque()
+        self._lexing: Iterator[Piece] | None = None
+        self._pieces: list[Piece] = []
+
+    @property
+    def busy(self) -> bool:
+        return bool(self._queue)
+
+    def request(self, language: str, code: str, done: Callable[[Coloured | None], None]) -> None:
+        """Calls `done` with the lines of `code`; at once where they are known, else from `work`.
+
+        None where the language is unknown or the code too large.
+        """
+        job = (language, code)
+        if job in self._done:
+            self._done.move_to_end(job)
+            done(self._done[job])
+        elif not language or len(code) > MOST_CODE or max(map(len, code.split("\n"))) > MOST_LINE:
+            done(None)
+        else:
+            self._queue.append((job, done))
+
+    def drop(self) -> None:
+        """Forgets what was asked for and not yet done."""
+        self._queue.clear()
+        self._lexing = None
+        self._pieces = []
+
+    def work(self, until: float) -> None:
+        """Goes on until that moment (`time.perf_counter`), or until nothing is left."""
+        while self._queue:
+            job, done = self._queue[0]
+            if job not in self._done:
+                if not self._lex(job, until):
+                    return
+                self._done[job] = _lines(self._pieces, job[1])
+                self._lexing, self._pieces = None, []
+                if len(self._done) > KEPT:
+                    self._done.popitem(last=False)
+            self._queue.popleft()
+            done(self._done[job])
+            if time.perf_counter() > until:
+                return
+
+    def _lex(self, job: Job, until: float) -> bool:
+        if self._lexing is None:
+            self._lexing, self._pieces = _tokens(*job), []
+        for count, piece in enumerate(self._lexing):
+            self._pieces.append(piece)
+            if count % 32 == 31 and time.perf_counter() > until:
+                return False
+        return True
+
+
+def _tokens(language: str, code: str) -> Iterator[Piece]:
+    lexer = _lexer(language)
+    if lexer is None:
+        return
+    for kind, text in lexer.get_tokens(code):
+        yield text, _role(str(kind))
+
+
+@cache
+def _lexer(language: str) -> Any:
+    """The lexer for a language's name or a file's name; None where there is none."""
+    from pygments import lexers
+    from pygments.util import ClassNotFound
+
+    known: Any = lexers
+    try:
+        find = known.get_lexer_for_filename if "." in language else known.get_lexer_by_name
+        return find(language.lower(), stripnl=False, ensurenl=False)
+    except ClassNotFound:
+        return None
+
+
+@cache
+def _role(kind: str) -> str:
+    return next((role for prefix, role in _ROLES if kind.startswith(prefix)), "")
+
+
+def _lines(pieces: list[Piece], code: str) -> Coloured | None:
+    lines: Coloured = [[]]
+    for text, role in pieces:
+        first, *rest = text.split("\n")
+        if first:
+            lines[-1].append((first, role))
+        for line in rest:
+            lines.append([(line, role)] if line else [])
+    # A lexer that adds or loses a character must not change what is shown.
+    if "\n".join(["".join([text for text, _ in line]) for line in lines]) != code:
+        return None
+    return lines

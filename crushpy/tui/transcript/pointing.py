@@ -1,0 +1,220 @@
+"""Keys and the mouse on the transcript: the cursor that walks from item to item, folding, links."""
+
+from abc import abstractmethod
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.selection import Selection
+
+from crushpy.tui.items import SEAM_ACTIONS, ItemAction, SeamItem
+from crushpy.tui.transcript.blocks import is_foldable
+from crushpy.tui.transcript.scrolling import Scrolling
+from crushpy.tui.transcript.select import named_line, whole_item, word_at
+
+
+class Pointing(Scrolling):
+    """Every action is reachable by key: while the transcript has focus the cursor shows what they act on."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "cursor_up", "Up", show=False),
+        Binding("down", "cursor_down", "Down", show=False),
+        Binding("left", "fold(False)", "Close", show=False),
+        Binding("right", "fold(True)", "Open", show=False),
+        Binding("enter,space", "toggle_item", "Open or close", show=False),
+        Binding("pageup", "page_up", "Page up", show=False),
+        Binding("pagedown", "page_down", "Page down", show=False),
+        Binding("home", "scroll_home", "First", show=False),
+        Binding("end", "scroll_end", "Last", show=False),
+        Binding("c", "activate('copy')", "Copy", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._over_bar = False
+        self._dragging = False
+
+    @abstractmethod
+    def activate(self, key: int, action: ItemAction) -> None: ...
+
+    @abstractmethod
+    def follow_link(self, href: str) -> None: ...
+
+    # --- folding -----------------------------------------------------------------------------------------
+
+    def toggle(self, key: int) -> None:
+        """Opens or closes an item. Its first line stays where it is on the screen."""
+        index = self._sheet.index_of(key)
+        if index is not None:
+            self._unfold(index, not self._sheet[index].opened)
+
+    def _unfold(self, index: int, unfolded: bool) -> None:
+        sheet = self._sheet
+        if not is_foldable(sheet[index].item):
+            return
+        height = self.size.height
+        line = sheet.heights.before(index) - round(self.scroll_y)
+        sheet.unfold(index, unfolded)
+        if 0 <= line < height:
+            top = sheet.heights.before(index) - line
+            self.set_reactive(Scrolling.following, top >= sheet.total - height)
+            self._anchor = sheet.heights.find(max(0, top))
+        self.show_changes()
+
+    # --- keys --------------------------------------------------------------------------------------------
+
+    def action_page_up(self) -> None:
+        self.go_to(round(self.scroll_y) - max(1, self.size.height - 2))
+        self._pull_cursor()
+
+    def action_page_down(self) -> None:
+        self.go_to(round(self.scroll_y) + max(1, self.size.height - 2))
+        self._pull_cursor()
+
+    def action_scroll_home(self) -> None:
+        self.go_to(0)
+        self._set_cursor(self._sheet.neighbour(-1, 1))
+
+    def action_scroll_end(self) -> None:
+        self.following = True
+        self._set_cursor(self._sheet.neighbour(len(self._sheet.entries), -1))
+
+    def action_cursor_up(self) -> None:
+        self._step(-1)
+
+    def action_cursor_down(self) -> None:
+        self._step(1)
+
+    def action_fold(self, unfolded: bool) -> None:
+        index = self._cursor_index()
+        if index is not None:
+            self._unfold(index, unfolded)
+
+    def action_toggle_item(self) -> None:
+        index = self._cursor_index()
+        if index is not None:
+            self._unfold(index, not self._sheet[index].opened)
+
+    def action_activate(self, action: ItemAction) -> None:
+        index = self._cursor_index()
+        if index is not None:
+            self.activate(self._sheet[index].key, action)
+
+    def on_key(self, event: events.Key) -> None:
+        index = self._cursor_index()
+        if index is not None and event.key in SEAM_ACTIONS and isinstance(self._sheet[index].item, SeamItem):
+            event.stop()
+            self.activate(self._sheet[index].key, SEAM_ACTIONS[event.key][0])
+
+    def on_focus(self) -> None:
+        if self._cursor_index() is None:
+            self._cursor = None
+            self._pull_cursor()
+        self._stale = True
+
+    def on_blur(self) -> None:
+        self._stale = True
+
+    def _step(self, step: int) -> None:
+        """To the next item; first through the one at hand, where it is taller than the screen."""
+        sheet, height = self._sheet, self.size.height
+        index = self._cursor_index()
+        if index is None:
+            self._pull_cursor()
+            return
+        top = sheet.heights.before(index)
+        bottom = top + sheet.heights[index]
+        seen = round(self.scroll_y)
+        if (step < 0 and top < seen) or (step > 0 and bottom > seen + height):
+            self.go_to(seen + step * min(3, height))
+            return
+        following = sheet.neighbour(index, step)
+        if following is None:
+            self.go_to(seen + step)
+            return
+        sheet.rows(following)
+        top = sheet.heights.before(following)
+        seen = round(self.scroll_y)
+        bottom = top + sheet.heights[following]
+        if top < seen:
+            self.go_to(max(top, bottom - height))
+        elif bottom > seen + height:
+            self.go_to(min(top, bottom - height))
+        self._set_cursor(following)
+
+    def _cursor_index(self) -> int | None:
+        return None if self._cursor is None else self._sheet.index_of(self._cursor)
+
+    def _set_cursor(self, index: int | None) -> None:
+        self._cursor = None if index is None else self._sheet[index].key
+        self.show_changes()
+
+    def _pull_cursor(self) -> None:
+        """Brings the cursor into view: to the last item that is seen, unless it is in view."""
+        sheet = self._sheet
+        if not sheet.total:
+            return
+        top = round(self.scroll_y)
+        first = sheet.heights.find(top)[0]
+        last = sheet.heights.find(min(top + self.size.height, sheet.total) - 1)[0]
+        index = self._cursor_index()
+        if index is None or index > last:
+            index = last
+        self._set_cursor(max(index, first))
+
+    # --- mouse -------------------------------------------------------------------------------------------
+
+    @property
+    def allow_select(self) -> bool:
+        return not (self._over_bar or self._dragging)
+
+    def on_mouse_move(self, event: events.MouseMove) -> None:
+        self._over_bar = not self.following and event.x == self.size.width - 1
+        if self._dragging:
+            self._drag(event.y)
+
+    def on_mouse_down(self, event: events.MouseDown) -> None:
+        if not self.following and event.x == self.size.width - 1:
+            self._dragging = True
+            self.capture_mouse()
+            self._drag(event.y)
+
+    def on_mouse_up(self) -> None:
+        if self._dragging:
+            self._dragging = False
+            self.release_mouse()
+
+    def _drag(self, y: int) -> None:
+        height = self.size.height
+        self.go_to(round(max(0, min(y, height - 1)) / max(1, height - 1) * (self._sheet.total - height)))
+
+    def on_click(self, event: events.Click) -> None:
+        event.prevent_default()  # the default of two clicks is to select everything
+        if not 0 <= event.y < len(self._places):
+            return
+        name = self._places[event.y]
+        if name is None or (not self.following and event.x == self.size.width - 1):
+            return
+        key, row = named_line(name)
+        index = self._sheet.index_of(key)
+        if index is None:
+            return
+        if event.chain > 1:
+            self._select(
+                word_at(self._sheet, name, event.x) if event.chain == 2 else whole_item(self._sheet, key)
+            )
+            return
+        if self.text_selection is not None:
+            return
+        self._cursor = key
+        meta = event.style.meta
+        if "href" in meta:
+            self.follow_link(str(meta["href"]))
+        elif "action" in meta:
+            self.activate(key, meta["action"])
+        elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, SeamItem):
+            self._unfold(index, not self._sheet[index].opened)
+
+    def _select(self, selection: Selection | None) -> None:
+        if selection is not None:
+            self.screen.selections = {self: selection}

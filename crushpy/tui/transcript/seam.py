@@ -1,0 +1,110 @@
+"""The card at a boundary: who decided, why, what it cost, what was carried over, and what can be done now."""
+
+from collections.abc import Iterator
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.sanitize import one_line
+from crushpy.tui.items import SEAM_ACTIONS, SeamItem
+from crushpy.tui.transcript.canvas import Canvas, Margin
+from crushpy.tui.transcript.palette import Palette
+from crushpy.tui.transcript.rows import Span
+from crushpy.tui.transcript.stream import MarkdownStream
+from crushpy.tui.transcript.text import headline, lines_of
+
+_DECIDED = {
+    "agent": ("the agent decided", "it called new_session"),
+    "auto": ("crushpy decided", "the window reached the threshold"),
+    "manual": ("you decided", "compacted by hand"),
+    "overflow": ("crushpy decided", "the provider refused the request as too large"),
+    "fallback": ("crushpy decided", "the safety net: the window was almost full"),
+}
+_SOURCES = {
+    "agent": "summary by the agent",
+    "user": "summary in your words",
+    "evidence": "no summary: the evidence stands alone",
+}
+
+
+def draw_seam(item: SeamItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
+    palette = canvas.palette
+    who, why = _DECIDED.get(item.trigger, (one_line(item.trigger), ""))
+    title = "Fresh start, undone" if item.undone else "Fresh start"
+    _rule(f"{title} · {who}", canvas, margin)
+    inside = margin.add(Segment("  ", palette.text))
+    if why:
+        canvas.prose([[(why, palette.text)]], inside, palette.text)
+    canvas.prose([_figures(item, palette)], inside, palette.text)
+    canvas.prose([[(_origin(item), palette.muted)]], inside, palette.text)
+    if item.summary or item.evidence:
+        fold = "▾" if opened else "▸"
+        what = (
+            "Summary and evidence"
+            if item.summary and item.evidence
+            else "Summary"
+            if item.summary
+            else "Evidence"
+        )
+        canvas.rows.append(headline([(f"{fold} {what}", palette.text)], [], inside, canvas))
+    if opened:
+        yield from _carried(item, canvas, inside)
+    canvas.prose([_hints(item, palette)], inside, palette.text)
+    _rule("", canvas, margin)
+
+
+def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
+    palette = canvas.palette
+    room = canvas.room(margin)
+    shown: list[Span] = [("── ", palette.rule), (f"{title} ", palette["card"])] if title else []
+    used = sum([len(text) for text, _ in shown])
+    row = headline([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
+    canvas.rows.append(row)
+
+
+def _figures(item: SeamItem, palette: Palette) -> list[Span]:
+    parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens"]
+    if item.coverage is not None:
+        prose = "" if item.prose_coverage is None else f" (summary alone {item.prose_coverage:.0%})"
+        parts.append(f"coverage {item.coverage:.0%}{prose}")
+    if item.cost:
+        parts.append(f"${item.cost:.4f}")
+    if item.seconds:
+        parts.append(f"{item.seconds:.1f}s")
+    return [(" · ".join(parts), palette.text)]
+
+
+def _origin(item: SeamItem) -> str:
+    source = _SOURCES.get(item.summary_source, "")
+    if not source:
+        source = f"summary by {one_line(item.summary_model)}" if item.summary_model else "summary"
+    template = f" · template {one_line(item.template)}" if item.template else ""
+    problem = f" · {one_line(item.problem)}" if item.problem else ""
+    return source + template + problem
+
+
+def _hints(item: SeamItem, palette: Palette) -> list[Span]:
+    spans: list[Span] = []
+    for key, (action, name) in SEAM_ACTIONS.items():
+        if action == "undo" and item.undone:
+            continue
+        clicked = Style(meta={"action": action})
+        spans.append((f"{key}", palette["running"] + clicked))
+        spans.append((f" {name}", palette.muted + clicked))
+        spans.append(("   ", palette.text))
+    return spans[:-1]
+
+
+def _carried(item: SeamItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    inside = margin.add(Segment("│ ", palette.rule))
+    if item.summary:
+        summary = MarkdownStream(canvas, inside, palette.text)
+        summary.feed(item.summary)
+        yield from summary.finish()
+    if item.summary and item.evidence:
+        canvas.blank(inside, palette.text)
+    for at, line in enumerate(lines_of(item.evidence) if item.evidence else ()):
+        canvas.prose([[(line.expandtabs(4), palette.muted)]], inside, palette.text)
+        if at % 100 == 99:
+            yield

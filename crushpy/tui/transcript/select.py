@@ -1,0 +1,106 @@
+"""Selected text: how a place in the transcript is named, and what a selection copies.
+
+A line's name does not depend on the lines above it, so a selection stays where it is while they change.
+"""
+
+from textual.geometry import Offset
+from textual.selection import Selection
+
+from crushpy.sanitize import clean
+from crushpy.tui.items import source_text
+from crushpy.tui.transcript.rows import Row
+from crushpy.tui.transcript.sheet import Sheet
+
+ROWS = 1 << 22
+"""More rows than any item has."""
+MANY = 200
+"""Of a selection over more items, those wholly inside give their source: drawing them takes too long."""
+
+
+def name_line(key: int, row: int) -> int:
+    """The name of a row of an item: larger for what stands below. The empty row before an item is row -1."""
+    return key * ROWS + row + 1
+
+
+def named_line(name: int) -> tuple[int, int]:
+    """Key and row of a line's name."""
+    return name // ROWS, name % ROWS - 1
+
+
+def selected_text(sheet: Sheet, selection: Selection) -> str:
+    """The plain text of a selection: no gutters, no padding; lines broken to fit are whole again."""
+    if not sheet.entries:
+        return ""
+    first = 0 if selection.start is None else _clamped(sheet, named_line(selection.start.y)[0])
+    last = (
+        len(sheet.entries) - 1 if selection.end is None else _clamped(sheet, named_line(selection.end.y)[0])
+    )
+    parts: list[str] = []
+    for index in range(first, last + 1):
+        entry = sheet.entries[index]
+        if entry is None:
+            continue
+        if parts and sheet.space(index):
+            parts.append("\n")
+        if last - first > MANY and first < index < last:
+            parts.append(clean(source_text(entry.grown())) + "\n")
+            continue
+        for number, row in enumerate(sheet.rows(index)):
+            span = selection.get_span(name_line(entry.key, number))
+            if span is not None:
+                parts.append(_copied(row, *span))
+    return "".join(parts).strip("\n")
+
+
+def word_at(sheet: Sheet, name: int, x: int) -> Selection | None:
+    """The word at a character of a line."""
+    key, number = named_line(name)
+    index = sheet.index_of(key)
+    if index is None or number < 0:
+        return None
+    row = sheet.rows(index)[number]
+    text = row.text
+    if not row.gutter <= x < len(text) or text[x].isspace():
+        return None
+    start = end = x
+    while start > row.gutter and not text[start - 1].isspace():
+        start -= 1
+    while end < len(text) and not text[end].isspace():
+        end += 1
+    return Selection(Offset(start, name), Offset(end, name))
+
+
+def whole_item(sheet: Sheet, key: int) -> Selection | None:
+    """All of an item."""
+    index = sheet.index_of(key)
+    if index is None:
+        return None
+    rows = sheet.rows(index)
+    if not rows:
+        return None
+    return Selection(Offset(0, name_line(key, 0)), Offset(len(rows[-1].text), name_line(key, len(rows) - 1)))
+
+
+def span_in(row: Row, selection: Selection, name: int) -> tuple[int, int] | None:
+    """Which characters of a row are selected; None where there are none."""
+    span = selection.get_span(name)
+    if span is None:
+        return None
+    start, end = span
+    text = row.text.rstrip()
+    start = max(start, row.gutter)
+    end = len(text) if end < 0 else min(end, len(text))
+    return (start, end) if start < end else None
+
+
+def _copied(row: Row, start: int, end: int) -> str:
+    text = row.text
+    piece = text[max(start, row.gutter) : len(text) if end < 0 else end].rstrip(
+        " " if row.end == "\n" else ""
+    )
+    return piece + (row.end if end < 0 else "\n")
+
+
+def _clamped(sheet: Sheet, key: int) -> int:
+    """The index of a key; of the nearest one where it is gone."""
+    return max(0, min(len(sheet.entries) - 1, key - sheet.first_key))

@@ -1,0 +1,298 @@
+"""All items of a transcript: what they are, how tall they are, and the rows of those that are looked at.
+
+Knows no widget. An item is drawn when somebody asks for its rows; until then its height is an estimate.
+"""
+
+import time
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
+from crushpy.tui.transcript.blocks import estimate, is_foldable, stands_close
+from crushpy.tui.transcript.drawn import Drawn, Live
+from crushpy.tui.transcript.entries import Entry
+from crushpy.tui.transcript.heights import Heights
+from crushpy.tui.transcript.highlight import Highlighter
+from crushpy.tui.transcript.palette import Palette
+from crushpy.tui.transcript.rows import Row
+
+KEPT = 300
+"""So many items keep their rows."""
+PATIENCE = 0.04
+"""Seconds that drawing one item may take before the rest is left for later."""
+
+
+class Sheet:
+    """Entries by index, in order. Keys are never used twice; a removed entry leaves a gap of height 0."""
+
+    def __init__(self) -> None:
+        self.highlighter = Highlighter()
+        self.entries: list[Entry | None] = []
+        self.heights = Heights()
+        self.width = 0
+        self._palette: Palette | None = None
+        self.first_key = 0
+        self._drawn: OrderedDict[int, Drawn] = OrderedDict()
+        self._unfinished: dict[int, Drawn] = {}
+        self._growing: set[int] = set()
+        self._kept = KEPT
+
+    @property
+    def total(self) -> int:
+        return self.heights.total
+
+    @property
+    def busy(self) -> bool:
+        """Something is left to draw or to colour."""
+        return bool(self._unfinished or self.highlighter.busy)
+
+    def looks(self, palette: Palette, width: int) -> bool:
+        """Everything is drawn in these colours and for this width."""
+        return palette is self._palette and width == self.width
+
+    def look(self, palette: Palette, width: int, height: int) -> None:
+        """From now on everything is drawn in these colours and for this width."""
+        self._palette = palette
+        self._kept = max(KEPT, 5 * height)
+        self.width = width
+        self._drop_all()
+        for entry in self.entries:
+            if entry is not None and entry.parts is not None:
+                entry.drawn = None
+                self._begin(entry)
+        self._estimate_all()
+
+    # --- changes -----------------------------------------------------------------------------------------
+
+    def reset(self, items: Sequence[Item]) -> None:
+        self.first_key += len(self.entries)
+        self._drop_all()
+        self.entries = [Entry(key, item) for key, item in enumerate(items, self.first_key)]
+        self._estimate_all()
+
+    def add(self, item: Item) -> int:
+        key = self.first_key + len(self.entries)
+        entry = Entry(key, item)
+        self.entries.append(entry)
+        self.heights.append(self._estimate(len(self.entries) - 1, entry))
+        return key
+
+    def replace(self, index: int, item: Item) -> None:
+        entry = self[index]
+        rows = self._forget(entry)
+        entry.item, entry.parts = item, None
+        self._redraw(index, rows)
+        self._space_after(index)
+
+    def remove(self, index: int) -> None:
+        self._forget(self[index])
+        self.entries[index] = None
+        self.heights[index] = 0
+        self._space_after(index)
+
+    def unfold(self, index: int, unfolded: bool) -> None:
+        entry = self[index]
+        if not is_foldable(entry.item) or entry.opened is unfolded:
+            return
+        rows = self._forget(entry)
+        entry.unfolded = unfolded
+        if entry.parts is not None:
+            self._begin(entry)
+        self._redraw(index, rows)
+
+    def stream(self, index: int, text: str) -> None:
+        """More of an item that grows. Nothing is drawn before `flush`."""
+        entry = self[index]
+        if entry.parts is None:
+            entry.parts = []
+            self._forget(entry)
+            self._begin(entry)
+        entry.parts.append(text)
+        if isinstance(entry.drawn, Live):
+            entry.drawn.feed(text)
+        self._growing.add(index)
+
+    def flush(self) -> None:
+        """Draws what was streamed since the last time."""
+        growing, self._growing = self._growing, set()
+        for index in growing:
+            entry = self.entries[index] if index < len(self.entries) else None
+            if entry is None or entry.parts is None or self._palette is None:
+                continue
+            if isinstance(entry.drawn, Live):
+                self._advance(entry.key, entry.drawn)
+                self._measured(index, entry.drawn)
+                continue
+            before = entry.drawn.rows if entry.drawn else []
+            entry.drawn = self._draw(entry, entry.grown())
+            entry.drawn.keep_rows(before)
+            self._measured(index, entry.drawn)
+
+    def finish(self, index: int) -> None:
+        """An item that grew is complete."""
+        entry = self[index]
+        if entry.parts is None:
+            return
+        item = entry.grown()
+        entry.item = item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True)
+        drawn, entry.drawn, entry.parts = entry.drawn, None, None
+        if isinstance(drawn, Live) and isinstance(item, ReplyItem):
+            drawn.finish(time.perf_counter() + PATIENCE)
+            self._finished(entry.key, drawn)
+            self._keep(entry.key, drawn)
+            self._measured(index, drawn)
+            return
+        self._redraw(index, drawn.rows if drawn else [])
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def __getitem__(self, index: int) -> Entry:
+        entry = self.entries[index]
+        assert entry is not None
+        return entry
+
+    def index_of(self, key: int) -> int | None:
+        """Where the entry with that key stands; None where it is gone."""
+        index = key - self.first_key
+        return index if 0 <= index < len(self.entries) and self.entries[index] is not None else None
+
+    def neighbour(self, index: int, step: int) -> int | None:
+        """The next entry in that direction (1 or -1)."""
+        index += step
+        while 0 <= index < len(self.entries):
+            if self.entries[index] is not None:
+                return index
+            index += step
+        return None
+
+    def space(self, index: int) -> int:
+        """Empty rows before an entry: 1 or 0."""
+        entry = self.entries[index]
+        if entry is None:
+            return 0
+        before = self.neighbour(index, -1)
+        return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
+
+    def rows(self, index: int) -> list[Row]:
+        """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
+        entry = self.entries[index]
+        if entry is None or self._palette is None:
+            return []
+        drawn = entry.drawn or self._drawn.get(entry.key)
+        if drawn is None:
+            drawn = self._draw(entry, entry.item)
+            self._keep(entry.key, drawn)
+        elif entry.drawn is None:
+            self._drawn.move_to_end(entry.key)
+        self._measured(index, drawn)
+        return drawn.rows
+
+    def work(self, until: float) -> None:
+        """Goes on with what is left to draw and to colour."""
+        for key, drawn in list(self._unfinished.items()):
+            if drawn.dropped:
+                del self._unfinished[key]
+                continue
+            drawn.advance(until)
+            self._finished(key, drawn)
+            index = self.index_of(key)
+            if index is not None:
+                self._measured(index, drawn)
+            if time.perf_counter() > until:
+                return
+        self.highlighter.work(until)
+
+    # --- inside ------------------------------------------------------------------------------------------
+
+    def _begin(self, entry: Entry) -> None:
+        """Prepares an entry that grows to be drawn piece by piece."""
+        if self._palette is None:
+            return
+        self._growing.add(entry.key - self.first_key)
+        grows = isinstance(entry.item, ReplyItem) or (isinstance(entry.item, ThinkingItem) and entry.opened)
+        if grows and isinstance(entry.item, ReplyItem | ThinkingItem):
+            entry.drawn = live = Live(entry.item, self._palette, self.width)
+            live.feed(entry.item.text + "".join(entry.parts or ()))
+
+    def _draw(self, entry: Entry, item: Item) -> Drawn:
+        assert self._palette is not None
+        drawn = Drawn(item, self._palette, self.width, opened=entry.opened)
+        self._advance(entry.key, drawn)
+        return drawn
+
+    def _advance(self, key: int, drawn: Drawn) -> None:
+        drawn.advance(time.perf_counter() + PATIENCE)
+        self._finished(key, drawn)
+
+    def _finished(self, key: int, drawn: Drawn) -> None:
+        drawn.ask_for_colours(self.highlighter)
+        if drawn.complete:
+            self._unfinished.pop(key, None)
+        else:
+            self._unfinished[key] = drawn
+
+    def _keep(self, key: int, drawn: Drawn) -> None:
+        self._drawn[key] = drawn
+        while len(self._drawn) > self._kept:
+            self._drawn.popitem(last=False)[1].dropped = True
+
+    def _forget(self, entry: Entry) -> list[Row]:
+        """Lets go of an entry's drawing; its rows may serve the next one."""
+        drawn = self._drawn.pop(entry.key, None) or entry.drawn
+        entry.drawn = None
+        self._unfinished.pop(entry.key, None)
+        if drawn is None:
+            return []
+        drawn.dropped = True
+        return drawn.rows
+
+    def _redraw(self, index: int, before: list[Row]) -> None:
+        entry = self[index]
+        if self._palette is None or not before:
+            self.heights[index] = self._estimate(index, entry)
+            return
+        if entry.parts is not None:
+            self.flush()
+            return
+        drawn = self._draw(entry, entry.item)
+        drawn.keep_rows(before[:200])
+        self._keep(entry.key, drawn)
+        self._measured(index, drawn)
+
+    def _measured(self, index: int, drawn: Drawn) -> None:
+        self.heights[index] = self.space(index) + len(drawn.rows)
+
+    def _space_after(self, index: int) -> None:
+        """The entry after a changed one may stand closer to it now, or further away."""
+        after = self.neighbour(index, 1)
+        if after is not None:
+            entry = self[after]
+            drawn = entry.drawn or self._drawn.get(entry.key)
+            self.heights[after] = (
+                self.space(after) + len(drawn.rows) if drawn else self._estimate(after, entry)
+            )
+
+    def _estimate(self, index: int, entry: Entry) -> int:
+        return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
+
+    def _estimate_all(self) -> None:
+        self.heights = Heights(self._estimates())
+
+    def _estimates(self) -> Iterator[int]:
+        before: Item | None = None
+        for entry in self.entries:
+            if entry is None:
+                yield 0
+                continue
+            space = 0 if stands_close(entry.item, before) else 1
+            before = entry.item
+            yield space + estimate(before, self.width, opened=entry.opened)
+
+    def _drop_all(self) -> None:
+        for drawn in self._drawn.values():
+            drawn.dropped = True
+        self._drawn.clear()
+        self._unfinished.clear()
+        self.highlighter.drop()

@@ -1,0 +1,168 @@
+"""Tool calls: one line each, which opens to what the tool did."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.messages import Diff, Display, Excerpt, FileList, Terminal, TodoList
+from crushpy.sanitize import one_line
+from crushpy.tui.items import ToolItem
+from crushpy.tui.transcript.canvas import Canvas, Margin
+from crushpy.tui.transcript.diffs import draw_diff
+from crushpy.tui.transcript.markdown import ask_for_colours
+from crushpy.tui.transcript.palette import BOLD, STRIKE, Palette
+from crushpy.tui.transcript.text import headline, lines_of, listed, tail_of
+
+MOST_LINES = 2_000
+"""More lines of output than these are shown as the first and the last of them."""
+PREVIEW = 3
+"""How many lines of its output a running tool shows while it is closed."""
+SMALL_DIFF = 40
+"""A diff with no more changed lines than this is open from the start."""
+
+_ICONS = {
+    "waiting": ("○", "muted"),
+    "running": ("●", "running"),
+    "done": ("✓", "success"),
+    "failed": ("✗", "error"),
+    "interrupted": ("⊘", "warning"),
+    "denied": ("⊘", "warning"),
+}
+_TODO_MARKS = {"pending": ("○", "text"), "in_progress": ("◐", "running"), "completed": ("✓", "muted")}
+
+
+def has_body(item: ToolItem) -> bool:
+    """There is something to open."""
+    return item.display is not None or bool(item.output)
+
+
+def opens_by_itself(item: ToolItem) -> bool:
+    """Shown open unless the user closes it: small changes, and what there is to do."""
+    match item.display:
+        case Diff(added=added, removed=removed):
+            return item.state in ("done", "waiting") and added + removed <= SMALL_DIFF
+        case TodoList():
+            return True
+        case _:
+            return False
+
+
+def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
+    palette = canvas.palette
+    icon, role = _ICONS[item.state]
+    fold = ("▾ " if opened else "▸ ") if has_body(item) else "  "
+    head = [
+        (fold, palette.muted),
+        (f"{icon} ", palette[role]),
+        (f"{one_line(item.name)} ", palette.over(palette.text, BOLD)),
+        (one_line(item.headline[:2_000]), palette.text),
+    ]
+    canvas.rows.append(headline(head, _summary(item, palette), margin, canvas, copied_from=2))
+    yield
+    inside = margin.add(Segment("    ", palette.text))
+    if opened:
+        yield from _body(item, canvas, inside)
+    elif item.state == "running":
+        shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
+        for spans in shown:
+            canvas.rows.append(headline(spans, [], inside, canvas))
+    elif item.state == "failed" and item.output.strip():
+        first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
+        canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
+
+
+def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
+    """What stands at the right of the line: the result in a few words."""
+    muted = palette.muted
+    match item.display:
+        case Diff(created=True, added=added):
+            return [("new ", muted), (f"+{added}", palette["success"])]
+        case Diff(added=added, removed=removed):
+            return [(f"+{added} ", palette["success"]), (f"−{removed}", palette["error"])]
+        case Terminal(exit_code=code, seconds=seconds, note=note):
+            words = [f"exit {code}"] if code else []
+            words += [one_line(note)[:40]] if note else []
+            words += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
+            return [(" · ".join(words), palette["error"] if code else muted)]
+        case FileList(rows=rows, total=total):
+            return [(f"{max(total, len(rows)):,} found", muted)]
+        case TodoList(todos=todos):
+            done = sum([todo.status == "completed" for todo in todos])
+            return [(f"{done}/{len(todos)}", muted)]
+        case Excerpt(text=text):
+            return [(f"{text.count(chr(10)) + 1:,} lines", muted)]
+        case _:
+            return [("denied", palette["warning"])] if item.state == "denied" else []
+
+
+def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    if item.display is not None:
+        yield from draw_display(item.display, canvas, margin)
+    if item.output and (item.display is None or item.state == "failed"):
+        style = palette["error"] if item.state == "failed" else palette.code
+        yield from _output(item.output, canvas, margin, style)
+
+
+def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    """What a tool's result shows to a person. Also for previews in approvals."""
+    palette = canvas.palette
+    match display:
+        case Diff():
+            draw_diff(display, canvas, margin)
+        case Terminal():
+            yield from _terminal(display, canvas, margin)
+        case FileList():
+            yield from _output("\n".join(display.rows), canvas, margin, palette.code)
+            left_out = display.total - len(display.rows)
+            if left_out > 0:
+                canvas.prose([[(f"… {left_out:,} more", palette.muted)]], margin, palette.text)
+        case TodoList():
+            for todo in display.todos:
+                mark, role = _TODO_MARKS[todo.status]
+                style = palette.over(palette[role], STRIKE) if todo.status == "completed" else palette[role]
+                listed(f"{mark} ", one_line(todo.text), canvas, margin, palette[role], style)
+        case Excerpt():
+            yield from _excerpt(display, canvas, margin)
+
+
+def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    prompt = margin.add(Segment("$ ", palette.over(palette.code, "keyword")), Segment("  ", palette.code))
+    command = [[(line.expandtabs(4), palette.code)] for line in lines_of(display.command.strip())]
+    canvas.code(command, prompt, palette.code)
+    if display.output.strip():
+        yield from _output(display.output, canvas, margin, palette.code)
+    words = [] if display.exit_code is None else [f"exit {display.exit_code}"]
+    words += [f"{display.seconds:.1f} s"] if display.seconds else []
+    words += [one_line(display.note)] if display.note else []
+    if words:
+        canvas.prose([[(" · ".join(words), palette.muted)]], margin, palette.text)
+
+
+def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    if display.title:
+        canvas.rows.append(headline([(one_line(display.title), palette.muted)], [], margin, canvas))
+    lines = list(lines_of(display.text))
+    start = len(canvas.rows)
+    inside = margin.add(Segment(" ", palette.code))
+    for at in range(0, len(lines), 200):
+        shown = [[(line.expandtabs(4), palette.code)] for line in lines[at : at + 200]]
+        canvas.code(shown, inside if at == 0 else inside.later, palette.code)
+        yield
+    ask_for_colours(canvas, lines, one_line(display.language).lower(), inside, start)
+
+
+def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator[None]:
+    """Printed text, line by line; the middle of very long output is left out."""
+    inside = margin.add(Segment(" ", style))
+    lines: Sequence[str] = list(lines_of(text.rstrip("\n")))
+    left_out = len(lines) - MOST_LINES
+    if left_out > 0:
+        note = f"… {left_out:,} lines left out …"
+        lines = [*lines[: MOST_LINES // 2], note, *lines[-MOST_LINES // 2 :]]
+    for at in range(0, len(lines), 200):
+        canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
+        yield
