@@ -1,0 +1,68 @@
+"""A user's own copy of a template: what is in force, checking, saving, going back to the shipped one."""
+
+import os
+from pathlib import Path
+
+from crushpy import prompts
+from crushpy.errors import UsageError
+from crushpy.paths import Paths, private_dir
+from crushpy.prompts import Found, TemplateProblem, Templates
+
+
+class OwnTemplate:
+    """One template, by its name. Reads and writes files: not for an event loop."""
+
+    def __init__(self, templates: Templates, name: str = "summary", folder: Path | None = None) -> None:
+        """`folder` holds the user's templates; None: where crushpy keeps them."""
+        self._templates = templates
+        self.name = name
+        self.file = (folder or Paths().templates) / f"{name}.md"
+
+    def in_force(self) -> Found:
+        return self._templates.find(self.name)
+
+    def shipped(self) -> str:
+        return prompts.read(prompts.shipped_dir() / f"{self.name}.md")
+
+    def check(self, text: str) -> TemplateProblem | None:
+        """What keeps `text` from being used, or None."""
+        origin = self.file.name
+        try:
+            if len(text.encode()) > prompts.MAX_BYTES:
+                raise TemplateProblem(f"{origin}: larger than {prompts.MAX_BYTES // 1024} kB", "Shorten it.")
+            if not prompts.fill(text, origin, prompts.NAMES.get(self.name, {})).strip():
+                raise TemplateProblem(f"{origin}: it is empty", "Write what a summary should hold.")
+        except TemplateProblem as problem:
+            return problem
+        return None
+
+    def save(self, text: str) -> None:
+        """Replaces the user's file in one step; a crash leaves the old one or the new one."""
+        target = Path(os.path.realpath(self.file))
+        temporary = target.parent / f".{target.name}.{os.urandom(6).hex()}.tmp"
+        try:
+            private_dir(target.parent)
+            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            with os.fdopen(handle, "wb") as stream:
+                stream.write(text.encode())
+                stream.flush()
+                os.fsync(stream.fileno())
+            temporary.replace(target)
+        except OSError as error:
+            raise UsageError(
+                f"{self.file} cannot be written: {error.strerror}",
+                "Check that its folder is yours, is writable and has space left.",
+            ) from error
+        finally:
+            temporary.unlink(missing_ok=True)
+
+    def reset(self) -> Path | None:
+        """Takes the user's file out of use; where it is kept, or None where there was none."""
+        kept = self.file.with_suffix(".md.bak")
+        try:
+            self.file.replace(kept)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise UsageError(f"{self.file} cannot be moved: {error.strerror}") from error
+        return kept

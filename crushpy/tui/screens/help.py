@@ -1,0 +1,94 @@
+"""Keys and commands, from the command table and from what the screen below has bound."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from crushpy.sanitize import one_line
+from crushpy.tui.commands import COMMANDS, Command
+from crushpy.tui.typed import app_of
+from crushpy.tui.widgets.keybar import KeyBar, key_name
+
+NARROW = 60
+"""Columns below which an explanation stands below its command."""
+
+PROMPT_KEYS = (
+    ("Enter", "send; while the agent works, it waits its turn"),
+    ("Shift+Enter, Ctrl+J", "a new line"),
+    ("Up, Down", "what was sent before; the draft is kept"),
+    ("@", "a file of this folder"),
+    ("/", "a command"),
+    ("!", "a line for the shell"),
+    ("Esc", "interrupt the agent; what waits is kept"),
+    ("Ctrl+C", "interrupt; twice, leave"),
+    ("Ctrl+P", "the command palette"),
+)
+
+
+class HelpScreen(Screen[None]):
+    """`keys` are those the user changed, by action; `prompt_keys` what the prompt answers to."""
+
+    DEFAULT_CSS = """
+    HelpScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+    HelpScreen VerticalScroll { height: 1fr; padding: 0 1; }
+    HelpScreen VerticalScroll Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Close")]
+    AUTO_FOCUS = "VerticalScroll"
+
+    def __init__(
+        self,
+        commands: Sequence[Command] = COMMANDS,
+        keys: Mapping[str, str] | None = None,
+        prompt_keys: Iterable[tuple[str, str]] = PROMPT_KEYS,
+    ) -> None:
+        super().__init__()
+        self._commands = commands
+        self._keys = dict(keys or {})
+        self._prompt_keys = tuple(prompt_keys)
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content("Help"), classes="title")
+        with VerticalScroll():
+            yield Static(id="text")
+        yield KeyBar()
+
+    def on_resize(self) -> None:
+        self.query_one("#text", Static).update(self._text(app_of(self).size.width - 4))
+
+    def _text(self, width: int) -> Content:
+        lines = [Content.styled("In the prompt", "bold $accent")]
+        lines += _table([(key, "", what) for key, what in self._prompt_keys], width)
+        lines += [Content(""), Content.styled("Commands (Ctrl+P lists them too)", "bold $accent")]
+        lines += _table([self._row(command) for command in self._commands], width)
+        return Content("\n").join(lines)
+
+    def _row(self, command: Command) -> tuple[str, str, str]:
+        key = self._keys.get(command.action) or command.key
+        typed = f"/{command.slash} {command.argument}".strip() if command.slash else ""
+        names = ", ".join(key_name(one.strip()) for one in key.split(",")) if key else ""
+        return names, one_line(typed), f"{one_line(command.title)}: {one_line(command.help)}"
+
+
+def _table(rows: Sequence[tuple[str, str, str]], width: int) -> list[Content]:
+    """Key, what to type, and what it does; below each other where there is no room."""
+    keys = max((len(key) for key, _, _ in rows), default=0)
+    typed = max((len(word) for _, word, _ in rows), default=0)
+    lines: list[Content] = []
+    for key, word, what in rows:
+        if width < NARROW:
+            lines.append(Content.assemble((f"{key} {word}".strip(), "bold")))
+            lines += [Content(f"  {line.plain}") for line in Content(what).wrap(max(8, width - 2))]
+            continue
+        gap = "  " if typed else ""
+        start = Content.assemble((f"{key:<{keys}}", "bold"), gap, f"{word:<{typed}}", "  ")
+        wrapped = list(Content(what).wrap(max(16, width - start.cell_length))) or [Content("")]
+        lines.append(start + wrapped[0])
+        lines += [Content(" " * start.cell_length) + more for more in wrapped[1:]]
+    return lines

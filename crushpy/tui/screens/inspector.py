@@ -1,0 +1,192 @@
+"""What fills the model's window: a chart by kind, and every part of the next request with its size."""
+
+from collections.abc import Callable, Mapping
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static
+
+from crushpy.context.budget import Budget
+from crushpy.context.inspect import Inspection, Row
+from crushpy.sanitize import one_line
+from crushpy.tui.screens.picking import spread
+from crushpy.tui.typed import app_of
+from crushpy.tui.widgets.keybar import KeyBar, flow
+from crushpy.tui.widgets.rows import Rows
+from crushpy.tui.widgets.statusbar import short
+
+KINDS: dict[str, tuple[str, str]] = {
+    "tool": ("▒", "$secondary"),
+    "system": ("█", "$primary"),
+    "context file": ("▓", "$primary"),
+    "summary": ("▒", "$accent"),
+    "evidence": ("▓", "$accent"),
+    "user": ("█", "$success"),
+    "assistant": ("▒", "$success"),
+    "tool output": ("▓", "$warning"),
+    "note": ("█", "$text-muted"),
+}
+"""How each kind is drawn, in the order of the chart. Neighbours differ without colours too."""
+OTHER = ("░", "$text-muted")
+FREE = "·"
+
+
+def bar(inspection: Inspection, width: int) -> Content:
+    """The whole window as one line: what is used, by kind, as long as the gauge says; then what is free."""
+    by_kind, budget = inspection.by_kind(), inspection.budget
+    whole = sum(by_kind.values()) or 1
+    filled = min(width, round(budget.share * width))
+    pieces: list[Content] = []
+    drawn = so_far = 0
+    for kind in _ordered(by_kind):
+        so_far += by_kind[kind]
+        until = round(filled * so_far / whole)
+        glyph, style = KINDS.get(kind, OTHER)
+        pieces.append(Content.styled(glyph * (until - drawn), style))
+        drawn = until
+    return Content.assemble(*pieces, (FREE * (width - drawn), "$text-disabled"))
+
+
+def marks(thresholds: Mapping[str, float], width: int) -> Content:
+    """A line below the bar that points at the thresholds, each with its name where there is room for it."""
+    line = [" "] * width
+    places = {name: min(width - 1, round(share * width)) for name, share in thresholds.items()}
+    for at in places.values():
+        line[at] = "▲"
+    for name, at in places.items():
+        label = f"{thresholds[name]:.0%} {name}"
+        for start in (at + 1, at - len(label)):  # to its right, or to its left
+            around = line[max(0, start - 1) : start + len(label) + 1]
+            if start >= 0 and start + len(label) <= width and not set(around) - {" ", "▲"}:
+                if around[1:-1].count("▲"):
+                    continue
+                line[start : start + len(label)] = label
+                break
+    return Content.styled("".join(line), "$text-muted")
+
+
+def figures(budget: Budget) -> str:
+    """How full, in the words of the gauge: `~` an estimate, `?` a window nobody knows."""
+    about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
+    return f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
+
+
+def _ordered(by_kind: Mapping[str, int]) -> list[str]:
+    return [kind for kind in KINDS if kind in by_kind] + [kind for kind in by_kind if kind not in KINDS]
+
+
+class InspectorScreen(Screen[None]):
+    """`read` gives the figures as they are now; `thresholds` are shares of the window with their names."""
+
+    DEFAULT_CSS = """
+    InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
+    InspectorScreen #chart { height: auto; padding: 0 1; }
+    InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
+    InspectorScreen Rows { padding: 0 1; }
+    InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("s", "sort", "Largest first or in order"),
+        Binding("k", "kinds", "Kinds or parts"),
+        Binding("r", "refresh_figures", "Refresh"),
+        Binding("escape", "dismiss", "Close"),
+    ]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
+    AUTO_FOCUS = "Rows"
+
+    def __init__(
+        self,
+        read: Callable[[], Inspection],
+        method: str,
+        *,
+        thresholds: Mapping[str, float] | None = None,
+    ) -> None:
+        super().__init__()
+        self._read = read
+        self._method = method
+        self._thresholds = dict(thresholds or {})
+        self._inspection = read()
+        self._rows: list[Row] = []
+        self._sorted = False
+        self._by_kind = False
+
+    def compose(self) -> ComposeResult:
+        yield Static(classes="title", id="heading")
+        yield Static(id="chart")
+        yield Static(id="legend")
+        yield Rows()
+        yield KeyBar()
+
+    def on_resize(self) -> None:
+        self._show()
+
+    def _show(self) -> None:
+        inspection, width = self._inspection, app_of(self).size.width - 2
+        view = "by kind" if self._by_kind else "largest first" if self._sorted else "in order"
+        self.query_one("#heading", Static).update(
+            Content.assemble(
+                "Context  ",
+                figures(inspection.budget),
+                (f"  compaction {one_line(self._method)}  {view}", "$text-muted"),
+            )
+        )
+        chart = [bar(inspection, width)]
+        if self._thresholds:
+            chart.append(marks(self._thresholds, width))
+        self.query_one("#chart", Static).update(Content("\n").join(chart))
+        self.query_one("#legend", Static).update(self._legend())
+        self._fill()
+
+    def _legend(self) -> Content:
+        inspection = self._inspection
+        by_kind = inspection.by_kind()
+        labels = [
+            Content.assemble(
+                KINDS.get(kind, OTHER), f" {kind} {short(by_kind[kind])} {self._share(by_kind[kind])}"
+            )
+            for kind in _ordered(by_kind)
+        ]
+        labels.append(Content.styled(f"{FREE} free {short(inspection.budget.remaining)}", "$text-muted"))
+        counted = sum(by_kind.values())
+        budget = inspection.budget
+        if budget.clamped:
+            labels.append(Content.styled(f"more than fits: {short(counted)} counted", "$error"))
+        elif not budget.estimated and abs(counted - budget.used) > budget.used // 20:
+            words = f"counted here {short(counted)}, reported {short(budget.used)}"
+            labels.append(Content.styled(words, "$text-muted"))
+        return flow(labels, app_of(self).size.width - 2)
+
+    def _share(self, tokens: int) -> str:
+        return f"{tokens * 100 / self._inspection.budget.window:.1f}%"
+
+    def _fill(self) -> None:
+        if self._by_kind:
+            by_kind = self._inspection.by_kind()
+            rows = [Row(kind, "", by_kind[kind], False) for kind in _ordered(by_kind)]
+        else:
+            rows = list(self._inspection.rows)
+        self._rows = sorted(rows, key=lambda row: -row.tokens) if self._sorted else rows
+        self.query_one(Rows).show(len(rows), self._draw, self.query_one(Rows).highlighted)
+
+    def _draw(self, number: int, width: int) -> Content:
+        row = self._rows[number]
+        size = f"{row.tokens:>9,} {self._share(row.tokens):>6}"
+        left = Content.assemble(KINDS.get(row.kind, OTHER), f" {size}  {row.kind}")
+        if row.name and row.name not in (row.kind, "system prompt"):
+            left += Content.assemble("  ", (one_line(row.name), "$text-muted"))
+        return spread(left, Content.styled("cached" if row.cached else "", "$success"), width)
+
+    def action_sort(self) -> None:
+        self._sorted = not self._sorted
+        self._show()
+
+    def action_kinds(self) -> None:
+        self._by_kind = not self._by_kind
+        self._show()
+
+    def action_refresh_figures(self) -> None:
+        self._inspection = self._read()
+        self._show()

@@ -1,0 +1,306 @@
+"""The tree of a conversation: its sessions, its branches, and what was carried over each boundary."""
+
+import time
+from typing import ClassVar, Literal
+
+from rich.text import Text
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Container, VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Static, Tree
+from textual.widgets.tree import TreeNode
+
+from crushpy.engine.library import Branch, Library
+from crushpy.engine.transcript import age
+from crushpy.errors import CrushpyError
+from crushpy.messages import Data
+from crushpy.sanitize import one_line
+from crushpy.tui.screens.glance import coverage_words, glance, tokens_words
+from crushpy.tui.tell import tell
+from crushpy.tui.typed import app_of
+from crushpy.tui.widgets.keybar import KeyBar
+
+
+class Chosen(Data, frozen=True):
+    """What to do now: go on in that session, or undo the boundary that opened the open one."""
+
+    action: Literal["continue", "undo"]
+    session_id: str
+
+
+class SessionTree(Tree[Branch]):
+    """Enter reads a session, the space bar marks it."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("space", "screen.mark", "Mark", show=False),
+        Binding("left", "screen.fold(False)", "Fold", show=False),
+        Binding("right", "screen.fold(True)", "Unfold", show=False),
+    ]
+
+
+class LineageScreen(Screen[Chosen | None]):
+    """`session_id` is any session of the conversation; the cursor starts there."""
+
+    DEFAULT_CSS = """
+    LineageScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+    LineageScreen #both { height: 1fr; layout: horizontal; }
+    LineageScreen SessionTree { width: 1fr; height: 1fr; padding: 0 1; }
+    LineageScreen #glance { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
+    LineageScreen #glance Static { height: auto; }
+    LineageScreen.-narrow #both { layout: vertical; }
+    LineageScreen.-narrow #glance { border-left: none; border-top: solid $panel; }
+    LineageScreen.-short #glance { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "read", "Open"),
+        Binding("g", "go_on", "Go on here"),
+        Binding("f", "fork", "Fork"),
+        Binding("u", "undo", "Undo boundary"),
+        Binding("space", "mark", "Mark"),
+        Binding("c", "compare", "Compare"),
+        Binding("escape", "dismiss(None)", "Close"),
+    ]
+    HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
+    AUTO_FOCUS = "SessionTree"
+
+    def __init__(self, library: Library, session_id: str) -> None:
+        super().__init__()
+        self._library = library
+        self._here = session_id
+        self._branches: dict[str, Branch] = {}
+        self._drawn: dict[str, TreeNode[Branch]] = {}
+        self._marked: list[str] = []
+        self._sure = ""
+        """The session whose boundary the next `u` undoes."""
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content("Lineage"), classes="title", id="heading")
+        with Container(id="both"):
+            tree = SessionTree("")
+            tree.show_root = False
+            tree.auto_expand = False
+            tree.guide_depth = 3
+            yield tree
+            with VerticalScroll(id="glance"):
+                yield Static(id="preview")
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.run_worker(self._load(), group="tree", exclusive=True)
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    async def _load(self) -> None:
+        try:
+            branches = await self._library.tree(self._here)
+        except CrushpyError as error:
+            self._say(
+                Content.styled(
+                    f"Nothing is stored of this conversation yet. ({error.message})", "$text-muted"
+                )
+            )
+            return
+        self._branches = {branch.session.id: branch for branch in branches}
+        tree = self.query_one(SessionTree)
+        tree.clear()
+        self._drawn = {}
+        for branch in branches:
+            above = self._drawn.get(branch.under, tree.root)
+            self._drawn[branch.session.id] = above.add(self._label(branch), branch, expand=True)
+        for node in self._drawn.values():
+            node.allow_expand = bool(node.children)
+        title = one_line(branches[0].session.title) if branches else ""
+        count = "1 session" if len(branches) == 1 else f"{len(branches)} sessions"
+        self.query_one("#heading", Static).update(
+            Content.assemble("Lineage  ", title, (f"  {count}", "$text-muted"))
+        )
+        if self._here in self._drawn:
+            self.call_after_refresh(tree.move_cursor, self._drawn[self._here])
+
+    def _say(self, text: Content) -> None:
+        self.query_one("#heading", Static).update(Content.assemble("Lineage  ", text))
+        self.query_one("#preview", Static).update(text)
+
+    def _label(self, branch: Branch) -> Text:
+        """A line of the tree. `Text`, for a plain string would be taken for markup."""
+        session, boundary = branch.session, branch.boundary
+        mark = ("◆ " if session.id in self._marked else "") + ("● " if session.id == self._here else "")
+        words: list[str] = []
+        match branch.way:
+            case "task":
+                words.append(f"task: {one_line(session.title)[:40]}")
+            case "branch":
+                words.append(f"branch of session {self._number(session.parent_id)}")
+            case _:
+                words.append(f"session {session.generation + 1}")
+        if boundary is not None and boundary.trigger != "fork":
+            words += [f"{boundary.trigger} {tokens_words(boundary)}".strip(), coverage_words(boundary)]
+            words.append("undone" if boundary.undone_at is not None else "")
+        words += [f"{session.message_count} msg", age(time.time() - session.updated_at)]
+        words[1:1] = ["here"] if session.id == self._here else []
+        words[1:1] = ["tip"] if branch.tip else []
+        style = "bold" if branch.tip or session.id == self._here else ""
+        return Text(mark + " · ".join(word for word in words if word), style)
+
+    def _number(self, session_id: str | None) -> str:
+        branch = self._branches.get(session_id or "")
+        return str(branch.session.generation + 1) if branch else "?"
+
+    @on(Tree.NodeHighlighted)
+    def _moved(self) -> None:
+        branch = self._current()
+        if branch is not None:
+            self._sure = ""
+            self.run_worker(self._preview(branch), group="preview", exclusive=True)
+            self.refresh_bindings()
+
+    async def _preview(self, branch: Branch) -> None:
+        try:
+            text = glance(await self._library.preview(branch.session.id), self._note(branch))
+        except CrushpyError as error:
+            text = Content.styled(str(error), "$error")
+        self.query_one("#preview", Static).update(text)
+        self.query_one("#glance", VerticalScroll).scroll_home(animate=False)
+
+    def _note(self, branch: Branch) -> str:
+        tip = self._tip_of(branch)
+        if tip.session.id == branch.session.id:
+            return ""
+        return f"It went on in session {tip.session.generation + 1}: g goes on there, f branches from here."
+
+    def _tip_of(self, branch: Branch) -> Branch:
+        """Where the line of this session has its end."""
+        seen = {branch.session.id}
+        while True:
+            after = [
+                other
+                for other in self._branches.values()
+                if other.way == "continues" and other.session.parent_id == branch.session.id
+            ]
+            if not after or after[-1].session.id in seen:
+                return branch
+            branch = after[-1]
+            seen.add(branch.session.id)
+
+    def _current(self) -> Branch | None:
+        node = self.query_one(SessionTree).cursor_node
+        return node.data if node is not None else None
+
+    # --- what the user does ------------------------------------------------------------------------------
+
+    @on(Tree.NodeSelected)
+    def _selected(self) -> None:
+        self.action_read()
+
+    def action_fold(self, unfold: bool) -> None:
+        node = self.query_one(SessionTree).cursor_node
+        if node is not None:
+            (node.expand if unfold else node.collapse)()
+
+    def action_read(self) -> None:
+        branch = self._current()
+        if branch is not None:
+            from crushpy.tui.screens.reading import ReadingScreen
+
+            app_of(self).push_screen(ReadingScreen(self._library, branch.session.id))
+
+    def action_go_on(self) -> None:
+        branch = self._current()
+        if branch is None:
+            return
+        tip = self._tip_of(branch).session
+        self.dismiss(None if tip.id == self._here else Chosen("continue", tip.id))
+
+    def action_fork(self) -> None:
+        branch = self._current()
+        if branch is not None:
+            self.run_worker(self._fork(branch.session.id), group="change", exclusive=True)
+
+    async def _fork(self, session_id: str) -> None:
+        try:
+            made = await self._library.fork(session_id)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
+            return
+        self.dismiss(Chosen("continue", made.id))
+
+    def action_undo(self) -> None:
+        """Asks once: the next press does it."""
+        branch = self._current()
+        if branch is None:
+            return
+        session = branch.session
+        if self._sure != session.id:
+            self._sure = session.id
+            before = self._number(session.parent_id)
+            tell(
+                self,
+                f"Press u again to take this fresh start back: session {before} goes on where it was, "
+                "this one stays as a branch, files are not touched.",
+            )
+        elif session.id == self._here:
+            self.dismiss(Chosen("undo", session.id))
+        else:
+            self.run_worker(self._undo(session.id), group="change", exclusive=True)
+
+    async def _undo(self, session_id: str) -> None:
+        try:
+            parent = await self._library.undo(session_id)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
+            return
+        self.dismiss(Chosen("continue", parent.id))
+
+    def action_mark(self) -> None:
+        """Marks a session to compare; of three the one marked first is let go."""
+        branch = self._current()
+        if branch is None:
+            return
+        session_id = branch.session.id
+        let_go = [session_id] if session_id in self._marked else self._marked[:-1]
+        kept = [one for one in self._marked if one not in let_go]
+        self._marked = kept if session_id in let_go else [*kept, session_id]
+        for changed in {session_id, *let_go}:
+            self._drawn[changed].set_label(self._label(self._branches[changed]))
+        self.refresh_bindings()
+
+    def action_compare(self) -> None:
+        """The two that are marked; with one mark, that one and the one under the cursor."""
+        branch = self._current()
+        chosen = list(self._marked)
+        if len(chosen) == 1 and branch is not None and branch.session.id not in chosen:
+            chosen.append(branch.session.id)
+        if len(chosen) != 2:
+            tell(self, "Mark two sessions with the space bar, then press c.")
+            return
+        self.run_worker(self._compare(chosen[0], chosen[1]), group="change", exclusive=True)
+
+    async def _compare(self, one: str, other: str) -> None:
+        from crushpy.tui.screens.compare import CompareScreen
+
+        try:
+            seeds = await self._library.seed(one), await self._library.seed(other)
+        except CrushpyError as error:
+            tell(self, str(error), "warning")
+            return
+        names = [f"session {self._number(name)} ({name})" for name in (one, other)]
+        app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action not in ("read", "go_on", "fork", "undo", "mark", "compare"):
+            return True
+        branch = self._current() if self._drawn else None
+        if branch is None:
+            return False
+        match action:
+            case "undo":
+                boundary = branch.boundary
+                return boundary is not None and boundary.trigger != "fork" and boundary.undone_at is None
+            case "go_on" | "fork":
+                return branch.way != "task"
+            case _:
+                return True

@@ -1,0 +1,172 @@
+"""Shows a summary before it takes effect: accept it, change it, have another one written, or decline."""
+
+import time
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from crushpy.engine.reviews import Verdict
+from crushpy.events import ReviewNeeded
+from crushpy.sanitize import clean, one_line
+from crushpy.tui.tell import tell
+from crushpy.tui.widgets.fields import Area, Line
+from crushpy.tui.widgets.keybar import KeyBar
+
+GRACE = 0.5
+"""Seconds in which keys decide nothing: they were meant for something else."""
+
+ASKED = {
+    "regenerate": "what the next summary should heed (Enter sends, Esc goes back)",
+    "decline": "what the agent should do instead (Enter declines, Esc goes back)",
+}
+
+
+class ReviewScreen(Screen[Verdict]):
+    """Returns a `Verdict`, always: closing it declines, and nothing changes."""
+
+    DEFAULT_CSS = """
+    ReviewScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; text-style: bold; }
+    ReviewScreen #fold { height: 1; padding: 0 1; color: $text-muted; }
+    ReviewScreen #evidence { display: none; height: 1fr; padding: 0 1; }
+    ReviewScreen #evidence Static { height: auto; }
+    ReviewScreen.-open #evidence { display: block; }
+    ReviewScreen Line { display: none; }
+    ReviewScreen.-asking Line { display: block; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("a", "accept", "Accept"),
+        Binding("ctrl+s", "accept_edited", "Accept as edited", priority=True),
+        Binding("e", "edit", "Edit"),
+        Binding("r", "ask('regenerate')", "Write another"),
+        Binding("d", "ask('decline')", "Decline with words"),
+        Binding("v", "fold", "Evidence"),
+        Binding("escape", "back", "Back"),
+        Binding("escape", "decline", "Decline"),
+    ]
+    AUTO_FOCUS = "Area"
+
+    def __init__(self, event: ReviewNeeded) -> None:
+        super().__init__()
+        self._event = event
+        self._summary = clean(event.summary)
+        self._opened_at = time.monotonic()
+        self._asked = ""
+        self._editing = False
+        self._warned = False
+
+    def compose(self) -> ComposeResult:
+        event = self._event
+        yield Static(
+            Content.assemble(
+                "Fresh start ",
+                (f"({one_line(event.trigger)})  ", "$text-muted"),
+                f"{event.tokens_before:,} → {event.tokens_after:,} tokens",
+            ),
+            classes="title",
+        )
+        yield Area(self._summary, read_only=True)
+        yield Static(id="fold")
+        with VerticalScroll(id="evidence"):
+            yield Static(Content(clean(event.evidence).strip() or "(none)"))
+        yield Line()
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self._opened_at = time.monotonic()
+        self._say_fold()
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    @property
+    def _area(self) -> Area:
+        return self.query_one(Area)
+
+    @property
+    def _edited(self) -> bool:
+        return self._area.text != self._summary
+
+    def _say_fold(self) -> None:
+        lines = len(self._event.evidence.strip().splitlines())
+        arrow = "▾" if self.has_class("-open") else "▸"
+        self.query_one("#fold", Static).update(
+            Content(f"{arrow} Evidence, built from what really happened: {lines} lines (v)")
+        )
+
+    def action_fold(self) -> None:
+        self.toggle_class("-open")
+        self._say_fold()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("accept", "edit", "ask", "fold"):
+            return not self._editing and not self._asked
+        if action == "accept_edited":
+            return self._editing and not self._asked
+        if action == "back":
+            return self._editing or bool(self._asked)
+        return not (self._editing or self._asked) if action == "decline" else True
+
+    # --- what the user says ------------------------------------------------------------------------------
+
+    @property
+    def _too_soon(self) -> bool:
+        return time.monotonic() - self._opened_at < GRACE
+
+    def action_accept(self) -> None:
+        if self._too_soon:
+            return
+        if not self._edited:
+            self.dismiss(Verdict("accept"))
+        elif self._area.text.strip():
+            self.dismiss(Verdict("accept", self._area.text))
+        else:
+            tell(self, "A summary cannot be empty. Write one, or decline.", "warning")
+
+    def action_accept_edited(self) -> None:
+        self.action_accept()
+
+    def action_edit(self) -> None:
+        if not self._too_soon:
+            self._set_editing(True)
+
+    def _set_editing(self, editing: bool) -> None:
+        self._editing = editing
+        self._area.read_only = not editing
+        self._area.focus()
+        self.refresh_bindings()
+
+    def action_ask(self, kind: str) -> None:
+        if self._too_soon:
+            return
+        self._asked = kind
+        line = self.query_one(Line)
+        line.placeholder = ASKED[kind]
+        self.add_class("-asking")
+        line.focus()
+        self.refresh_bindings()
+
+    @on(Input.Submitted)
+    def _said(self, event: Input.Submitted) -> None:
+        kind = "regenerate" if self._asked == "regenerate" else "decline"
+        self.dismiss(Verdict(kind, event.value.strip()))
+
+    def action_back(self) -> None:
+        """Out of the line, or out of editing; what was edited stays."""
+        self._asked = ""
+        self.query_one(Line).value = ""
+        self.remove_class("-asking")
+        self._set_editing(False)
+
+    def action_decline(self) -> None:
+        if self._too_soon:
+            return
+        if self._edited and not self._warned:
+            self._warned = True
+            tell(self, "Your changes would be lost: Esc again declines, a accepts them.")
+        else:
+            self.dismiss(Verdict("decline"))

@@ -1,0 +1,45 @@
+"""Fields to write in, without borders and blinking cursors; what is pasted is made harmless first."""
+
+from textual import events
+from textual.widgets import Input, TextArea
+
+from crushpy.sanitize import clean, one_line
+
+
+class Line(Input):
+    """One line."""
+
+    DEFAULT_CSS = """
+    Line, Line:focus { height: 1; border: none; padding: 0 1; background: $surface; }
+    """
+
+    def __init__(self, value: str = "", placeholder: str = "", *, name: str | None = None) -> None:
+        super().__init__(value, placeholder, name=name, select_on_focus=False)
+        self.cursor_blink = False  # no timer while idle
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        self.insert_text_at_cursor(one_line(event.text))
+
+
+class Area(TextArea):
+    """Many lines."""
+
+    DEFAULT_CSS = """
+    Area, Area:focus { height: 1fr; border: none; padding: 0 1; }
+    """
+
+    def __init__(self, text: str = "", *, read_only: bool = False) -> None:
+        super().__init__(clean(text), read_only=read_only, soft_wrap=True, highlight_cursor_line=False)
+        self.cursor_blink = False
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        event.prevent_default()
+        if not self.read_only:
+            self.insert(clean(event.text))
+
+    def show(self, text: str) -> None:
+        """Replaces everything; what was undone before cannot be."""
+        self.load_text(clean(text))

@@ -1,0 +1,86 @@
+"""The keys that can be pressed now, in as many lines as it takes; a click on one presses it."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, cast
+
+from textual.actions import parse
+from textual.binding import Binding
+from textual.content import Content
+from textual.screen import Screen
+from textual.style import Style
+from textual.widgets import Static
+
+from crushpy.tui.typed import app_of
+
+if TYPE_CHECKING:
+    from textual.signal import Signal
+
+_GAP = 2
+_NAMES = {"escape": "Esc", "delete": "Del", "pageup": "PgUp", "pagedown": "PgDn"}
+
+
+def key_name(key: str) -> str:
+    """A key as people write it: ctrl+s as Ctrl+S, f2 as F2, a letter as it is."""
+    *held, last = key.split("+")
+    last = last if len(last) == 1 and not held else _NAMES.get(last, last.capitalize())
+    return "+".join([*(name.capitalize() for name in held), last])
+
+
+def flow(labels: Sequence[Content], width: int) -> Content:
+    """Labels one after the other, in as many lines as it takes; none is broken."""
+    lines: list[list[Content]] = [[]]
+    room = width
+    for label in labels:
+        if lines[-1] and label.cell_length + _GAP > room:
+            lines.append([])
+            room = width
+        room -= label.cell_length + (_GAP if lines[-1] else 0)
+        lines[-1].append(label)
+    return Content("\n").join(Content(" " * _GAP).join(line) for line in lines)
+
+
+class KeyBar(Static):
+    """The keys of the screen, also those an input line has a use for at times, and the focused widget's."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    KeyBar {
+        dock: bottom; height: auto; max-height: 4; padding: 0 1;
+        background: $footer-background; color: $footer-description-foreground;
+        link-style: none; link-color: $footer-description-foreground; link-background: $footer-background;
+        link-style-hover: underline; link-color-hover: $footer-key-foreground;
+        link-background-hover: $footer-background;
+    }
+    """
+
+    def on_mount(self) -> None:
+        signal = cast("Signal[Screen[object]]", cast(Any, self.screen).bindings_updated_signal)
+        signal.subscribe(self, self._changed)
+        self._changed(self.screen)
+
+    def on_resize(self) -> None:
+        self._changed(self.screen)
+
+    def _changed(self, screen: Screen[object]) -> None:
+        if not self.is_attached or screen is not self.screen:
+            return
+        self.update(flow(self._labels(), app_of(self).size.width - 2))
+
+    def _labels(self) -> list[Content]:
+        screen = self.screen
+        shown = {binding.action: binding for binding in screen.BINDINGS if isinstance(binding, Binding)}
+        focused = screen.focused
+        for active in screen.active_bindings.values():
+            if active.node is focused and active.enabled:
+                shown.setdefault(active.binding.action, active.binding)
+        labels: list[Content] = []
+        for binding in shown.values():
+            _, name, arguments = parse(binding.action)
+            if not binding.show or not screen.check_action(name, arguments):
+                continue
+            key = binding.key.partition(",")[0]
+            label = Content.assemble(
+                (key_name(key), "bold $footer-key-foreground"), f" {binding.description}"
+            )
+            labels.append(label.stylize(Style.from_meta({"@click": f"app.simulate_key('{key}')"})))
+        return labels

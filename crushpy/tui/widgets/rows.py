@@ -1,0 +1,133 @@
+"""A list of one-line rows that draws only what is in view: ten thousand rows cost as much as ten."""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.visual import Visual
+
+Draw = Callable[[int, int], Content]
+"""Draws the row of this number for a width. Called for rows in view only; must not touch disk or network."""
+
+
+class Rows(ScrollView, can_focus=True):
+    """Arrows or a click move, Enter or a click takes. Give it rows with `show`."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--highlighted"}
+    DEFAULT_CSS = """
+    Rows { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    Rows > .rows--highlighted { background: $block-cursor-blurred-background; text-style: bold; }
+    Rows:focus > .rows--highlighted { background: $block-cursor-background; color: $block-cursor-foreground; }
+    Rows:ansi > .rows--highlighted { text-style: reverse; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "edge(0)", "First", show=False),
+        Binding("end", "edge(1)", "Last", show=False),
+        Binding("enter", "take", "Take", show=False),
+    ]
+
+    highlighted: reactive[int] = reactive(0)
+    """The row the cursor is on; meaningless while there are none."""
+
+    class Highlighted(Message):
+        """The cursor is on another row, or the rows are others."""
+
+        def __init__(self, rows: "Rows", number: int) -> None:
+            super().__init__()
+            self.rows = rows
+            self.number = number
+
+    class Taken(Message):
+        """Enter or a click."""
+
+        def __init__(self, rows: "Rows", number: int) -> None:
+            super().__init__()
+            self.rows = rows
+            self.number = number
+
+    def __init__(self, *, one_click: bool = True) -> None:
+        """Without `one_click` a first click only moves, so that other keys can be used on a row."""
+        super().__init__()
+        self._one_click = one_click
+        self._count = 0
+        self._draw: Draw = lambda _, __: Content("")
+
+    @property
+    def count(self) -> int:
+        return self._count
+
+    def show(self, count: int, draw: Draw, highlighted: int = 0) -> None:
+        """Shows other rows, with the cursor on one of them."""
+        self._count, self._draw = count, draw
+        self.virtual_size = Size(self.size.width, count)
+        self.set_reactive(Rows.highlighted, max(0, min(highlighted, count - 1)))
+        self._in_view()
+        self.refresh()
+        self.post_message(self.Highlighted(self, self.highlighted))
+
+    def validate_highlighted(self, number: int) -> int:
+        return max(0, min(number, self._count - 1))
+
+    def watch_highlighted(self, old: int, new: int) -> None:
+        self.refresh_line(old)
+        self.refresh_line(new)
+        self._in_view()
+        self.post_message(self.Highlighted(self, new))
+
+    def _in_view(self) -> None:
+        """Scrolls as far as needed to have the cursor in view."""
+        height, top = self.size.height, self.scroll_offset.y
+        if height <= 0:
+            return
+        if self.highlighted < top:
+            self.scroll_to(y=self.highlighted, animate=False, force=True)
+        elif self.highlighted >= top + height:
+            self.scroll_to(y=self.highlighted - height + 1, animate=False, force=True)
+
+    def on_resize(self) -> None:
+        self.virtual_size = Size(self.size.width, self._count)
+        self.call_after_refresh(self._in_view)
+
+    def render_line(self, y: int) -> Strip:
+        number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
+        if not 0 <= number < self._count or width <= 0:
+            return Strip.blank(self.size.width, self.rich_style)
+        style = self.visual_style
+        if number == self.highlighted:
+            style += self.get_visual_style("rows--highlighted", partial=True)
+        content = self._draw(number, width).truncate(width, ellipsis=True)
+        strips = Visual.to_strips(self, content, width, 1, style, pad=True)
+        return strips[0] if strips else Strip.blank(width, style.rich_style)
+
+    def action_move(self, rows: int) -> None:
+        self.highlighted += rows
+
+    def action_page(self, pages: int) -> None:
+        self.highlighted += pages * max(1, self.size.height - 1)
+
+    def action_edge(self, last: int) -> None:
+        self.highlighted = self._count - 1 if last else 0
+
+    def action_take(self) -> None:
+        if self._count:
+            self.post_message(self.Taken(self, self.highlighted))
+
+    def on_click(self, event: events.Click) -> None:
+        number = event.y + self.scroll_offset.y
+        if 0 <= number < self._count:
+            event.stop()
+            moved = number != self.highlighted
+            self.highlighted = number
+            if self._one_click or not moved:
+                self.action_take()
