@@ -17,7 +17,7 @@ from crushpy.engine.live import user_message
 from crushpy.engine.models import Models
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice, Retry
+from crushpy.events import Event, Retry
 from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Usage
@@ -84,7 +84,6 @@ class Summariser:
         self._calls = 0
         self._in_vain = 0
         self._recovering = False
-        self._told: set[str] = set()
 
     def replied(self) -> None:
         """A model answered: whatever overflowed before, the next time may be different."""
@@ -206,12 +205,7 @@ class Summariser:
         names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:
             return fill(job.template.text, job.template.path, names), job.template
-        text, found = self._templates.rendered("summary", **names)
-        for problem in self._templates.problems.values():
-            if str(problem) not in self._told:
-                self._told.add(str(problem))
-                self._emit(Notice(f"{problem} The template {found.path} is used meanwhile.", "warning"))
-        return text, found
+        return self._templates.rendered("summary", **names)
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Retry):

@@ -1,0 +1,325 @@
+"""Boundaries when things go wrong: killed half-way, two writers, circles of parents, undone twice."""
+
+import os
+import sqlite3
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from crosser import CALL, CHILD, PARENT
+from stored import a_session, replied, said
+
+from crushpy.errors import UsageError
+from crushpy.ids import new_id
+from crushpy.messages import Message, Text
+from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
+from crushpy.storage.store import Store
+
+HERE = Path(__file__).parent
+CLOCKS = ("updated_at", "ended_at", "heartbeat", "undone_at", "created_at", "started_at")
+"""Columns that say when: only whether they are set is compared."""
+
+
+def state(file: Path) -> dict[str, list[dict[str, Any]]]:
+    """Everything stored, but for the exact times."""
+    with closing(sqlite3.connect(file)) as connection:
+        connection.row_factory = sqlite3.Row
+        assert connection.execute("PRAGMA integrity_check").fetchone()[0] == "ok"
+        assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
+        return {
+            table: [
+                {key: row[key] is not None if key in CLOCKS else row[key] for key in row.keys()}  # noqa: SIM118
+                for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
+            ]
+            for table in ("session", "message", "tool_run", "boundary", "cut", "lease")
+        }
+
+
+async def prepared(file: Path, *, crossed: bool) -> None:
+    """A session with two messages and an open call of new_session; and where wanted, its child."""
+    store = Store(file)
+    await store.create_session(a_session(id=PARENT), Message("m1", "user", (Text("hello"),), 1.0))
+    await store.take_lease(PARENT)
+    await store.add_message(PARENT, Message("m2", "assistant", (Text("I shall."), CALL), 2.0))
+    await store.begin_call(PARENT, "m2", CALL)
+    if crossed:
+        from crosser import cross
+
+        await cross(store)
+        await store.add_message(CHILD, said("and on"))
+    await store.close()
+
+
+def killed_at_every(file: Path, what: str, how: str, step: int = 1) -> tuple[list[Path], Path]:
+    """The databases that a killed process left, moment by moment, and that of the one which came through."""
+    done = subprocess.run(
+        [sys.executable, str(HERE / "crosser.py"), str(file), what, how, str(step)],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"},
+    )
+    assert done.returncode == 0, done.stderr
+    killed = int(done.stdout)
+    return [file.with_name(f"{file.name}.{n}") for n in range(1, killed + 1)], file.with_name(
+        f"{file.name}.{killed + 1}"
+    )
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("what", "how", "step"),
+    [
+        ("cross", "statements", 1),
+        ("undo", "statements", 1),
+        ("cross", "instructions", 97),
+        ("undo", "instructions", 43),
+    ],
+)
+async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
+    file: Path, what: str, how: str, step: int
+) -> None:
+    await prepared(file, crossed=what == "undo")
+    old = state(file)
+    copies, whole = killed_at_every(file, what, how, step)
+    new = state(whole)
+    assert old != new
+    assert len(copies) >= 7
+    found = [state(copy) for copy in copies]
+    assert all(one in (old, new) for one in found)
+    # Once it is new it stays new: nothing comes after the moment of truth.
+    assert [one == new for one in found] == sorted(one == new for one in found)
+    assert found[0] == old
+    for copy in copies[:: max(1, len(copies) // 4)]:
+        store = Store(copy)  # and crushpy itself can go on with it
+        tip = await store.tip(PARENT)
+        await store.take_lease(tip.id)
+        await store.add_message(tip.id, said("goes on"))
+        assert await store.check() == [] and store.warnings == []
+        await store.close()
+
+
+# --- circles -----------------------------------------------------------------------------------------------
+
+
+async def chain(store: Store, length: int, **fields: Any) -> list[SessionInfo]:
+    """A root and the sessions that continue it, one message each beside the seeds."""
+    sessions = [a_session(**fields)]
+    await store.create_session(sessions[0], said("message 0"))
+    for number in range(1, length):
+        sessions.append(await continued(store, sessions[-1]))
+        await store.add_message(sessions[-1].id, said(f"message {number}"))
+    return sessions
+
+
+async def continued(store: Store, parent: SessionInfo, trigger: str = "auto") -> SessionInfo:
+    child = a_session(
+        parent.cwd,
+        root_id=parent.root_id,
+        parent_id=parent.id,
+        kind="fork" if trigger == "fork" else "continuation",
+        generation=parent.generation + (trigger != "fork"),
+    )
+    tail = tuple(message.id for message in await store.messages(parent.id)) if trigger == "fork" else ()
+    boundary = BoundaryInfo(new_id(), parent.id, child.id, trigger, time.time(), tail)
+    await store.cross(boundary, child, None if trigger == "fork" else said("seed"))
+    return child
+
+
+@pytest.mark.parametrize("length", [1, 2, 5])
+async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, length: int) -> None:
+    sessions = await chain(store, length)
+    first, last = sessions[0].id, sessions[-1].id
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE session SET parent_id = ? WHERE id = ?", (last, first))
+        connection.execute("UPDATE session SET kind = 'continuation' WHERE id = ?", (first,))
+        connection.execute(
+            "INSERT INTO boundary SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, NULL, 0.0,"
+            " 0.0, 0, '', '{}', NULL",
+            (last, first),
+        )
+    everyone = {session.id for session in sessions}
+    for session in sessions:
+        assert {one.id for one in await store.lineage(session.id)} == everyone
+        assert {one.id for one in await store.descendants(session.id)} == everyone
+        assert (await store.tip(session.id)).id in everyone
+        assert len(await store.lineage_messages(session.id)) <= 2 * length
+        await store.search("message", within=session.id)
+    assert {one.id for one in await store.conversation(first)} == everyone
+    assert len(await store.sessions()) == len(await store.conversation_rows()) == 1
+    assert await store.latest("/work") is not None
+
+
+async def test_a_parent_that_is_gone_ends_the_walk(store: Store, file: Path) -> None:
+    sessions = await chain(store, 3)
+    with closing(sqlite3.connect(file)) as connection, connection:
+        connection.execute("UPDATE session SET parent_id = 'nobody' WHERE id = ?", (sessions[1].id,))
+    assert [one.id for one in await store.lineage(sessions[2].id)] == [sessions[1].id, sessions[2].id]
+
+
+async def test_sixty_generations_are_walked(store: Store) -> None:
+    sessions = await chain(store, 60)
+    assert (await store.tip(sessions[0].id)).id == sessions[-1].id
+    assert [one.id for one in await store.lineage(sessions[-1].id)] == [one.id for one in sessions]
+    lineage = [message.text for message in await store.lineage_messages(sessions[-1].id)]
+    assert [text for text in lineage if text != "seed"] == [f"message {number}" for number in range(60)]
+
+
+# --- forks and undone children are no continuations --------------------------------------------------------
+
+
+async def test_a_branch_is_neither_tip_nor_latest_nor_listed(store: Store) -> None:
+    root = (await chain(store, 1))[0]
+    branch = await continued(store, root, "fork")
+    later = await continued(store, branch)
+    for session in (branch, later):
+        await store.add_message(session.id, said("much later"))
+    assert (await store.tip(root.id)).id == root.id
+    assert [one.id for one in await store.sessions()] == [root.id]
+    latest = await store.latest("/work")
+    assert latest is not None and latest.id == root.id
+    assert (await store.tip(branch.id)).id == later.id, "a branch has a tip of its own"
+    assert [one.id for one in await store.lineage(later.id)] == [root.id, branch.id, later.id]
+
+
+async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_branch(store: Store) -> None:
+    root, one, two, three = await chain(store, 4)
+    boundary = await store.boundary_before(one.id)
+    assert boundary is not None
+    await store.undo(boundary.id, said("undone"))
+    assert (await store.tip(root.id)).id == root.id
+    assert [info.id for info in await store.sessions()] == [root.id]
+    latest = await store.latest("/work")
+    assert latest is not None and latest.id == root.id and latest.ended_at is None
+    for session in (one, two, three):
+        assert (await store.tip(session.id)).id == three.id, "the branch can be continued"
+    assert [m.text for m in await store.lineage_messages(root.id)] == ["message 0", "undone"]
+    told = [message.text for message in await store.lineage_messages(three.id)]
+    assert "undone" not in told and "message 3" in told
+    again = await continued(store, root)
+    assert (await store.tip(root.id)).id == again.id
+    assert (await store.carried(root.id)).held
+
+
+async def test_a_boundary_is_undone_once(store: Store) -> None:
+    root, child = await chain(store, 2)
+    boundary = await store.boundary_before(child.id)
+    assert boundary is not None
+    await store.undo(boundary.id, said("undone"))
+    before = await store.messages(root.id)
+    with pytest.raises(UsageError, match=f"session {child.id} was undone already"):
+        await store.undo(boundary.id, said("undone again"))
+    assert await store.messages(root.id) == before
+
+
+# --- one writer ------------------------------------------------------------------------------------------
+
+
+async def test_a_session_goes_on_in_one_child_only(store: Store) -> None:
+    root, child = await chain(store, 2)
+    with pytest.raises(StorageError, match=f"{root.id} goes on in {child.id} already"):
+        await continued(store, root)
+    assert len(await store.conversation(root.id)) == 2
+
+
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from crushpy.storage.store import Store
+from stored import said
+
+async def main():
+    store = Store(Path(sys.argv[1]))
+    await store.take_lease(sys.argv[2])
+    print("mine", flush=True)
+    for line in sys.stdin:
+        try:
+            await store.add_message(sys.argv[2], said(line.strip()))
+            print("stored", flush=True)
+        except Exception as error:
+            print(type(error).__name__, error, flush=True)
+
+asyncio.run(main())
+"""
+
+
+class Holder:
+    """Another process that writes to a session."""
+
+    def __init__(self, file: Path, session: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, str(file), session],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        )
+        self.first = self.said()
+
+    def said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def write(self, text: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        return self.said()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+
+async def test_a_second_writer_is_refused_until_the_first_is_dead(store: Store, file: Path) -> None:
+    (root,) = await chain(store, 1)
+    holder = Holder(file, root.id)
+    try:
+        assert holder.first == "mine"
+        with pytest.raises(SessionBusy) as caught:
+            await store.take_lease(root.id)
+        assert f"process {holder.process.pid}" in caught.value.message and "--fork" in caught.value.hint
+        assert len(await store.messages(root.id)) == 1, "reading is free"
+    finally:
+        holder.kill()
+    assert await store.take_lease(root.id) is True
+
+
+async def test_the_lease_goes_with_the_boundary(store: Store, file: Path) -> None:
+    (root,) = await chain(store, 1)
+    await store.take_lease(root.id)
+    child = await continued(store, root)
+    holder = Holder(file, child.id)
+    holder.kill()
+    assert "SessionBusy" in holder.first or "Traceback" in holder.first
+    assert await store.take_lease(child.id) is False, "still ours"
+
+
+async def test_a_writer_that_was_taken_for_dead_finds_out_at_its_next_write(store: Store, file: Path) -> None:
+    (root,) = await chain(store, 1)
+    holder = Holder(file, root.id)
+    try:
+        assert holder.write("one") == "stored"
+        with closing(sqlite3.connect(file)) as connection, connection:  # as if on another machine, long ago
+            connection.execute("UPDATE lease SET host = 'elsewhere', heartbeat = 1.0")
+        await store.take_lease(root.id)
+        assert "SessionBusy" in (said_so := holder.write("two")) and f"process {os.getpid()}" in said_so
+        assert [message.text for message in await store.messages(root.id)] == ["message 0", "one"]
+    finally:
+        holder.kill()
+
+
+async def test_every_write_is_a_sign_of_life(store: Store, file: Path) -> None:
+    (root,) = await chain(store, 1)
+    await store.take_lease(root.id)
+    with closing(sqlite3.connect(file)) as connection:
+        with connection:
+            connection.execute("UPDATE lease SET heartbeat = 1.0")
+        await store.add_message(root.id, replied("still here"))
+        (beat,) = connection.execute("SELECT heartbeat FROM lease").fetchone()
+    assert beat > 1.0
