@@ -16,7 +16,7 @@ from scripted_llm.server import ScriptedLLM
 
 MODEL = "openai/test-model"
 STREAM = ("--format", "stream-json")
-PATIENCE = 30.0
+PATIENCE = 60.0
 
 
 def is_alive(process: int) -> bool:

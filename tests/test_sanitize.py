@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crushpy.sanitize import clean, one_line
+from crushpy.sanitize import clean, encodable, one_line
 
 SINGLE = "\x1b[]\x07\\\x9b\x9d\x9cPa0;\r\n\t \x00\x7f\u202e\u200b\u200d\ufe0fé😀\ud800"
 PIECES = st.sampled_from([*SINGLE, "52;c;aGk=", "31m", "\x1b\\", "(B"])
@@ -95,3 +95,9 @@ def test_one_line_has_no_line_breaks() -> None:
 def test_megabytes_of_anything_are_done_long_before_the_timeout(piece: str) -> None:
     """A pattern that is not linear would take hours here."""
     assert "\x1b" not in clean(piece * (500_000 // len(piece)))
+
+
+def test_what_utf_8_cannot_say_is_marked_and_halves_of_one_letter_find_each_other() -> None:
+    broken = {"a\ud800": ["\udcff x", "\ud83d\ude00", 7, None], "plain": "ü"}
+    mended = encodable(broken)
+    assert mended == {"a\ufffd": ["\ufffd x", "\U0001f600", 7, None], "plain": "ü"}

@@ -18,7 +18,7 @@ from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from crushpy.messages import Message
 from crushpy.storage.store import Store
 
-ROUNDS = 5
+ROUNDS = 4
 SLEEPER = "echo $$ > started; exec sleep 300; touch finished"
 
 
