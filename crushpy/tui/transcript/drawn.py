@@ -38,8 +38,9 @@ class Drawn:
         """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
         rows = self.canvas.rows
         for index in range(start, min(len(before) + start, len(rows))):
-            if rows[index].same(before[index - start]):
-                rows[index] = before[index - start]
+            old = before[index - start]
+            if rows[index] is not old and rows[index].same(old):
+                rows[index] = old
 
     def ask_for_colours(self, highlighter: Highlighter) -> None:
         """Has the code that was drawn since the last call coloured."""

@@ -11,7 +11,7 @@ class Fence:
     """A fence that is open."""
 
     def __init__(self, opening: str, start: int) -> None:
-        """`opening` is its first line, which the parser took for one; `start` the row where its code begins."""
+        """`opening` is its first line, as the parser found it; `start` the row where its code begins."""
         found = _OPENING.match(opening)
         assert found is not None
         marker = re.escape(found[2][0])

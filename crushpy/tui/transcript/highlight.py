@@ -4,6 +4,7 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 from functools import cache
+from threading import Thread
 from typing import Any
 
 Piece = tuple[str, str]
@@ -92,6 +93,8 @@ class Highlighter:
 
     def _lex(self, job: Job, until: float) -> bool:
         if self._lexing is None:
+            if not _is_loaded(job[0]):
+                return False
             self._lexing, self._pieces = _tokens(*job), []
         for count, piece in enumerate(self._lexing):
             self._pieces.append(piece)
@@ -100,21 +103,39 @@ class Highlighter:
         return True
 
 
+_lexers: dict[str, Any] = {}
+_loading: set[str] = set()
+
+
+def _is_loaded(language: str) -> bool:
+    """The lexer is there. Loading one takes up to a fifth of a second, so that is done in a thread."""
+    if language in _lexers:
+        return True
+    if language not in _loading:
+        _loading.add(language)
+        Thread(target=_load, args=(language,), daemon=True).start()
+    return False
+
+
+def _load(language: str) -> None:
+    _lexers[language] = _lexer(language)
+
+
 def _tokens(language: str, code: str) -> Iterator[Piece]:
-    lexer = _lexer(language)
+    lexer = _lexers[language]
     if lexer is None:
         return
     for kind, text in lexer.get_tokens(code):
         yield text, _role(str(kind))
 
 
-@cache
 def _lexer(language: str) -> Any:
     """The lexer for a language's name or a file's name; None where there is none."""
     from pygments import lexers
     from pygments.util import ClassNotFound
 
     known: Any = lexers
+    find: Any
     try:
         find = known.get_lexer_for_filename if "." in language else known.get_lexer_by_name
         return find(language.lower(), stripnl=False, ensurenl=False)

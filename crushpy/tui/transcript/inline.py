@@ -2,6 +2,7 @@
 
 import re
 from functools import cache
+from threading import Thread
 from typing import TYPE_CHECKING
 
 from rich.style import Style
@@ -33,6 +34,11 @@ def parser() -> "MarkdownIt":
         .enable(["table", "strikethrough"])
         .disable(["reference", "html_block", "html_inline"])
     )
+
+
+def load_parser() -> None:
+    """Loads the parser in a thread, so that the first reply need not wait for it."""
+    Thread(target=parser, daemon=True).start()
 
 
 def inline(text: str, palette: Palette, base: Style) -> list[list[Span]]:

@@ -22,7 +22,6 @@ from crushpy.tui.transcript.markdown import (
 )
 from crushpy.tui.transcript.tables import Shape
 from crushpy.tui.transcript.units import Unit, is_blank, units_of
-from crushpy.tui.transcript.wrap import chop, wrap
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -54,7 +53,9 @@ class MarkdownStream:
         self._fence: Fence | None = None
         self._plain = 0
         """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
-        self._growing: tuple[bool, Growing] | None = None
+        self._growing = Growing(canvas, margin, base)
+        self._long: tuple[str, bool] | None = None
+        """A very long line that is complete and being drawn, and whether it is code."""
 
     def feed(self, text: str) -> None:
         """More text. Cheap: nothing is drawn."""
@@ -69,8 +70,12 @@ class MarkdownStream:
     def settle(self, *, final: bool = False) -> Iterator[None]:
         """Draws for good what is finished, step by step."""
         self._drop_tail()
-        while self._at < len(self._lines):
-            if self._fence is not None:
+        while self._at < len(self._lines) or self._long is not None:
+            if self._long is not None:
+                if not self._draw_long(*self._long):
+                    yield
+                    continue
+            elif self._fence is not None:
                 self._code_lines(len(self._lines), 200)
             elif self._plain:
                 self._plain_lines()
@@ -122,7 +127,7 @@ class MarkdownStream:
             return True
         if len(self._lines[self._at]) > LONG_LINE:
             self._separate()
-            self._writer.plain([self._lines[self._at]])
+            self._long = (self._lines[self._at], False)
             self._at += 1
             self._joined, self._table = False, None
             return True
@@ -220,6 +225,9 @@ class MarkdownStream:
             if not fence.take(self._lines[index]):
                 self._close_fence(fence)
                 return
+            if len(fence.lines[-1]) > LONG_LINE:
+                self._long = (fence.lines[-1], True)
+                return
             self._code(fence.lines[-1:])
 
     def _close_fence(self, fence: Fence) -> None:
@@ -251,29 +259,28 @@ class MarkdownStream:
             if self._plain == 1 and is_blank(line):
                 self._plain = 0
                 return
-            self._writer.plain([line])
             self._plain = max(1, self._plain - 1)
+            if len(line) > LONG_LINE:
+                self._long = (line, False)
+                return
+            self._writer.plain([line])
 
     def _grow(self, lines: "Sequence[str]", *, code: bool) -> None:
-        """A line that may be very long and is not complete yet."""
-        if not lines:
-            return
+        """A line that may be very long and is not complete yet (before it, what a carriage return ended)."""
         for line in lines[:-1]:
             self._code([line]) if code else self._writer.plain([line])
-        if self._growing is None or self._growing[0] is not code:
-            self._growing = (code, self._grower(code))
-        text = lines[-1].expandtabs(4) if code else lines[-1].replace("\t", "    ")
-        self.canvas.rows.extend(self._growing[1].rows(text, self.canvas))
+        if lines:
+            self.canvas.rows.extend(self._growing.rows(lines[-1], code=code))
 
-    def _grower(self, code: bool) -> Growing:
-        palette, base = self.canvas.palette, self._base
-        if code:
-            margin = code_margin(self._margin, palette)
-            return Growing(
-                chop, lambda canvas, text: canvas.code([[(text, palette.code)]], margin, palette.code), margin
-            )
-        margin = self._margin
-        return Growing(wrap, lambda canvas, text: canvas.prose([[(text, base)]], margin, base), margin)
+    def _draw_long(self, line: str, code: bool) -> bool:
+        """A very long line that is complete, a portion at a time. True when it is all there."""
+        self._drop_tail()
+        rows, complete = self._growing.portion(line, code=code)
+        self.canvas.rows.extend(rows)
+        if complete:
+            self._long = None
+            self._growing.forget()
+        return complete
 
 
 def _size(lines: "Sequence[str]", finished: bool) -> int:

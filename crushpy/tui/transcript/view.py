@@ -20,6 +20,7 @@ from textual.strip import Strip
 
 from crushpy.tui.items import Item, ItemAction
 from crushpy.tui.transcript.direct import paint_directly
+from crushpy.tui.transcript.inline import load_parser
 from crushpy.tui.transcript.palette import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.pointing import Pointing
 from crushpy.tui.transcript.select import selected_text
@@ -35,7 +36,7 @@ class Transcript(Pointing):
 
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
-    DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "1") != "0"
+    DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "0") == "1"
     """Write changed lines straight to the terminal when nothing can be in the way (see `direct.py`)."""
 
     class Scrolled(Message):
@@ -82,6 +83,8 @@ class Transcript(Pointing):
 
     def add(self, item: Item) -> int:
         """Appends an item; gives its key."""
+        if not self._sheet.entries:
+            load_parser()
         key = self._sheet.add(item)
         self._request_frame()
         return key
