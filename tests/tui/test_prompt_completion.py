@@ -1,6 +1,7 @@
 """Completion of files after @ and of commands after /."""
 
-import subprocess
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -216,13 +217,23 @@ def test_a_name_beats_a_folder_and_a_start_beats_a_middle():
     assert found.index("app/x/views.py") < found.index("zap/ppp.py")
 
 
-def test_a_finder_that_is_closed_ends_its_listing(workspace: Path):
-    (workspace / "a.py").write_text("x")
-    finder = FileFinder(workspace)
-    finder.close()
-    finder.load()
-    process = finder._process
-    assert isinstance(process, subprocess.Popen) and process.poll() is not None
+@pytest.mark.parametrize("closed_first", [False, True])
+def test_a_listing_without_end_ends_when_the_finder_is_closed(tmp_path: Path, closed_first: bool):
+    slow = tmp_path / "slow"
+    slow.write_text(f"#!/bin/sh\ntouch {tmp_path}/started\nexec sleep 1000\n")
+    slow.chmod(0o700)
+    finder = FileFinder(tmp_path, ripgrep=str(slow))
+    if closed_first:
+        finder.close()
+    listing = threading.Thread(target=finder.load, daemon=True)
+    listing.start()
+    if not closed_first:
+        deadline = time.monotonic() + 30
+        while not (tmp_path / "started").exists() and time.monotonic() < deadline:
+            time.sleep(0.01)
+        finder.close()
+    listing.join(timeout=30)
+    assert not listing.is_alive()
 
 
 # --- commands -----------------------------------------------------------------------------------------------

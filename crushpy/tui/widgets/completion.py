@@ -10,7 +10,7 @@ from textual.message_pump import MessagePump
 from textual.widget import Widget
 
 from crushpy.messages import Data
-from crushpy.tui.widgets.fitting import end_of, window
+from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 
 MAX_ROWS = 8
 _OPENERS = "([{<\"'`,;=:"
@@ -69,11 +69,11 @@ def _has_space(text: str) -> bool:
 
 
 def command_choices(commands: Sequence[CommandHint], typed: str) -> list[Choice]:
-    """The commands that fit: those whose name starts so, then those that hold it in name or title."""
+    """The commands that fit: first by how the name starts, then by name or a word of the title."""
     typed = typed.lower()
     by_name = [hint for hint in commands if hint.name.startswith(typed)]
     by_name.sort(key=lambda hint: hint.name != typed)
-    held = [hint for hint in commands if typed in hint.name or typed in hint.title.lower()]
+    held = [hint for hint in commands if typed in hint.name or f" {typed}" in f" {hint.title.lower()}"]
     return [
         Choice(
             f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
@@ -96,7 +96,7 @@ class CompletionList(Widget):
     CompletionList {
         overlay: screen; constrain: none inside; display: none;
         width: 100%; height: auto; max-height: 8;
-        padding: 0 1; background: $panel; color: $foreground;
+        padding: 0 1 0 0; background: $panel; color: $foreground;
     }
     """
 
@@ -139,18 +139,13 @@ class CompletionList(Widget):
         return max(1, self.content_size.width)
 
     def _row(self, index: int) -> Content:
-        choice, width = self.choices[index], self._width
+        choice, width = self.choices[index], max(1, self._width - len(POINTER))
         if not choice.detail:
             row = Content(end_of(choice.label, width))
         else:
             label = Content(choice.label.ljust(min(28, width // 2)))
             row = Content.assemble(label, "  ", (choice.detail, "$text-muted"))
-        row = row.truncate(width, ellipsis=True, pad=True)
-        return (
-            row.stylize("$block-cursor-foreground on $block-cursor-background")
-            if (index == self.highlighted)
-            else row
-        )
+        return pointed(row.truncate(width, ellipsis=True, pad=True), index == self.highlighted)
 
     def on_click(self, event: events.Click) -> None:
         event.stop()

@@ -15,6 +15,8 @@ MAX_PATHS = 300_000
 LIMIT = 8
 SLICE = 2_000
 """Paths looked at before others get their turn: about three milliseconds."""
+SPREAD = 4
+"""How many letters apart those that were typed may be, on the average."""
 FRESH_FOR = 5.0
 """Seconds in which a list is not made anew."""
 
@@ -25,8 +27,10 @@ Search = Generator[None, None, list[str]]
 class FileFinder:
     """Files and folders below `cwd` that no ignore file names, shortest first; folders end with a slash."""
 
-    def __init__(self, cwd: Path, paths: Sequence[str] | None = None) -> None:
+    def __init__(self, cwd: Path, paths: Sequence[str] | None = None, *, ripgrep: str = "") -> None:
+        """`paths`: a list there is already. `ripgrep`: the program that lists; else the one crushpy has."""
         self.cwd = cwd
+        self._ripgrep = ripgrep
         self.problem = ""
         """Why there is no list, in words."""
         self._process: subprocess.Popen[bytes] | None = None
@@ -54,7 +58,7 @@ class FileFinder:
         """Lists the files. Takes as long as it takes; searches meanwhile see the list there was."""
         from crushpy.tools.search import find_ripgrep, list_files
 
-        command = list_files(find_ripgrep())
+        command = list_files(self._ripgrep or find_ripgrep())
         self._tried_at = time.monotonic()
         try:
             process = subprocess.Popen(
@@ -129,6 +133,7 @@ def _scattered(
 ) -> Generator[None, None, tuple[Found, list[int] | None]]:
     """The best, and all that fit, unless it was not worth looking at all of them."""
     rank = scattered(typed)
+    too_far = SPREAD * (len(typed) + 1)
     best: Found = []
     survivors: list[int] = []
     for start in range(0, len(pool), SLICE):
@@ -137,7 +142,7 @@ def _scattered(
             found = rank(lowered[index])
             if found is not None:
                 survivors.append(index)
-                if typed not in lowered[index]:
+                if found[1] <= too_far and typed not in lowered[index]:
                     best.append((found, index))
         best = nsmallest(LIMIT, best)
         if len(best) == LIMIT and best[-1][0][1] <= len(typed) + 1:

@@ -1,6 +1,10 @@
 """Fits lists and lines into the room there is."""
 
 from rich.cells import cell_len
+from textual.content import Content
+
+POINTER = "› "
+"""Marks the chosen row; a colour alone would not be seen by everyone."""
 
 
 def window(count: int, at: int, rows: int) -> range:
@@ -16,3 +20,11 @@ def end_of(text: str, width: int) -> str:
     while text and cell_len(text) >= width:
         text = text[1:]
     return f"…{text}" if width > 0 else ""
+
+
+def pointed(row: Content, chosen: bool) -> Content:
+    """A row of a list, with the pointer where it is the chosen one."""
+    if not chosen:
+        return Content.assemble(" " * len(POINTER), row)
+    chosen_row = Content.assemble(POINTER, row)
+    return chosen_row.stylize("$block-cursor-foreground on $block-cursor-background")

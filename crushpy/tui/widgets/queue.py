@@ -10,7 +10,7 @@ from textual.message import Message
 from textual.widget import Widget
 
 from crushpy.sanitize import one_line
-from crushpy.tui.widgets.fitting import window
+from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5
 REMOVE = " ✕"
@@ -22,7 +22,7 @@ class QueueView(Widget, can_focus=True):
     DEFAULT_CSS = """
     QueueView {
         height: auto; max-height: 6; display: none;
-        border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
+        border-left: thick $border-blurred; padding: 0 1 0 0; color: $text-muted;
         &:focus { border-left: thick $primary; color: $foreground; }
     }
     """
@@ -65,7 +65,7 @@ class QueueView(Widget, can_focus=True):
         if not self._items:
             return Content("")
         width = max(1, self.content_size.width)
-        rows = [Content.styled(self._headline(), "italic").truncate(width, ellipsis=True)]
+        rows = [Content.styled(f" {self._headline()}", "italic").truncate(width, ellipsis=True)]
         rows += [self._row(index, width) for index in self._shown]
         return Content("\n").join(rows)
 
@@ -80,10 +80,9 @@ class QueueView(Widget, can_focus=True):
 
     def _row(self, index: int, width: int) -> Content:
         text = one_line(self._items[index][1][:2_000])
-        row = Content(text).truncate(max(1, width - len(REMOVE)), ellipsis=True, pad=True)
-        if index == self._at and self.has_focus:
-            row = row.stylize("$block-cursor-foreground on $block-cursor-background")
-        return Content.assemble(row, REMOVE)
+        room = max(1, width - len(POINTER) - len(REMOVE))
+        row = Content(text).truncate(room, ellipsis=True, pad=True)
+        return Content.assemble(pointed(row, index == self._at and self.has_focus), REMOVE)
 
     # --- keys and mouse ----------------------------------------------------------------------------------
 
