@@ -19,11 +19,14 @@ def run(options: Options) -> int:
     """Runs the app until the user leaves; the exit code."""
     import gc
 
-    gc.disable()  # collecting while modules load costs more than it frees; the app turns it on when it is up
-    from crushpy.tui.app import CrushpyApp
+    from crushpy.tui.terminal import held
 
-    app = CrushpyApp(options)
-    app.run()
+    with held() as typed:
+        gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
+        from crushpy.tui.app import CrushpyApp
+
+        app = CrushpyApp(options, typed)
+        app.run()
     if app.farewell:
         print(app.farewell)
     return app.return_code or 0

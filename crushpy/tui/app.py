@@ -36,14 +36,16 @@ class CrushpyApp(App[None]):
         ),
     ]
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, typed: str = "") -> None:
+        """`typed` are the keys that were pressed before the app was there."""
         super().__init__()
         self._options = options
+        self._typed = typed
         self.farewell = ""
         """Printed when the app has gone: how to resume."""
 
     def get_default_screen(self) -> Screen[None]:
-        return ChatScreen(self._options)
+        return ChatScreen(self._options, self._typed)
 
     @property
     def chat(self) -> ChatScreen:

@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.message import Message
@@ -51,30 +51,32 @@ class ChatScreen(Screen[None]):
             super().__init__()
             self.settings = settings
 
-    def __init__(self, options: Options) -> None:
+    def __init__(self, options: Options, typed: str = "") -> None:
         super().__init__()
         self.options = options
+        self._typed = typed
         self.conversation: Conversation | None = None
         self._early: list[str] = []
         self._last_interrupt = 0.0
         self.folded = True
+        self.transcript = Transcript()
+        self.prompt = PromptInput(commands=_hints())
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """A word to the user, in the flow."""
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
 
     def compose(self) -> ComposeResult:
-        yield Transcript()
+        yield self.transcript
         yield QueueView()
-        yield PromptInput(commands=_hints())
+        yield self.prompt
         yield StatusBar()
 
     def on_mount(self) -> None:
-        self.transcript = self.query_one(Transcript)
-        self.prompt = self.query_one(PromptInput)
         self.feed = Feed(self.transcript)
         self.status = Status(self.query_one(StatusBar))
         self.prompt.focus()
+        self.prompt.feed_keys(self._typed)
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
     # --- the conversation --------------------------------------------------------------------------------
@@ -180,6 +182,17 @@ class ChatScreen(Screen[None]):
 
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.kind, event.words)
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys that nobody takes belong to the prompt: typed before it had the focus, or elsewhere."""
+        if self.prompt.has_focus or self.query(ApprovalPanel):
+            return
+        if event.is_printable and event.character:
+            event.stop()
+            self.prompt.feed_keys(event.character)
+        elif event.key == "enter" and self.focused is None:
+            event.stop()
+            self.prompt.action_submit()
 
     # --- keys --------------------------------------------------------------------------------------------
 

@@ -1,7 +1,5 @@
 """Asks before the agent does something: in the flow, with exactly what would happen."""
 
-import time
-
 from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
@@ -26,7 +24,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     ApprovalPanel:focus-within, ApprovalPanel:focus { border: round $accent; }
     ApprovalPanel > VerticalScroll { height: auto; max-height: 20; }
     ApprovalPanel Static { height: auto; }
-    ApprovalPanel Input { display: none; border: none; height: 1; padding: 0; }
+    ApprovalPanel Input, ApprovalPanel Input:focus { display: none; border: none; height: 1; padding: 0; }
     ApprovalPanel.denying Input { display: block; }
     """
     BINDINGS = [
@@ -46,7 +44,7 @@ class ApprovalPanel(Vertical, can_focus=True):
     def __init__(self, question: ApprovalNeeded) -> None:
         super().__init__()
         self._question = question
-        self._shown_at = time.monotonic()
+        self._armed = False
 
     def compose(self) -> ComposeResult:
         question = self._question
@@ -59,11 +57,17 @@ class ApprovalPanel(Vertical, can_focus=True):
             yield Static(self._what())
         if question.rule:
             yield Static(Content.styled(f"always would store: {clean(question.rule)}", "$text-muted"))
-        yield Static(self._keys())
+        yield Static(id="keys")
         yield Input(placeholder="what the agent should do instead (Enter: just deny)")
 
     def on_mount(self) -> None:
         self.focus()
+        self.set_timer(GRACE, self._arm)
+
+    def _arm(self) -> None:
+        """From now on keys decide, and the panel says which."""
+        self._armed = True
+        self.query_one("#keys", Static).update(self._keys())
 
     def _what(self) -> Content:
         """The exact command or change, hidden characters made visible."""
@@ -84,17 +88,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             choices += ["[c] this conversation", "[a] always"]
         return Content.styled("  ".join([*choices, "[n] deny"]), "$text-muted")
 
-    @property
-    def _too_soon(self) -> bool:
-        return time.monotonic() - self._shown_at < GRACE
-
     def action_answer(self, kind: str) -> None:
-        if self._too_soon or (kind != "once" and not self._question.rule):
+        if not self._armed or (kind != "once" and not self._question.rule):
             return
         self.post_message(self.Answered(self._question.id, kind))
 
     def action_deny(self) -> None:
-        if self._too_soon:
+        if not self._armed:
             return
         self.add_class("denying")
         self.query_one(Input).focus()

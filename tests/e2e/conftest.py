@@ -1,0 +1,22 @@
+"""The app in a real pty, against the scripted model."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from e2e_terminal import Terminal
+from scripted_llm.server import ScriptedLLM
+
+Launch = Callable[..., Terminal]
+
+
+@pytest.fixture
+def launch(llm: ScriptedLLM, workspace: Path) -> Launch:
+    """`with launch("--yolo") as terminal:` starts crushpy with the scripted model."""
+
+    def start(*args: str, env: dict[str, str] | None = None, **size: int) -> Terminal:
+        own = {"CRUSHPY_MODEL": "openai/test-model", "CRUSHPY_RETRY_BASE": "0.01", **llm.env}
+        own["CRUSHPY_SMALL_MODEL"] = "demo/tour"  # titles must not take steps of the script
+        return Terminal(*args, cwd=workspace, env={**own, **(env or {})}, **size)
+
+    return start

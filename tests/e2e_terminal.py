@@ -1,0 +1,139 @@
+"""A real terminal for end-to-end tests: a pty, a screen that understands what is drawn, and a keyboard."""
+
+import fcntl
+import os
+import pty
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from pathlib import Path
+
+import pyte
+
+PATIENCE = 30.0
+
+
+class Terminal:
+    """Runs a program in a pty of its own. `with Terminal(...) as terminal:` ends it, come what may."""
+
+    def __init__(
+        self, *args: str, cwd: Path, env: dict[str, str] | None = None, columns: int = 100, rows: int = 30
+    ) -> None:
+        self.raw = bytearray()
+        self._screen = pyte.Screen(columns, rows)
+        self._stream = pyte.ByteStream(self._screen)
+        self._master, slave = pty.openpty()
+        self._size(columns, rows)
+        self.before = termios.tcgetattr(slave)
+        self._slave = slave
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "crushpy", *args],
+            stdin=slave,
+            stdout=slave,
+            stderr=slave,
+            cwd=cwd,
+            env={**os.environ, "TERM": "xterm-256color", "COLORTERM": "truecolor", **(env or {})},
+            start_new_session=True,
+        )
+
+    def __enter__(self) -> "Terminal":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.wait(PATIENCE)
+        os.close(self._master)
+        os.close(self._slave)
+
+    # --- the screen -------------------------------------------------------
+
+    @property
+    def text(self) -> str:
+        """What is on the screen now."""
+        self._read(0)
+        return "\n".join(line.rstrip() for line in self._screen.display)
+
+    def wait_for(self, *wanted: str, timeout: float = PATIENCE) -> str:
+        """Returns once every text is on the screen at the same time."""
+        return self._wait(lambda shown: all(one in shown for one in wanted), f"{wanted}", timeout)
+
+    def wait_gone(self, text: str, timeout: float = PATIENCE) -> str:
+        return self._wait(lambda shown: text not in shown, f"{text!r} to go", timeout)
+
+    def _wait(self, condition: object, what: str, timeout: float) -> str:
+        deadline = time.monotonic() + timeout
+        while True:
+            shown = self.text
+            if condition(shown):  # type: ignore[operator]
+                return shown
+            left = deadline - time.monotonic()
+            if left <= 0 or (self.process.poll() is not None and not self._read(0)):
+                raise AssertionError(f"waited for {what}; the screen shows:\n{self.text}")
+            self._read(min(left, 0.2))
+
+    def wait_exit(self, timeout: float = PATIENCE) -> int:
+        """The exit code, once the program has gone."""
+        deadline = time.monotonic() + timeout
+        while self.process.poll() is None:
+            if time.monotonic() > deadline:
+                raise AssertionError(f"it does not end; the screen shows:\n{self.text}")
+            self._read(0.05)
+        while self._read(0.05):
+            pass
+        return self.process.returncode
+
+    def _read(self, wait: float) -> bool:
+        """Takes in what was drawn; True where there was something."""
+        ready, _, _ = select.select([self._master], [], [], wait)
+        if not ready:
+            return False
+        try:
+            data = os.read(self._master, 65536)
+        except OSError:
+            return False
+        self.raw += data
+        self._stream.feed(data)
+        return bool(data)
+
+    # --- the keyboard -----------------------------------------------------
+
+    def press(self, keys: str | bytes) -> None:
+        """Sends keys as a terminal would: text, or the bytes of a control key."""
+        data = keys.encode() if isinstance(keys, str) else keys
+        while data:
+            self._read(0)
+            data = data[os.write(self._master, data[:4096]) :]
+
+    def type_line(self, text: str) -> None:
+        self.press(text)
+        self.wait_for(text[-20:])
+        self.press("\r")
+
+    def paste(self, text: str) -> None:
+        self.press(b"\x1b[200~" + text.encode() + b"\x1b[201~")
+
+    def resize(self, columns: int, rows: int) -> None:
+        self._screen.resize(rows, columns)
+        self._size(columns, rows)
+        os.killpg(self.process.pid, signal.SIGWINCH)
+
+    def _size(self, columns: int, rows: int) -> None:
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+
+    def signal(self, number: int) -> None:
+        os.kill(self.process.pid, number)
+
+    @property
+    def restored(self) -> bool:
+        """True where the terminal is as it was: echo on, no alternate screen, cursor shown, mouse off."""
+        flags = termios.tcgetattr(self._slave)
+        same = flags[3] & (termios.ECHO | termios.ICANON) == self.before[3] & (termios.ECHO | termios.ICANON)
+        left = self.raw.rfind(b"\x1b[?1049l") > self.raw.rfind(b"\x1b[?1049h")
+        cursor = self.raw.rfind(b"\x1b[?25h") >= self.raw.rfind(b"\x1b[?25l")
+        mouse = self.raw.rfind(b"\x1b[?1000l") >= self.raw.rfind(b"\x1b[?1000h")
+        return same and left and cursor and mouse
