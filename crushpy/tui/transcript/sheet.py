@@ -44,6 +44,10 @@ class Sheet:
         return self.heights.total
 
     @property
+    def drawn_items(self) -> int:
+        return len(self._drawn)
+
+    @property
     def busy(self) -> bool:
         """Something is left to draw or to colour."""
         return bool(self._unfinished or self.highlighter.busy)

@@ -135,6 +135,15 @@ class Transcript(Pointing):
         index = self._sheet.index_of(key)
         return None if index is None else self._sheet[index].grown()
 
+    def keys(self) -> list[int]:
+        """The keys of all items, in order."""
+        return [entry.key for entry in self._sheet.entries if entry is not None]
+
+    @property
+    def drawn_items(self) -> int:
+        """How many items keep their lines in memory."""
+        return self._sheet.drawn_items
+
     def fold_all(self, folded: bool) -> None:
         """Closes everything that can be folded, or opens it."""
         for index, entry in enumerate(self._sheet.entries):
@@ -184,11 +193,12 @@ class Transcript(Pointing):
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
-        before = self._strips
+        # Not what was last rendered: for another widget's sake Textual renders lines it does not paint.
+        before = self._painted
         self._stale = True
         if not self._lay_out():
             return
-        after = self._window()
+        after = self._painted = self._window()
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
         if changed and not (self.DIRECT_PAINT and paint_directly(self, changed, after)):
             first, last = changed[0], changed[-1]
