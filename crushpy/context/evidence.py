@@ -35,6 +35,8 @@ class Entry(Data, frozen=True):
 
     text: str
     place: tuple[str, ...] | int
+    group: str = ""
+    """What several entries have in common is said once, above them."""
 
 
 class Section(Data, frozen=True):
@@ -94,8 +96,7 @@ def _fill(
     for section in sections:
         kept, spent = _fit(section, room, count)
         if kept:
-            lines = (entry.text for entry in sorted(kept, key=lambda entry: entry.place))
-            blocks.append("\n".join((f"{section.title}:", *lines)))
+            blocks.append(_shown(section.title, kept))
             room -= spent
         if len(kept) < len(section.entries) and section.counted:
             left_out[section.title.lower()] = len(section.entries) - len(kept)
@@ -123,7 +124,7 @@ def _requests(
     for number in [0, *range(len(asked) - 1, 0, -1)] if asked else []:
         short = min(request_limit, SHORT_QUOTE)
         for most in (request_limit, short) if number else (request_limit, room // 2, room // 4):
-            block = _quoted(asked[number], number, most, count)
+            block = _quoted(asked[number], most, count)
             cost = count(block) + 1
             if spent + cost <= (share if number and most > SHORT_QUOTE and cost > 2 * SHORT_QUOTE else room):
                 kept[number] = block
@@ -132,22 +133,35 @@ def _requests(
     return kept, spent
 
 
-def _quoted(request: facts.Request, number: int, limit: int, count: Count) -> str:
-    return element("request", quoted(request.text, limit, count, request.id), number=str(number + 1))
+def _quoted(request: facts.Request, limit: int, count: Count) -> str:
+    return element("request", quoted(request.text, limit, count, request.id))
 
 
 def _fit(section: Section, room: int, count: Count) -> tuple[list[Entry], int]:
     """The entries there is room for, and what they weigh together with the title."""
     spent = count(section.title) + 2
     kept: list[Entry] = []
+    groups = {""}
     for entry in section.entries:
         if room - spent < 2:
             break
         cost = count(entry.text) + 1
+        if entry.group not in groups:
+            cost += count(entry.group) + 2
         if spent + cost <= room:
             kept.append(entry)
+            groups.add(entry.group)
             spent += cost
     return kept, spent
+
+
+def _shown(title: str, entries: Sequence[Entry]) -> str:
+    lines = [f"{title}:"]
+    for group in dict.fromkeys(entry.group for entry in entries):
+        members = sorted((e for e in entries if e.group == group), key=lambda entry: entry.place)
+        lines += [f"{group}:"] if group else []
+        lines += [entry.text for entry in members]
+    return "\n".join(lines)
 
 
 def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> Iterable[Section]:
@@ -160,29 +174,35 @@ def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> I
     def line(text: str, limit: int = LINE) -> str:
         return one_line(redact(text), limit)
 
-    def counted(command: facts.Command, words: str, times: int) -> str:
-        said = ", ".join(word for word in (words, f"{times}x" if times > 1 else "") if word)
-        return f"$ {line(command.text)}" + (f" ({said})" if said else "")
+    def command_line(command: facts.Command, times: int) -> str:
+        return f"$ {line(command.text)}" + (f" ({times}x)" if times > 1 else "")
+
+    def failures(title: str, failed: Sequence[facts.Command]) -> Section:
+        return Section(
+            title,
+            tuple(
+                Entry(safe(command_line(c, times_failed[c.text])), number, safe(_end(c)))
+                for number, c in enumerate(failed)
+            ),
+        )
 
     ran = facts.commands(lineage)
     failing, repaired, others = _sorted_out(ran)
-    failures = Counter(command.text for command in ran if command.failed)
+    times_failed = Counter(command.text for command in ran if command.failed)
     runs = Counter(command.text for command in ran)
     tests = [command for command in ran if command.is_test and not command.background][-1:]
     told = {command.text for command in tests}
     changed, read = _files(facts.touched(lineage), around.cwd)
 
     yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
-    yield plain("Commands still failing", (counted(c, _end(c), failures[c.text]) for c in failing))
-    yield _by_folder("Files changed", {line(path): f" ({changed[path]})" for path in changed})
+    yield failures("Commands still failing", failing)
+    yield _by_folder("Files changed", {line(path): action for path, action in changed.items()})
     yield plain("Last test run", ("\n".join(_test_run(command, line)) for command in tests))
     yield plain("Background jobs running", map(line, around.jobs))
     yield plain("Git", map(line, around.git))
-    yield plain(
-        "Commands that failed and work by now", (counted(c, _end(c), failures[c.text]) for c in repaired)
-    )
+    yield failures("Commands that failed and work by now", repaired)
     yield _by_folder("Files read", {line(path): "" for path in read})
-    yield plain("Other commands", (counted(c, "", runs[c.text]) for c in others if c.text not in told))
+    yield plain("Other commands", (command_line(c, runs[c.text]) for c in others if c.text not in told))
     yield plain("Granted for this conversation", map(line, around.grants))
     tools = Counter(call.name for call, _ in facts.calls(lineage))
     named = ", ".join(f"{line(name, 60)} {times}" for name, times in tools.most_common())
@@ -230,12 +250,12 @@ def _files(files: Sequence[facts.Touched], cwd: str) -> tuple[dict[str, str], li
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:
-    """Full paths, those of one folder together; the latest have the first right to space."""
+    """Full paths by what was done to them, those of one folder together; the latest have the first right."""
     return Section(
         title,
         tuple(
-            Entry(safe(path + what), (path.rpartition("/")[0], path.rpartition("/")[2]))
-            for path, what in paths.items()
+            Entry(safe(path), (path.rpartition("/")[0], path.rpartition("/")[2]), action)
+            for path, action in paths.items()
         ),
     )
 

@@ -162,8 +162,8 @@ async def test_the_evidence_is_built_from_what_really_happened(
     await talk.ask("Make a new module, and keep the API stable")
     evidence = seed_of(talk).evidence
     assert "Make a new module, and keep the API stable" in evidence
-    assert f"{workspace}/src/new.py (created)" in evidence
-    assert "$ false --with-a-flag (exit 1)" in evidence
+    assert f"created:\n{workspace}/src/new.py" in evidence
+    assert "exit 1:\n$ false --with-a-flag" in evidence
     assert "[pending] write the tests" in evidence
     assert talk.conversation.info.todos[0].text == "write the tests"
 
