@@ -130,12 +130,13 @@ class Conversation:
             yolo=choices.yolo,
         )
         context.recall = lambda query, message_id: recall(
-            store, self.info.id, lambda: {m.id for m in self._session.history}, query, message_id
+            store, self.info.id, self._session.in_view, query, message_id
         )
         self._tools = ToolRunner(
             toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
         )
         self._closed = False
+        self._library: Library | None = None
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
         self.failure: CrushpyError | None = None
@@ -389,6 +390,8 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._context.jobs.close()
         await self._models.close()
+        if self._library is not None:
+            await self._library.sweep()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway
                 await self._store.drop_leases()

@@ -41,17 +41,20 @@ class CrushpyApp(App[None]):
         super().__init__()
         self._options = options
         self._typed = typed
-        self.farewell = ""
-        """Printed when the app has gone: how to resume."""
+        self._chat: ChatScreen | None = None
 
     def get_default_screen(self) -> Screen[None]:
-        return ChatScreen(self._options, self._typed)
+        self._chat = ChatScreen(self._options, self._typed)
+        return self._chat
+
+    @property
+    def farewell(self) -> str:
+        return self._chat.farewell if self._chat is not None else ""
 
     @property
     def chat(self) -> ChatScreen:
-        screen = self.screen_stack[0]
-        assert isinstance(screen, ChatScreen)
-        return screen
+        assert self._chat is not None
+        return self._chat
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()

@@ -15,7 +15,7 @@ TOOLS = (
 )
 
 
-async def copy(app: App[None], text: str) -> str:
+async def copy(app: App[object], text: str) -> str:
     """Copies, and says honestly how: a terminal never tells whether it took it."""
     if not os.environ.get("SSH_CONNECTION"):
         for tool in TOOLS:

@@ -22,7 +22,7 @@ async def select_compaction(chat: ChatScreen, argument: str) -> None:
             for name, detail in METHODS.items()
         ]
         hint = "Holds from the next request on, and is remembered."
-        method = await chat.app.push_screen_wait(ChooseScreen("Select Compaction Method", choices, hint=hint))
+        method = await chat.show(ChooseScreen("Select Compaction Method", choices, hint=hint))
     if method is None:
         return
     if method not in METHODS:
@@ -68,7 +68,13 @@ async def inspect(chat: ChatScreen, argument: str) -> None:
     from crushpy.tui.screens.inspector import InspectorScreen
 
     await conversation.count_exactly()
-    await chat.app.push_screen_wait(InspectorScreen(conversation.inspect, conversation.info.compaction))
+    wanted = conversation.settings.compaction
+    thresholds = {"fallback": wanted.fallback_threshold}
+    if not isinstance(wanted.threshold, str):
+        thresholds["auto"] = wanted.threshold
+    await chat.show(
+        InspectorScreen(conversation.inspect, conversation.info.compaction, thresholds=thresholds)
+    )
 
 
 async def edit_template(chat: ChatScreen, argument: str) -> None:
@@ -81,4 +87,4 @@ async def edit_template(chat: ChatScreen, argument: str) -> None:
     async def preview(text: str) -> Rehearsal | None:
         return await conversation.rehearse(template=Found("summary", "the edited template", "file", text))
 
-    await chat.app.push_screen_wait(TemplateScreen(conversation.templates, preview))
+    await chat.show(TemplateScreen(conversation.templates, preview))

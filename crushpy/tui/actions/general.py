@@ -1,12 +1,13 @@
 """Commands about the app itself: help, copy, fold, leave."""
 
 from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.typed import app_of
 
 
 async def show_help(chat: ChatScreen, argument: str) -> None:
     from crushpy.tui.screens.help import HelpScreen
 
-    await chat.app.push_screen_wait(HelpScreen())
+    await chat.show(HelpScreen())
 
 
 async def copy_reply(chat: ChatScreen, argument: str) -> None:
@@ -17,7 +18,7 @@ async def copy_reply(chat: ChatScreen, argument: str) -> None:
         return
     from crushpy.tui.clipboard import copy
 
-    chat.say(await copy(chat.app, reply))
+    chat.say(await copy(app_of(chat), reply))
 
 
 async def fold_all(chat: ChatScreen, argument: str) -> None:

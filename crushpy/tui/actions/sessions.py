@@ -18,8 +18,8 @@ def _fresh(chat: ChatScreen, **changes: object) -> Options:
     return msgspec.structs.replace(chat.options, **{**empty, **changes})
 
 
-async def resume(chat: ChatScreen, session_id: str, *, fork: bool = False) -> None:
-    await chat.replace_conversation(_fresh(chat, session=session_id, fork=fork, model=""))
+async def resume(chat: ChatScreen, session_id: str) -> None:
+    await chat.replace_conversation(_fresh(chat, session=session_id, model=""))
 
 
 async def sessions(chat: ChatScreen, argument: str) -> None:
@@ -27,7 +27,7 @@ async def sessions(chat: ChatScreen, argument: str) -> None:
         return
     from crushpy.tui.screens.sessions import SessionsScreen
 
-    chosen = await chat.app.push_screen_wait(SessionsScreen(chat.conversation.library, chat.options.cwd))
+    chosen = await chat.show(SessionsScreen(chat.conversation.library, chat.options.cwd))
     if chosen:
         await resume(chat, chosen)
 
@@ -39,18 +39,13 @@ async def lineage(chat: ChatScreen, argument: str) -> None:
     from crushpy.tui.actions.context import undo_boundary
     from crushpy.tui.screens.lineage import LineageScreen
 
-    chosen = await chat.app.push_screen_wait(LineageScreen(conversation.library, conversation.info.id))
+    chosen = await chat.show(LineageScreen(conversation.library, conversation.info.id))
     if chosen is None:
         return
-    match chosen.action:
-        case "continue":
-            await resume(chat, chosen.session_id)
-        case "fork":
-            await resume(chat, chosen.session_id, fork=True)
-        case "undo":
-            await undo_boundary(chat, "")
-        case _:
-            pass
+    if chosen.action == "undo":
+        await undo_boundary(chat, "")
+    else:
+        await resume(chat, chosen.session_id)
 
 
 async def search(chat: ChatScreen, argument: str) -> None:
@@ -59,7 +54,7 @@ async def search(chat: ChatScreen, argument: str) -> None:
     from crushpy.tui.screens.search import SearchScreen
 
     screen = SearchScreen(chat.conversation.library, chat.options.cwd, argument.strip())
-    found = await chat.app.push_screen_wait(screen)
+    found = await chat.show(screen)
     if found is not None:
         await resume(chat, found[0])
 

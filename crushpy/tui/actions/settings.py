@@ -5,6 +5,7 @@ from pathlib import Path
 from crushpy.errors import CrushpyError
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.choose import Choice, ChooseScreen
+from crushpy.tui.typed import app_of
 
 EFFORTS = ("low", "medium", "high")
 
@@ -17,7 +18,9 @@ async def switch_model(chat: ChatScreen, argument: str) -> None:
     if not name:
         from crushpy.tui.screens.models import ModelsScreen
 
-        name = await chat.app.push_screen_wait(ModelsScreen(conversation.settings, conversation.info.model))
+        name = await chat.show(
+            ModelsScreen(conversation.settings, conversation.info.model, conversation.select_effort)
+        )
     if not name:
         return
     try:
@@ -37,7 +40,7 @@ async def effort(chat: ChatScreen, argument: str) -> None:
     if not chosen:
         current = conversation.settings.effort
         choices = [Choice(name, name.capitalize(), current=name == current) for name in EFFORTS]
-        chosen = await chat.app.push_screen_wait(ChooseScreen("Thinking Effort", choices))
+        chosen = await chat.show(ChooseScreen("Thinking Effort", choices))
     if chosen is None:
         return
     if chosen not in EFFORTS:
@@ -56,11 +59,11 @@ async def toggle_yolo(chat: ChatScreen, argument: str) -> None:
 
 
 async def theme(chat: ChatScreen, argument: str) -> None:
-    app = chat.app
+    app = app_of(chat)
     name: str | None = argument.strip()
     if not name:
         choices = [Choice(one, one, current=one == app.theme) for one in sorted(app.available_themes)]
-        name = await app.push_screen_wait(ChooseScreen("Theme", choices))
+        name = await chat.show(ChooseScreen("Theme", choices))
     if not name:
         return
     if name not in app.available_themes:
@@ -76,7 +79,9 @@ async def connect(chat: ChatScreen, argument: str) -> None:
         return
     from crushpy.tui.screens.connect import ConnectScreen
 
-    await chat.app.push_screen_wait(ConnectScreen(chat.conversation.settings, argument.strip()))
+    model = await chat.show(ConnectScreen(chat.conversation.settings, argument.strip()))
+    if model:
+        await switch_model(chat, model)
 
 
 async def trust(chat: ChatScreen, argument: str) -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from textual import events, on
 from textual.app import ComposeResult
@@ -18,6 +18,7 @@ from crushpy.tui.feed import Feed
 from crushpy.tui.items import NoticeItem
 from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.typed import app_of
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.widgets.queue import QueueView
@@ -26,6 +27,8 @@ from crushpy.tui.widgets.statusbar import StatusBar
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.settings import Settings
+
+T = TypeVar("T")
 
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
@@ -59,12 +62,18 @@ class ChatScreen(Screen[None]):
         self._early: list[str] = []
         self._last_interrupt = 0.0
         self.folded = True
+        self.farewell = ""
+        """Printed when the app has gone: how to resume."""
         self.transcript = Transcript()
         self.prompt = PromptInput(commands=_hints())
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """A word to the user, in the flow."""
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    async def show(self, screen: Screen[T]) -> T | None:
+        """Opens a screen and waits for what it returns. Only from a worker."""
+        return await app_of(self).push_screen_wait(screen)
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -127,8 +136,9 @@ class ChatScreen(Screen[None]):
             self.query_one(QueueView).show([(one.id, one.text) for one in self.conversation.queue])
 
     def _ring(self) -> None:
-        if not self.app.app_focus:
-            self.app.bell()
+        app = app_of(self)
+        if not app.app_focus:
+            app.bell()
 
     # --- what the user types -----------------------------------------------------------------------------
 
@@ -224,17 +234,15 @@ class ChatScreen(Screen[None]):
 
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""
-        from crushpy.tui.app import CrushpyApp
-
         conversation, self.conversation = self.conversation, None
         if conversation is not None:
-            if conversation.history and isinstance(self.app, CrushpyApp):
-                self.app.farewell = f"To resume: crushpy --session {conversation.info.id}"
+            if conversation.history:
+                self.farewell = f"To resume: crushpy --session {conversation.info.id}"
             try:
                 await asyncio.wait_for(conversation.close(), 10)
             except TimeoutError:
                 pass
-        self.app.exit()
+        app_of(self).exit()
 
     async def replace_conversation(self, options: Options) -> None:
         """Closes this conversation and opens another one in its place."""
@@ -255,7 +263,7 @@ class ChatScreen(Screen[None]):
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.review import ReviewScreen
 
-        verdict = await self.app.push_screen_wait(ReviewScreen(event))
+        verdict = await self.show(ReviewScreen(event))
         if self.conversation is not None and verdict is not None:
             self.conversation.review(event.id, verdict)
 
