@@ -218,8 +218,8 @@ class Scrolling(ScrollView, can_focus=True):
         strip = row.strip(width)
         if span is not None:
             start, end = (strip.index_to_cell_position(at) for at in span)
-            chosen = strip.crop(start, end).apply_style(self._selection_look())
-            strip = Strip.join([strip.crop(0, start), chosen, strip.crop(end)])
+            chosen = Segment.apply_style(strip.crop(start, end), post_style=self._selection_look())
+            strip = Strip.join([strip.crop(0, start), Strip(chosen, end - start), strip.crop(end)])
         if under:
             strip = Strip.join([Strip([Segment("▌", palette["cursor"])], 1), strip.crop(1)])
         if bar:

@@ -70,6 +70,8 @@ class Transcript(Pointing):
         self._work_due: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._pause = FRAME
+        self.direct_frames = 0
+        """How often lines went straight to the terminal."""
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -200,7 +202,9 @@ class Transcript(Pointing):
             return
         after = self._painted = self._window()
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
-        if changed and not (self.DIRECT_PAINT and paint_directly(self, changed, after)):
+        if changed and self.DIRECT_PAINT and paint_directly(self, changed, after):
+            self.direct_frames += 1
+        elif changed:
             first, last = changed[0], changed[-1]
             self.refresh(Region(0, first, self.size.width, last - first + 1))
         self._tell_scrolled()

@@ -1,0 +1,260 @@
+"""What each item looks like, and that nothing foreign reaches the terminal as anything but text."""
+
+import re
+
+import pytest
+from rich.console import Console
+from textual.color import Color
+from transcript_host import DIFF, EVERYTHING, stage
+
+from crushpy.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
+from crushpy.tui.items import (
+    ErrorItem,
+    Item,
+    NoticeItem,
+    ReplyItem,
+    SeamItem,
+    ThinkingItem,
+    ToolItem,
+    UserItem,
+)
+
+EVIL = (
+    "a\x1b]52;c;aGk=\x07b\x1b[2Jc\x9b31md\x1b]0;title\x1b\\e\u202egnp.exe\x00\x08 [bold]x[/bold] "
+    "[@click=app.quit]y[/] "
+    "&#x202e; &#27;[31m &NewLine;z <b>w</b> [l](http://e.x/&#27;]52;c;x&#7;) ![i](javascript:x) http://u.v/\x1b[1m"
+)
+
+
+async def shown(item: Item, width: int = 100, *, opened: bool = True) -> str:
+    async with stage([item], (width, 60)) as here:
+        if opened:
+            here.view.fold_all(False)
+        await here.settle()
+        return here.text().rstrip()
+
+
+async def test_everything_at_80_columns() -> None:
+    async with stage(EVERYTHING, (80, 70)) as here:
+        text = here.text()
+        for line in (
+            "▌ Fix the bug\n▌ in the shop",
+            "  ▸ Thought for 3 s  First the price.",
+            "  ▸ ✓ bash pytest -q  0.4 s",
+            "  ▾ ✓ edit shop.py  +4 −3",
+            "      ✓ price\n      ◐ tax",
+            "  ▸ ✓ grep tax  9 found",
+            "  ▸ ✗ bash false\n      it failed",
+            "  ▸ ● bash make\n      two\n      three\n      four",
+            "  · The window is half full\n  ! No price is known",
+            "  ✗ The key was refused\n  → Set OPENAI_API_KEY and try again",
+        ):
+            assert line in text
+
+
+async def test_a_small_diff_is_open_with_line_numbers_and_signs() -> None:
+    text = await shown(ToolItem("1", "edit", "shop.py", display=Diff("shop.py", DIFF, 4, 3)), opened=False)
+    assert "       1   import os\n       2 - def price(n):\n" in text
+    assert "       2 + def price(number):\n       3 +     # with tax\n" in text
+    assert "      41 + last = 2" in text
+    assert "      40 - last = 1" in text
+    assert "@@" not in text
+
+
+async def test_a_diff_stands_side_by_side_where_there_is_room() -> None:
+    item = ToolItem("1", "edit", "shop.py", display=Diff("shop.py", DIFF, 4, 3))
+    lines = (await shown(item, 140)).split("\n")
+    assert any(re.search(r"2 - def price\(n\): +│ +2 \+ def price\(number\):", line) for line in lines)
+    assert any(re.search(r"^ +│ +4 \+     return number", line) for line in lines)
+
+
+async def test_a_large_diff_is_closed() -> None:
+    body = "@@ -1,0 +1,60 @@\n" + "".join(f"+line {n}\n" for n in range(60))
+    item = ToolItem("1", "write", "new.py", display=Diff("new.py", body, 60, 0, created=True))
+    assert await shown(item, opened=False) == "  ▸ ✓ write new.py  new +60"
+
+
+async def test_code_and_diffs_are_coloured() -> None:
+    items = [
+        ToolItem("1", "view", "a.py", display=Excerpt("a.py", "def f():\n    return 'x'", "python")),
+        ToolItem("2", "edit", "shop.py", display=Diff("shop.py", DIFF, 4, 3)),
+    ]
+    async with stage(items) as here:
+        here.view.fold_all(False)
+        await here.settle()
+        for words in ("def f", "def price(number)"):
+            strip = here.strips()[here.find(words)[1]]
+            colours = {segment.style.color for segment in strip if segment.style and segment.text.strip()}
+            assert len(colours) > 1
+
+
+async def test_terminal_output_opens_below_its_command() -> None:
+    display = Terminal("make all", "compiling\n\tdone", 2, 1.5, "timed out")
+    text = await shown(ToolItem("1", "bash", "make all", "failed", display))
+    assert "exit 2 · timed out · 1.5 s" in text.split("\n")[0]
+    assert "      $ make all\n       compiling\n           done\n      exit 2 · 1.5 s · timed out" in text
+
+
+async def test_very_long_output_shows_its_beginning_and_its_end() -> None:
+    output = "\n".join(f"line {n}" for n in range(5_000))
+    async with stage([ToolItem("1", "bash", "yes", output=output)]) as here:
+        here.view.toggle(here.view.keys()[0])
+        await here.settle()
+        text = here.all_text()
+        assert "line 0\n" in text
+        assert text.endswith("line 4999")
+        assert "… 3,000 lines left out …" in text
+
+
+async def test_lists_of_files_say_how_many_more_there_are() -> None:
+    text = await shown(ToolItem("1", "glob", "*.py", display=FileList(("a.py", "b.py"), 12)))
+    assert text == "  ▾ ✓ glob *.py  12 found\n       a.py\n       b.py\n      … 10 more"
+
+
+async def test_a_seam_card_says_who_why_how_much_and_what_can_be_done() -> None:
+    seam = SeamItem(
+        "b",
+        "auto",
+        "p",
+        "c",
+        150_000,
+        20_500,
+        0.0312,
+        4.2,
+        0.94,
+        0.7,
+        "model",
+        "claude",
+        "summary.md",
+        summary="# Goal",
+    )
+    text = await shown(seam, opened=False)
+    assert "── Fresh start · crushpy decided ──" in text
+    assert "the window reached the threshold" in text
+    assert "150,000 → 20,500 tokens · coverage 94% (summary alone 70%) · $0.0312 · 4.2s" in text
+    assert "summary by claude · template summary.md" in text
+    assert "p parent   u undo   t template   l lineage" in text
+    assert "Goal" not in text
+    assert "Goal" in await shown(seam)
+    assert "u undo" not in await shown(SeamItem("b", "agent", undone=True))
+
+
+async def test_a_long_prompt_is_folded() -> None:
+    prompt = UserItem("\n".join(f"line {n}" for n in range(200)))
+    text = await shown(prompt, opened=False)
+    assert "line 11" in text
+    assert "line 12" not in text
+    assert "200 lines" in text
+    assert "line 150" in await shown(prompt)
+
+
+async def test_thinking_shows_its_last_words_while_it_goes_on() -> None:
+    async with stage() as here:
+        key = here.view.add(ThinkingItem("", done=False))
+        here.view.stream(key, "first idea\nsecond ")
+        here.view.stream(key, "idea")
+        await here.settle()
+        assert here.lines()[0] == "  ▸ Thinking…  second idea"
+        here.view.toggle(key)
+        here.view.stream(key, "\n\nthird idea")
+        await here.settle()
+        assert here.lines()[:5] == [
+            "  ▾ Thinking…",
+            "  │ first idea second idea",
+            "  │",
+            "  │ third idea",
+            "",
+        ]
+        here.view.finish(key)
+        await here.settle()
+        assert here.lines()[0] == "  ▾ Thought"
+
+
+def evil_items() -> list[Item]:
+    return [
+        UserItem(EVIL),
+        ReplyItem(
+            f"{EVIL}\n\n- {EVIL}\n\n> {EVIL}\n\n| {EVIL} |\n|---|\n| {EVIL} |\n\n"
+            f"```{EVIL}\n{EVIL}\n```\n\n# {EVIL}"
+        ),
+        ThinkingItem(EVIL),
+        ToolItem("1", EVIL, EVIL, "done", Terminal(EVIL, EVIL, 1, 1.0, EVIL)),
+        ToolItem("2", "edit", EVIL, "done", Diff(EVIL, f"@@ -1 +1 @@\n-{EVIL}\n+{EVIL}\n", 1, 1)),
+        ToolItem("3", "grep", EVIL, "failed", FileList((EVIL, EVIL), 3), EVIL),
+        ToolItem("4", "todos", EVIL, "done", TodoList((Todo(EVIL),))),
+        ToolItem("5", "view", EVIL, "done", Excerpt(EVIL, EVIL, EVIL)),
+        ToolItem("6", "bash", EVIL, "running", None, EVIL),
+        NoticeItem(EVIL),
+        ErrorItem(EVIL, EVIL),
+        SeamItem("b", EVIL, summary_model=EVIL, template=EVIL, problem=EVIL, summary=EVIL, evidence=EVIL),
+    ]
+
+
+SENT = re.compile(r"\x1b\[[0-9;]*m|\x1b\]8;id=[0-9]+;(?:https?|mailto):[!-~]*\x1b\\|\x1b\]8;;\x1b\\")
+"""Colours, and links that say where they lead."""
+
+
+@pytest.mark.parametrize("opened", [True, False])
+@pytest.mark.parametrize("width", [20, 80, 140])
+async def test_no_escape_sequence_and_no_hidden_character_reaches_the_terminal(
+    width: int, opened: bool
+) -> None:
+    async with stage(evil_items(), (width, 400)) as here:
+        here.view.fold_all(not opened)
+        await here.settle()
+        console = Console(color_system="truecolor")
+        for strip in here.strips():
+            left = SENT.sub("", strip.render(console))
+            assert left.replace("\ufe0f", "").isprintable(), left
+            assert "\u202e" not in left
+        assert "[bold]x[/bold]" in here.text() or width == 20
+        assert "<U+202E>" in here.all_text()
+
+
+async def test_streamed_pieces_of_an_escape_sequence_do_not_become_one() -> None:
+    async with stage() as here:
+        key = here.view.add(ReplyItem("", done=False))
+        for character in "safe \x1b]52;c;aGk=\x07 text \x1b[31mred \x1b":
+            here.view.stream(key, character)
+            await here.pilot.pause()
+            assert all(strip.text.isprintable() for strip in here.strips())
+        here.view.finish(key)
+        await here.settle()
+        assert here.lines()[0] == "  safe  text red"
+
+
+async def test_a_change_of_theme_changes_every_colour_and_no_letter() -> None:
+    async with stage(EVERYTHING, (80, 70)) as here:
+        text, strips = here.text(), here.strips()
+        here.app.theme = "textual-light"
+        await here.settle()
+        assert here.text() == text
+        background = here.app.theme_variables["background"]
+        for strip in here.strips():
+            assert strip not in strips or not strip.text.strip()
+        style = next(iter(here.strips()[0])).style
+        assert style is not None
+        assert style.bgcolor is not None
+        assert Color.parse(background).brightness > 0.5
+
+
+async def test_an_ansi_theme_leaves_the_colours_to_the_terminal() -> None:
+    async with stage(EVERYTHING, (80, 70)) as here:
+        here.app.theme = "ansi-dark"
+        await here.settle()
+        for strip in here.strips():
+            for segment in strip:
+                assert segment.style is not None
+                for colour in (segment.style.color, segment.style.bgcolor):
+                    assert colour is None or colour.triplet is None, (segment.text, colour)
+
+
+async def test_without_colours_everything_is_still_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with stage(EVERYTHING, (80, 70)) as here:
+        for strip in here.strips():
+            for segment in strip:
+                assert segment.style is not None
+                for colour in (segment.style.color, segment.style.bgcolor):
+                    assert colour is None or colour.triplet is None or len(set(colour.triplet)) == 1
+        assert "+ def price(number)" in here.text()

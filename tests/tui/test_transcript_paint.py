@@ -1,0 +1,88 @@
+"""Lines written straight to the terminal leave the same picture as those that go through the compositor."""
+
+import os
+import pty
+import re
+import select
+import struct
+import subprocess
+import sys
+import termios
+from fcntl import ioctl
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+COLUMNS, LINES = 90, 30
+_CODE = re.compile(
+    r"\x1b\[(?P<y>\d+);(?P<x>\d+)H|(?P<end>\x1b\[\?1049l)|\x1b\[[0-9;?<>=]*[ -/]*[@-~]|"
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_][^\x1b]*\x1b\\|\x1b.|(?P<text>[^\x1b\n\r]+)|[\n\r]"
+)
+
+
+def run_on_terminal(args: list[str], env: dict[str, str]) -> str:
+    """What a program sends to a terminal."""
+    terminal, end = pty.openpty()
+    ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
+    process = subprocess.Popen(
+        [sys.executable, *args],
+        stdin=end,
+        stdout=end,
+        stderr=end,
+        env={**os.environ, "TERM": "xterm-256color", **env},
+        start_new_session=True,
+    )
+    os.close(end)
+    sent = b""
+    while process.poll() is None or select.select([terminal], [], [], 0)[0]:
+        if select.select([terminal], [], [], 0.1)[0]:
+            try:
+                sent += os.read(terminal, 1 << 16)
+            except OSError:
+                break
+    os.close(terminal)
+    assert process.wait() == 0, sent[-2_000:].decode(errors="replace")
+    return sent.decode()
+
+
+def screen(sent: str) -> list[str]:
+    """The screen as it was when the program left it: only as much of a terminal as Textual needs."""
+    cells = [[" "] * COLUMNS for _ in range(LINES)]
+    x = y = 0
+    for found in _CODE.finditer(sent):
+        if found["end"]:
+            break
+        if found["y"]:
+            y, x = int(found["y"]) - 1, int(found["x"]) - 1
+        elif found["text"]:
+            for character in found["text"]:
+                if x < COLUMNS and y < LINES:
+                    cells[y][x] = character
+                x += 1
+    return ["".join(line).rstrip() for line in cells]
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")
+def test_both_ways_of_painting_leave_the_same_screen(tmp_path: Path) -> None:
+    screens: dict[str, list[str]] = {}
+    painted: dict[str, int] = {}
+    for way in ("0", "1"):
+        report = tmp_path / f"painted{way}"
+        path = os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parent.parent)])
+        env = {"CRUSHPY_DIRECT_PAINT": way, "PYTHONPATH": path}
+        screens[way] = screen(run_on_terminal([str(HERE / "paint_child.py"), str(report)], env))
+        painted[way] = int(report.read_text())
+    assert "  • item 39" in screens["0"]
+    assert screens["1"] == screens["0"]
+    assert painted["0"] == 0
+    assert painted["1"] > 5
+
+
+def test_neither_markdown_nor_pygments_is_loaded_before_it_is_needed() -> None:
+    code = (
+        "import sys, crushpy.tui.transcript.view;"
+        "print([name for name in ('markdown_it', 'pygments.lexers') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
