@@ -65,6 +65,10 @@ class LiveSession:
         first = self.history[0].parts if self.history else ()
         return next((part for part in first if isinstance(part, Seed)), None)
 
+    def in_view(self) -> set[str]:
+        """Ids of the messages that a request shows whole."""
+        return {message.id for message in self.history if message.id not in self.cuts}
+
     @property
     def own_messages(self) -> Sequence[Message]:
         """What came after this session was opened: neither its seed nor what was carried into it."""

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Collection
 
 from crushpy.context.render import message_text
+from crushpy.context.tags import own_words
 from crushpy.errors import UsageError
 from crushpy.storage.store import Store
 
@@ -16,13 +17,26 @@ async def recall(
     """Text for the model. What stands in the current request is not repeated."""
     if message_id:
         return await _one(store, session_id, message_id)
-    hits = await store.search(query, within=session_id, limit=MAX_HITS + len(in_view()))
-    fresh = [hit for hit in hits if hit.message_id not in in_view()][:MAX_HITS]
+    shown = in_view()
+    try:
+        words = await _as_stored(store, session_id, query)
+        hits = await store.search(words, within=session_id, limit=MAX_HITS + len(shown))
+    except UsageError as error:
+        return str(error)
+    fresh = [hit for hit in hits if hit.message_id not in shown][:MAX_HITS]
     if not fresh:
         seen = " What matches is in view already." if hits else ""
         return f"Nothing earlier matches {query!r}.{seen} Try other or fewer words."
-    blocks = [f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{hit.snippet}" for hit in fresh]
+    blocks = [
+        f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{own_words(hit.snippet)}" for hit in fresh
+    ]
     return "\n\n".join(blocks) + "\n\nread one whole with recall(message_id=...)"
+
+
+async def _as_stored(store: Store, session_id: str, query: str) -> str:
+    """Paths below the working directory as the model mostly wrote them: as seen from there."""
+    here = (await store.session(session_id)).cwd.rstrip("/")
+    return query.replace(f"{here}/", "") or query if here else query
 
 
 async def _one(store: Store, session_id: str, message_id: str) -> str:
@@ -31,8 +45,7 @@ async def _one(store: Store, session_id: str, message_id: str) -> str:
     except UsageError as error:
         return str(error)
     text = message_text(message)
-    return (
-        text
-        if len(text) <= MAX_CHARS
-        else f"{text[:MAX_CHARS]}\n[... {len(text) - MAX_CHARS} chars more ...]"
-    )
+    if len(text) <= MAX_CHARS:
+        return text
+    more = f"[... {len(text) - MAX_CHARS} chars more; recall(query=...) finds places in them]"
+    return f"{text[:MAX_CHARS]}\n{more}"

@@ -30,6 +30,8 @@ MAX_TERM = 200
 """Terms of a query, and characters of one, that are looked for."""
 AROUND = 160
 """Characters of a snippet on each side of what was found."""
+MOST = 1_000
+"""Characters of what was found that a snippet shows."""
 _BATCH = 200
 _TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
 _PLACES = 8
@@ -206,10 +208,10 @@ def _window(body: str, query: str, terms: Sequence[str]) -> tuple[int, int]:
     """The part of a text to show: round the query as it was typed, else where most of its words stand."""
     lower = body.lower() if len(body.lower()) == len(body) else body  # a few letters change their length
     words = [term.lower() for term in terms]
-    whole = " ".join(query.replace('"', " ").split()).lower()
-    at = lower.find(whole)
-    if at >= 0:
-        return max(0, at - AROUND), at + max(len(whole), 1) + AROUND
+    typed = query.replace('"', " ").lower().split()
+    whole = re.search(r"\s+".join(map(re.escape, typed)), lower)
+    if whole:
+        return max(0, whole.start() - AROUND), min(whole.end(), whole.start() + MOST) + AROUND
     places = [
         (found.start(), number)
         for number, word in enumerate(words)
