@@ -7,7 +7,7 @@ from crushpy.permissions.commands import Command, Word, word_set
 from crushpy.permissions.risky import OPERANDS_MATTER, risky_words
 from crushpy.permissions.risky_git import HARMLESS_GLOBALS
 
-_NEUTRAL = word_set("true false : break continue return exit shift wait set export exec read test [")
+_NEUTRAL = word_set("true false : break continue return exit shift wait set exec read test [")
 """They only steer the shell: beside a command that is allowed they need no rule of their own."""
 
 
@@ -43,7 +43,9 @@ def is_neutral(command: Command, workspace: Path) -> bool:
     name = command.words[0].text
     if name == "cd":
         return cd_target(command, workspace) is not None
-    if name in ("exec", "export") and len(command.words) > 1:
+    if name == "exec" and len(command.words) > 1:
+        return False
+    if name == "wait" and any(word.is_option or word.may_be_option for word in command.words[1:]):
         return False
     return name in _NEUTRAL and not risky_words(command)
 

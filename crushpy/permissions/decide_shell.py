@@ -39,7 +39,7 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
         if rule.tool not in ("bash", access.tool):
             continue
         hit = _hit(rule, reading)
-        in_doubt = hit == Hit.MAYBE or bool(reading.unreadable)
+        in_doubt = hit == Hit.MAYBE or bool(reading.unreadable) or bool(_variables(reading))
         if hit == Hit.YES:
             found.append(by_rule("deny", rule))
         elif in_doubt and yolo and mentions(rule.words, access.value):

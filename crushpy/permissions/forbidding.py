@@ -10,7 +10,11 @@ from crushpy.permissions.commands import Command, ShellReading, Word, with_inner
 from crushpy.permissions.shell import read
 from crushpy.permissions.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
-_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+_RUNNING_OPTIONS = {
+    "find": ("-exec", "-execdir", "-ok", "-okdir"),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+}
 _ONE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
 _SAME_OPTION = {
@@ -69,9 +73,8 @@ def _starts(command: Command) -> range:
         return range(1, len(words))
     texts = [word.text for word in words]
     for place, text in enumerate(texts):
-        if (command.program == "find" and text in _FIND_RUNS) or (
-            text == "-m" and command.program.startswith(("python", "pypy"))
-        ):
+        runs = _RUNNING_OPTIONS.get(command.program, ())
+        if text in runs or (text == "-m" and command.program.startswith(("python", "pypy"))):
             return range(place + 1, len(words))
     return range(0)
 

@@ -162,11 +162,9 @@ class _Reader:
         for child in node.children[1:]:
             if child.type == "variable_assignment":
                 self.variables.extend(self._assignments(child))
-            elif not suspicions.NAME.fullmatch(self._text(child)) and self._text(child) not in (
-                "-x",
-                "-r",
-                "-g",
-            ):
+            elif suspicions.NAME.fullmatch(self._text(child)):
+                self.variables.append(Assignment(self._text(child), None))
+            elif self._text(child) not in ("-x", "-r", "-g"):
                 self._strange(node)
 
     def _assignments(self, node: "Node") -> list[Assignment]:
@@ -295,6 +293,9 @@ class _Reader:
             self._expansion(node)
 
     def _expansion(self, node: "Node") -> None:
+        self.fail(suspicions.in_expansion(self._text(node)))
+        if assigned := re.match(r"\$\{(\w+):?=", self._text(node)):
+            self.variables.append(Assignment(assigned[1], None))
         for child in node.children:
             if child.type not in _SIMPLE_EXPANSION:
                 self._strange(node)

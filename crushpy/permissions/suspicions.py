@@ -23,6 +23,9 @@ _SAFE_SET = re.compile(r"[-+][euxfC]+|[-+]o|pipefail|errexit|nounset|xtrace|nogl
 _ARITHMETIC_TESTS = word_set("-eq -ne -lt -le -gt -ge")
 _SURE_NUMBER = re.compile(r"-?\d+|\$[#?$!]|\"\$[#?$!]\"")
 _CONSTANT_SUM = re.compile(r"\$\(\([\d\s+*/%()<>=&|^~!?:-]*\)\)")
+_CONSTANT_PART = re.compile(r"\$\{\w+: ?-?\d+(?:: ?-?\d+)?\}")
+_EVALUATES = word_set("test [ read printf wait unset")
+"""Builtins that evaluate the index in a variable's name they are given."""
 _ODD = re.compile(r"[^\S \t\n]|[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff]")
 """Control characters, and blanks that are none to bash."""
 _ONE_LINE = word_set(
@@ -75,6 +78,10 @@ def in_name(words: tuple[Word, ...]) -> str:
         return f"`{name.text}` runs what cannot be read here"
     if name.text in _RESERVED:
         return f"`{name.text}` stands where a program's name should be"
+    if name.text in _EVALUATES and any(
+        "[" in word.text and re.search(r"\$\(|`", word.text) for word in words
+    ):
+        return f"`{name.text}` can run what stands in an array's index"
     if name.text == "set" and not all(_SAFE_SET.fullmatch(word.text) for word in words[1:]):
         return "it changes how the shell reads commands"
     return ""
@@ -124,6 +131,12 @@ def in_test_expression(node: "Node", source: bytes, *, double: bool) -> str:
         return "a test of a variable's name can run commands"
     sure = all(_SURE_NUMBER.fullmatch(side) for side in (texts[0], texts[-1]))
     return CALCULATES if double and operators & _ARITHMETIC_TESTS and not sure else ""
+
+
+def in_expansion(source: str) -> str:
+    """`${x:y}` calculates y; `${x:-y}` and its like do not."""
+    calculates = re.match(r"\$\{[!#]?\w+:(?![-+=?])", source)
+    return CALCULATES if calculates and not _CONSTANT_PART.fullmatch(source) else ""
 
 
 def in_arithmetic(source: str) -> str:

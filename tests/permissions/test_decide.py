@@ -175,6 +175,23 @@ def test_a_bare_deny_of_bash_denies_every_command_even_under_yolo() -> None:
             assert judge(bash(command), deny=(rule,), yolo=True).verdict == "deny"
 
 
+@pytest.mark.parametrize(
+    ("command", "verdict"),
+    [
+        ("cd a; echo > x", "allow"),
+        ("cd a; cd b; echo > x", "ask"),
+        ("cd a; cd /etc; echo > x", "ask"),
+        ("for i in 1 2; do cd ..; done; echo > x", "ask"),
+        ("while ls; do cd a; done; echo > x", "ask"),
+        ("cd /etc; echo > /nowhere/work/x", "allow"),
+        ("pushd a; echo > x", "ask"),
+    ],
+)
+def test_a_redirection_is_judged_from_every_folder_it_may_start_in(command: str, verdict: str) -> None:
+    allow = ("write(**)", "bash(cd)", "bash(pushd)", "bash(echo)", "bash(ls)")
+    assert judge(bash(command), allow=allow).verdict == verdict
+
+
 # --- always true ----------------------------------------------------------------------------------------
 
 RULES = sorted(

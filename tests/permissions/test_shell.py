@@ -82,7 +82,12 @@ def test_every_file_the_shell_opens_is_found(command: str, files: list[tuple[str
 def test_variables_are_found_before_a_command_and_alone() -> None:
     reading = read("A=1 B=$x c; D=2; export E=3 F; for G in 1; do h; done; env I=4 j")
     assert [(each.name, each.value) for each in reading.commands[0].variables] == [("A", "1"), ("B", None)]
-    assert [(each.name, each.value) for each in reading.variables] == [("D", "2"), ("E", "3"), ("G", None)]
+    assert [(each.name, each.value) for each in reading.variables] == [
+        ("D", "2"),
+        ("E", "3"),
+        ("F", None),
+        ("G", None),
+    ]
     (inner,) = reading.commands[2].inner
     assert [(each.name, each.value) for each in inner.variables] == [("I", "4")]
 
@@ -113,6 +118,8 @@ def test_variables_are_found_before_a_command_and_alone() -> None:
         ("a {b}>c", "which file a redirection"),
         ("a -x<<E\nb\nE", "cannot be read"),
         ("a ==[ c", "part of a word"),
+        ("a b<(c)", "part of a word"),
+        ("cat <<A\n A\necho '\nA\nrm x\necho '", "ends elsewhere than it seems"),
         ("( " * 80 + "a" + " )" * 80, "nested too deeply"),
         ("echo " + "x" * 100_000, "too long"),
     ],
@@ -130,6 +137,12 @@ def test_what_can_be_read_of_an_unreadable_command_is_still_found() -> None:
 
 def test_a_command_on_the_next_line_is_not_an_argument() -> None:
     """The parser reads an escaped first letter as the end of the line before."""
-    for command in ("git log\n\\rm x", "git log ==\nrm x", "git log\n\\\n rm x", "git log $\nrm x"):
+    for command in (
+        "git log\n\\rm x",
+        "git log \n\\rm x",
+        "git log ==\nrm x",
+        "git log\n\\\n rm x",
+        "git log $\nrm x",
+    ):
         reading = read(command)
         assert reading.unreadable or ["rm", "x"] in commands(reading)

@@ -1,5 +1,6 @@
 """A table of commands: which run, which ask, which are denied, under one set of rules."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,7 +9,7 @@ from crushpy.access import Access
 from crushpy.permissions.decide import Decision, decide
 from crushpy.permissions.rules import RuleSet
 
-from . import table
+from . import attacks, table
 
 RULES = RuleSet.from_strings(allow=table.ALLOW, ask=table.ASK, deny=table.DENY)
 
@@ -46,3 +47,20 @@ def test_what_is_suggested_lets_the_command_through(command: str, workspace: Pat
     suggested = judge(command, workspace).suggested
     if suggested:
         assert judge(command, workspace, RULES + RuleSet.from_strings(allow=suggested)).verdict == "allow"
+
+
+def test_no_known_way_round_the_rules_runs_without_a_question(workspace: Path) -> None:
+    rules = RuleSet.from_strings(allow=attacks.ALLOW)
+    let_through = [
+        command for command in attacks.ATTACKS if judge(command, workspace, rules).verdict == "allow"
+    ]
+    assert let_through == []
+
+
+def test_a_deny_of_rm_catches_it_however_it_is_dressed_up_even_under_yolo(workspace: Path) -> None:
+    rules = RuleSet.from_strings(deny=["bash(rm)"])
+    others = ("fd -xrm x", "fd --exec-b rm", "docker ps; docker rm x", "ls {x,\\\nrm}")
+    dressed = [command for command in attacks.ATTACKS if re.search(r"rm( |$)", command)]
+    let_through = [each for each in dressed if judge(each, workspace, rules, yolo=True).verdict != "deny"]
+    assert set(let_through) <= set(others)
+    assert len(dressed) > 80
