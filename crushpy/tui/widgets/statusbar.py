@@ -51,7 +51,7 @@ def gauge(reading: Reading) -> Content:
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
     figures = f" {about}{share:.0%} {short(reading.used)}/{short(reading.window)}{unknown}"
     return Content.assemble(
-        Content.styled("━" * filled, style), Content.styled("━" * (BAR - filled), "$text-disabled"), figures
+        Content.styled("━" * filled, style), Content.styled("━" * (BAR - filled), "dim"), figures
     )
 
 
