@@ -1,6 +1,7 @@
 """A user's own copy of a template: what is in force, checking, saving, going back to the shipped one."""
 
 import os
+from contextlib import suppress
 from pathlib import Path
 
 from crushpy import prompts
@@ -54,7 +55,8 @@ class OwnTemplate:
                 "Check that its folder is yours, is writable and has space left.",
             ) from error
         finally:
-            temporary.unlink(missing_ok=True)
+            with suppress(OSError):  # it is in its place, or was never made
+                temporary.unlink()
 
     def reset(self) -> Path | None:
         """Takes the user's file out of use; where it is kept, or None where there was none."""

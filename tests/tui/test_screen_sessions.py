@@ -22,7 +22,7 @@ async def titles(store: Store) -> set[str]:
 def rows(screen: Shown) -> list[str]:
     """The rows of the list."""
     top = screen.app.screen.query_one(Rows).region
-    return [line.strip() for line in screen.lines[top.y : top.bottom] if line.strip()]
+    return [line[1:].strip() for line in screen.lines[top.y : top.bottom] if line.strip()]
 
 
 @pytest.mark.parametrize("size", SIZES)

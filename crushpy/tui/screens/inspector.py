@@ -85,7 +85,6 @@ class InspectorScreen(Screen[None]):
     InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
     InspectorScreen #chart { height: auto; padding: 0 1; }
     InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
-    InspectorScreen Rows { padding: 0 1; }
     InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -124,7 +123,7 @@ class InspectorScreen(Screen[None]):
         self._show()
 
     def _show(self) -> None:
-        inspection, width = self._inspection, app_of(self).size.width - 2
+        inspection, width = self._inspection, max(1, app_of(self).size.width - 2)
         view = "by kind" if self._by_kind else "largest first" if self._sorted else "in order"
         self.query_one("#heading", Static).update(
             Content.assemble(

@@ -39,7 +39,6 @@ class PickScreen(Screen[Result], Generic[Result]):
 
     DEFAULT_CSS = """
     PickScreen .title { height: 1; padding: 0 1; text-style: bold; background: $panel; color: $text; }
-    PickScreen Rows { padding: 0 1; }
     PickScreen #about { height: auto; max-height: 6; padding: 0 1; color: $text-muted; }
     PickScreen.-short #about { max-height: 2; }
     """

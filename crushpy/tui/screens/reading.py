@@ -1,6 +1,5 @@
 """A stored session to read, whole: nothing can be changed here."""
 
-import asyncio
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -10,58 +9,59 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.engine.library import Library
-from crushpy.engine.transcript import as_text
 from crushpy.errors import CrushpyError
-from crushpy.tui.widgets.fields import Area
+from crushpy.sanitize import one_line
+from crushpy.tui.feed import Feed
+from crushpy.tui.items import ErrorItem
+from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.widgets.keybar import KeyBar
-
-LONGEST = 400_000
-"""Characters that are shown; of a longer session its beginning and its end."""
 
 
 class ReadingScreen(Screen[None]):
-    """Arrows and PgUp/PgDn move; text can be selected and copied."""
+    """The session as the chat would show it, from its beginning."""
 
     DEFAULT_CSS = """
     ReadingScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+    ReadingScreen Transcript { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("home", "edge(0)", "Beginning"),
-        Binding("end", "edge(1)", "End"),
+        Binding("home", "edge('home')", "Beginning"),
+        Binding("end", "edge('end')", "End"),
+        Binding("f", "fold", "Fold or unfold"),
         Binding("escape", "dismiss", "Close"),
     ]
+    AUTO_FOCUS = "Transcript"
 
     def __init__(self, library: Library, session_id: str) -> None:
         super().__init__()
         self._library = library
         self._session_id = session_id
+        self._folded = True
 
     def compose(self) -> ComposeResult:
-        yield Static(Content(f"Session {self._session_id}"), classes="title")
-        yield Area("Loading …", read_only=True)
+        yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
+        yield Transcript()
         yield KeyBar()
 
     def on_mount(self) -> None:
         self.run_worker(self._load(), exclusive=True)
 
     async def _load(self) -> None:
+        transcript = self.query_one(Transcript)
         try:
-            text = bounded(await asyncio.to_thread(as_text, *await self._library.messages(self._session_id)))
+            info, messages = await self._library.messages(self._session_id)
         except CrushpyError as error:
-            text = str(error)
-        self.query_one(Area).show(text)
+            transcript.add(ErrorItem(error.message, error.hint))
+            return
+        title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
+        self.query_one(".title", Static).update(title)
+        Feed(transcript).load(messages)
+        self.call_after_refresh(transcript.scroll_home, animate=False)
 
-    def action_edge(self, last: int) -> None:
-        area = self.query_one(Area)
-        area.move_cursor(area.document.end if last else (0, 0))
+    def action_edge(self, where: str) -> None:
+        transcript = self.query_one(Transcript)
+        (transcript.scroll_home if where == "home" else transcript.scroll_end)(animate=False)
 
-
-def bounded(text: str) -> str:
-    """`text`, or its two ends and how much lies between them."""
-    if len(text) <= LONGEST:
-        return text
-    half = LONGEST // 2
-    left_out = (
-        f"\n\n[... {len(text) - LONGEST:,} characters left out; `crushpy sessions show` prints all ...]\n\n"
-    )
-    return text[:half] + left_out + text[-half:]
+    def action_fold(self) -> None:
+        self._folded = not self._folded
+        self.query_one(Transcript).fold_all(self._folded)

@@ -44,7 +44,7 @@ class TemplateScreen(Screen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
         Binding("f5", "preview", "Preview"),
-        Binding("f6", "reset", "Shipped text"),
+        Binding("f8", "reset", "Shipped text"),
         Binding("f4", "outside", "$EDITOR"),
         Binding("escape", "close", "Close"),
     ]
@@ -100,12 +100,12 @@ class TemplateScreen(Screen[bool]):
 
     def _say_where(self) -> None:
         whose = {"shipped": "as shipped", "user": "yours", "project": "this project's"}
-        edited = "  not saved" if self._edited else ""
+        edited = "not saved  " if self._edited else ""
         self.query_one("#heading", Static).update(
             Content.assemble(
                 "Summary template  ",
-                (f"{whose.get(self._layer, self._layer)}  {one_line(self._path)}", "$text-muted"),
                 (edited, "$warning"),
+                (f"{whose.get(self._layer, self._layer)}  {one_line(self._path)}", "$text-muted"),
             )
         )
 
@@ -170,7 +170,7 @@ class TemplateScreen(Screen[bool]):
         """Back to the shipped text at once; the user's file is kept beside it."""
         if self._insisted != "reset":
             self._insisted = "reset"
-            tell(self, "F6 again brings the shipped text back; yours is kept as a .bak file.")
+            tell(self, "F8 again brings the shipped text back; yours is kept as a .bak file.")
             return
         try:
             kept = await asyncio.to_thread(self._own.reset)
@@ -258,4 +258,10 @@ def _outcome(outcome: Rehearsal | None) -> Content:
         lines.append(Content(f"coverage {outcome.share:.0%}{prose}: {facts}"))
     if outcome.problem:
         lines.append(Content.styled(one_line(outcome.problem), "$warning"))
-    return Content("\n").join([*lines, "", Content(clean(outcome.text))])
+    lines += [
+        Content(""),
+        Content.styled("Summary", "bold $accent"),
+        Content(clean(outcome.summary) or "(none)"),
+    ]
+    lines += [Content(""), Content.styled("All that would be carried over", "bold $accent")]
+    return Content("\n").join([*lines, Content(clean(outcome.text))])

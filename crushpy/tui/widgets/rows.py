@@ -13,6 +13,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.visual import Visual
 
+CURSOR = "▌"
+
 Draw = Callable[[int, int], Content]
 """Draws the row of this number for a width. Called for rows in view only; must not touch disk or network."""
 
@@ -25,7 +27,6 @@ class Rows(ScrollView, can_focus=True):
     Rows { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
     Rows > .rows--highlighted { background: $block-cursor-blurred-background; text-style: bold; }
     Rows:focus > .rows--highlighted { background: $block-cursor-background; color: $block-cursor-foreground; }
-    Rows:ansi > .rows--highlighted { text-style: reverse; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -103,11 +104,12 @@ class Rows(ScrollView, can_focus=True):
         number, width = y + self.scroll_offset.y, self.scrollable_content_region.width
         if not 0 <= number < self._count or width <= 0:
             return Strip.blank(self.size.width, self.rich_style)
-        style = self.visual_style
-        if number == self.highlighted:
-            style += self.get_visual_style("rows--highlighted", partial=True)
-        content = self._draw(number, width).truncate(width, ellipsis=True)
-        strips = Visual.to_strips(self, content, width, 1, style, pad=True)
+        here = number == self.highlighted
+        style = self.get_visual_style("rows--highlighted") if here else self.visual_style
+        room = max(1, width - 2)
+        # A mark of its own: where there are no colours, there is no bar to see.
+        content = Content(CURSOR if here else " ") + self._draw(number, room).truncate(room, ellipsis=True)
+        strips = Visual.to_strips(self, content.truncate(width), width, 1, style, pad=True)
         return strips[0] if strips else Strip.blank(width, style.rich_style)
 
     def action_move(self, rows: int) -> None:

@@ -1,0 +1,97 @@
+"""What holds for every screen: any size, any theme, and a way out."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hosting import shown
+from shelves import begun, continued
+from textual.screen import Screen
+
+from crushpy.context.budget import Budget
+from crushpy.context.inspect import Inspection, Row
+from crushpy.engine.library import Library
+from crushpy.events import ReviewNeeded
+from crushpy.messages import Seed
+from crushpy.paths import Paths
+from crushpy.prompts import Templates
+from crushpy.settings import Settings
+from crushpy.storage.store import Store
+from crushpy.tui.screens import review
+from crushpy.tui.screens.compare import CompareScreen
+from crushpy.tui.screens.connect import ConnectScreen
+from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.screens.reading import ReadingScreen
+from crushpy.tui.screens.review import ReviewScreen
+from crushpy.tui.screens.search import SearchScreen
+from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.screens.template import TemplateScreen
+from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.widgets.rows import CURSOR, Rows
+
+FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
+SCREENS: dict[str, Callable[[Library, str], Screen[Any]]] = {
+    "sessions": lambda library, _: SessionsScreen(library, "/work"),
+    "lineage": LineageScreen,
+    "reading": ReadingScreen,
+    "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
+    "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", thresholds={"auto": 0.75}),
+    "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
+    "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
+    "template": lambda *_: TemplateScreen(Templates(Paths().templates)),
+    "help": lambda *_: HelpScreen(),
+    "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
+    "connect": lambda *_: ConnectScreen(Settings()),
+}
+
+
+@pytest.fixture(params=SCREENS)
+async def screen(
+    request: pytest.FixtureRequest, store: Store, library: Library, monkeypatch: pytest.MonkeyPatch
+) -> Screen[Any]:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
+    monkeypatch.setattr(review, "GRACE", 0.0)
+    for number in range(6):
+        info = await begun(store, f"talk {number}", "a zebra", "and **another**\n\n```py\nx = 1\n```")
+        info = await continued(store, info, "It was about a zebra.", "go on", "yes")
+    return SCREENS[request.param](library, info.id)
+
+
+async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
+    async with shown(screen) as open_screen:
+        before = open_screen.text
+        for size in ((20, 6), (300, 80), (1, 1), (40, 12), (80, 24)):
+            await open_screen.pilot.resize_terminal(*size)
+            await open_screen.settle()
+        assert open_screen.text == before
+        await open_screen.press("escape")
+        assert len(open_screen.results) == 1
+
+
+async def test_any_theme_and_nothing_ticks_while_nothing_happens(screen: Screen[Any]) -> None:
+    async with shown(screen) as open_screen:
+        app = open_screen.app
+        for theme in ("ansi-dark", "textual-light"):
+            app.theme = theme
+            await open_screen.settle()
+            assert "Esc" in open_screen.text
+            for rows in app.screen.query(Rows):
+                marked, plain = rows.render_line(rows.highlighted), rows.render_line(rows.highlighted + 1)
+                assert [one.style for one in marked] != [one.style for one in plain]
+                assert (marked.text[0], plain.text[0]) == (CURSOR, " ")
+        nodes = [app.screen, *app.screen.query("*")]
+        timers = [timer for node in nodes for timer in node._timers]
+        assert [timer for timer in timers if timer._repeat is None and timer._active.is_set()] == []
+
+
+async def test_without_colours_and_with_the_mouse_alone(
+    screen: Screen[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with shown(screen) as open_screen:
+        assert open_screen.app.screen.query(KeyBar)
+        await open_screen.click("Esc ", nth=-1)
+        assert len(open_screen.results) == 1

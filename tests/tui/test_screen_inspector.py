@@ -1,0 +1,114 @@
+"""What fills the window, drawn: from made-up figures, and from a real conversation."""
+
+from itertools import pairwise
+
+import pytest
+from hosting import EVIL, EVIL_SHOWN, SIZES, shown
+from scripted_llm.server import ScriptedLLM
+from talk import Talks
+
+from crushpy.context.budget import Budget
+from crushpy.context.inspect import Inspection, Row
+from crushpy.tui.screens.inspector import InspectorScreen, bar, marks
+
+ROWS = (
+    Row("tool", "bash", 500, True),
+    Row("system", "system prompt", 1_500, True),
+    Row("context file", "/work/AGENTS.md", 1_000, True),
+    Row("user", "please repair it", 2_000, False, "m1"),
+    Row("tool output", EVIL, 40_000, False, "m2"),
+    Row("assistant", "done", 5_000, False, "m3"),
+)
+HALF = Inspection(Budget(50_000, 100_000, estimated=True, window_known=False), ROWS)
+THRESHOLDS = {"auto": 0.75, "fallback": 0.9}
+
+
+def inspector(inspection: Inspection = HALF) -> InspectorScreen:
+    return InspectorScreen(lambda: inspection, "auto", thresholds=THRESHOLDS)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tuple[int, int]) -> None:
+    async with shown(inspector(), size) as screen:
+        assert "~50,000 of 100,000? tokens" in screen.text
+        assert "auto" in screen.text
+        assert screen.lines[2 if size[0] == 40 else 1].count("·") == (size[0] - 2) // 2
+        for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh", "Esc Close"):
+            assert key in screen.text
+        await screen.press("escape")
+        assert screen.results == [None]
+
+
+async def test_rows_stand_in_order_or_by_size_or_by_kind() -> None:
+    async with shown(inspector()) as screen:
+        lines = [line for line in screen.lines if " 0.5%  tool" in line]
+        assert "cached" in lines[0]
+        assert screen.text.index("please repair") < screen.text.index("click")
+        await screen.press("s")
+        assert screen.text.index("click") < screen.text.index("please repair")
+        await screen.press("k")
+        assert "please repair" not in screen.text
+        assert "   40,000  40.0%  tool output" in screen.text
+
+
+async def test_refresh_reads_anew() -> None:
+    now = [HALF]
+    screen_ = InspectorScreen(lambda: now[0], "llm")
+    async with shown(screen_) as screen:
+        now[0] = Inspection(Budget(1_000, 100_000, False, True), ROWS[:2])
+        assert "50,000" in screen.text
+        await screen.press("r")
+        assert "1,000 of 100,000 tokens (1%)" in screen.text
+        assert "~" not in screen.text
+        assert "compaction llm" in screen.text
+
+
+async def test_a_report_that_differs_from_our_count_is_said() -> None:
+    told = Inspection(Budget(70_000, 100_000, estimated=False, window_known=True), ROWS)
+    async with shown(inspector(told)) as screen:
+        assert "counted here 50k, reported 70k" in screen.text
+    over = Inspection(Budget(40_000, 40_000, estimated=True, window_known=True, clamped=True), ROWS)
+    async with shown(inspector(over)) as screen:
+        assert "more than fits: 50k counted" in screen.text
+
+
+async def test_foreign_text_is_shown_and_does_nothing() -> None:
+    async with shown(inspector(), (120, 24)) as screen:
+        assert EVIL_SHOWN in screen.text
+        assert "\x1b" not in screen.text
+
+
+@pytest.mark.parametrize("width", [1, 5, 38, 78, 298])
+@pytest.mark.parametrize("used", [0, 1, 49_999, 100_000])
+def test_the_bar_is_as_long_as_the_gauge_says(width: int, used: int) -> None:
+    drawn = bar(Inspection(Budget(used, 100_000, True, True), ROWS), width).plain
+    assert len(drawn) == width
+    assert drawn.count("·") == width - round(used / 100_000 * width)
+
+
+def test_neighbours_in_the_bar_differ_without_colours() -> None:
+    from crushpy.tui.screens.inspector import KINDS
+
+    glyphs = [glyph for glyph, _ in KINDS.values()]
+    assert all(one != other for one, other in pairwise(glyphs))
+
+
+@pytest.mark.parametrize("width", [1, 5, 20, 38, 78, 298])
+def test_every_threshold_has_its_mark_below_the_bar(width: int) -> None:
+    line = marks(THRESHOLDS, width).plain
+    assert len(line) == width
+    for share in THRESHOLDS.values():
+        assert line[min(width - 1, round(share * width))] == "▲"
+    if width >= 78:
+        assert "▲75% auto" in line
+
+
+async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always("An answer of some words.")
+    talk = await talks()
+    await talk.ask("What is this about?")
+    async with shown(InspectorScreen(talk.conversation.inspect, talk.conversation.info.compaction)) as screen:
+        await screen.press("s")
+        for part in ("system", "bash", "What is this about?", "An answer of some words."):
+            await screen.press("end" if part not in screen.text else "home")
+            assert part in screen.text

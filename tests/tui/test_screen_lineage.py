@@ -1,0 +1,240 @@
+"""The tree of a conversation, with real keys on a real one."""
+
+import pytest
+from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
+from shelves import begun, continued
+from stored import a_session
+
+from crushpy.engine.library import Library
+from crushpy.messages import Data
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+from crushpy.tui.screens.compare import CompareScreen, pairs
+from crushpy.tui.screens.lineage import Chosen, LineageScreen, SessionTree
+from crushpy.tui.screens.reading import ReadingScreen
+
+KEYS = ["Enter Open", "g Go on here", "f Fork", "u Undo boundary", "Space Mark", "c Compare", "Esc Close"]
+
+
+class Family(Data, frozen=True):
+    """A conversation of three sessions in a line, with a branch off the second."""
+
+    root: SessionInfo
+    second: SessionInfo
+    tip: SessionInfo
+    branch: SessionInfo
+
+
+@pytest.fixture
+async def family(store: Store, library: Library) -> Family:
+    root = await begun(store, "Repair the parser", *(f"message {number}" for number in range(12)))
+    second = await continued(store, root, "## Goal\nRepair it.\n## Done\nNothing yet.", "go on", "yes")
+    branch = await continued(store, second, "A summary that was not good.")
+    await library.undo(branch.id)
+    tip = await continued(
+        store, second, "## Goal\nRepair it.\n## Done\nAll of it.", "and now?", "done", trigger="agent"
+    )
+    return Family(root, second, tip, branch)
+
+
+def tree(screen: Shown) -> list[str]:
+    region = screen.app.screen.query_one(SessionTree).region
+    return [
+        line.strip() for line in screen.lines[region.y : region.bottom] if "session" in line or "task" in line
+    ]
+
+
+async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
+    family: Family, library: Library
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id), (160, 40)) as screen:
+        first, second, undone, tip = tree(screen)
+        assert "session 1" in first
+        assert "session 2 · auto 75k → 9.0k · 4/5 facts" in second
+        assert "branch of session 2" in undone
+        assert "undone" in undone
+        assert "● session 3 · tip · here · agent" in tip
+        assert "Repair the parser  4 sessions" in screen.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_every_key_is_named_at_every_size(
+    family: Family, library: Library, size: tuple[int, int]
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id), size) as screen:
+        assert all(key in screen.text for key in KEYS)
+        assert len(tree(screen)) == 4
+        await screen.press("escape")
+        assert screen.results == [None]
+
+
+async def test_the_preview_follows_the_cursor(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id), (140, 40)) as screen:
+        for part in ("75,000 → 9,000 tokens", "All of it.", "user: and now?", "paths 3/4 (2 in prose)"):
+            assert part in screen.text
+        await screen.press("home")
+        for part in ("user: message 0", "… 6 more …", "assistant: message 11", "It went on in session 3"):
+            assert part in screen.text
+        assert "message 5" not in screen.text
+
+
+async def test_going_on_means_the_end_of_that_line(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.branch.id)) as screen:
+        await screen.press("home", "g")
+        assert screen.results == [Chosen("continue", family.tip.id)]
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("up", "g")
+        assert screen.results == [Chosen("continue", family.branch.id)]
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("g")  # it is where we are
+        assert screen.results == [None]
+
+
+async def test_a_fork_starts_from_the_session_under_the_cursor(
+    family: Family, library: Library, store: Store
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("home", "f")
+        (chosen,) = screen.results
+    made = await store.session(chosen.session_id)
+    assert (chosen.action, made.kind, made.parent_id) == ("continue", "fork", family.root.id)
+
+
+async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
+    family: Family, library: Library, store: Store
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("u")
+        assert screen.results == []
+        assert any("Press u again" in message for message in screen.messages)
+        await screen.press("u")
+        assert screen.results == [Chosen("undo", family.tip.id)]
+    boundary = await store.boundary_before(family.tip.id)
+    assert boundary is not None
+    assert boundary.undone_at is None
+
+
+async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
+    family: Family, library: Library, store: Store
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("home", "down", "u", "down", "up", "u")  # moving away takes the first press back
+        assert screen.results == []
+        await screen.press("u")
+        assert screen.results == [Chosen("continue", family.root.id)]
+    boundary = await store.boundary_before(family.second.id)
+    assert boundary is not None
+    assert boundary.undone_at is not None
+    assert (await store.tip(family.root.id)).id == family.root.id
+
+
+@pytest.mark.parametrize("keys", [["home"], ["up"]])
+async def test_there_is_no_undo_where_nothing_can_be_undone(
+    family: Family, library: Library, keys: list[str]
+) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press(*keys)
+        assert "u Undo boundary" not in screen.text
+        await screen.press("u", "u")
+        assert screen.results == []
+
+
+async def test_enter_opens_a_session_to_read_and_escape_comes_back(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("home", "enter")
+        assert isinstance(screen.app.screen, ReadingScreen)
+        assert "Repair the parser" in screen.text
+        assert "message 0" in screen.text
+        await screen.press("end")
+        assert "message 11" in screen.text
+        assert "message 0" not in screen.text
+        await screen.press("home")
+        assert "message 0" in screen.text
+        await screen.press("x", "escape")
+        assert isinstance(screen.app.screen, LineageScreen)
+
+
+async def test_two_marked_sessions_are_compared(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("c")
+        assert any("Mark two" in message for message in screen.messages)
+        await screen.press("space", "home", "down", "space")
+        assert sum("◆" in line for line in tree(screen)) == 2
+        await screen.press("c")
+        assert isinstance(screen.app.screen, CompareScreen)
+        assert "- All of it." in screen.text
+        assert "+ Nothing yet." in screen.text
+        assert "  Repair it." in screen.text
+        await screen.press("s")
+        assert "≠ Nothing yet." in screen.line("All of it.")
+        await screen.press("e")
+        assert "Both are the same." in screen.text
+        assert "files changed: a.py" in screen.text
+        await screen.press("escape", "space", "space")
+        assert isinstance(screen.app.screen, LineageScreen)
+
+
+async def test_wide_comparisons_stand_side_by_side(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id), (120, 30)) as screen:
+        await screen.press("space", "home", "down", "c")  # one mark and the cursor are two
+        assert "≠ Nothing yet." in screen.line("All of it.")
+
+
+async def test_the_first_session_has_no_summary_to_compare(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("space", "home", "space", "c")
+        assert any("starts with no summary" in message for message in screen.messages)
+
+
+async def test_a_third_mark_lets_the_oldest_go(family: Family, library: Library) -> None:
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("space", "up", "space", "up", "space")
+        assert ["◆" in line for line in tree(screen)] == [False, True, True, False]
+        await screen.press("space")
+        assert ["◆" in line for line in tree(screen)] == [False, False, True, False]
+
+
+async def test_a_task_is_read_but_not_gone_on_with(family: Family, library: Library, store: Store) -> None:
+    task = a_session(root_id=family.root.id, parent_id=family.tip.id, kind="task", title="look it up")
+    await store.create_session(task)
+    async with shown(LineageScreen(library, family.tip.id)) as screen:
+        await screen.press("end")
+        assert "task: look it up" in screen.text
+        assert "g Go on here" not in screen.text
+        await screen.press("g", "f")
+        assert screen.results == []
+
+
+async def test_a_conversation_that_is_not_stored_yet_is_said_plainly(library: Library) -> None:
+    async with shown(LineageScreen(library, "nothing")) as screen:
+        assert "Nothing is stored of this conversation yet" in screen.text
+        await screen.press("u", "f", "g", "space", "c", "enter")
+        assert screen.results == []
+
+
+async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Library) -> None:
+    root = await begun(store, EVIL, EVIL, EVIL, model=EVIL)
+    child = await continued(store, root, EVIL, problem=EVIL, summary_model=EVIL)
+    other = await continued(store, child, "plain")
+    task = a_session(root_id=root.id, parent_id=other.id, kind="task", title=EVIL)
+    await store.create_session(task)
+    async with shown(LineageScreen(library, child.id), (200, 40)) as screen:
+        assert EVIL_SHOWN in screen.text
+        await screen.press("space", "down", "space", "c")
+        assert EVIL_SHOWN in screen.text
+        await screen.press("escape", "home", "enter")
+        assert EVIL_SHOWN in screen.text
+        assert "\x1b" not in screen.text
+
+
+@pytest.mark.parametrize(
+    ("left", "right", "expected"),
+    [
+        ("", "", []),
+        ("a", "a", [("a", "a")]),
+        ("a\nb", "a\nc\nd", [("a", "a"), ("b", "c"), (None, "d")]),
+        ("x\na", "a", [("x", None), ("a", "a")]),
+    ],
+)
+def test_lines_are_paired(left: str, right: str, expected: list[tuple[str | None, str | None]]) -> None:
+    assert [(pair.left, pair.right) for pair in pairs(left, right)] == expected

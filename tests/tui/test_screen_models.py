@@ -1,0 +1,128 @@
+"""The picker of models, with real keys on the real catalog and a real server on this machine."""
+
+import msgspec
+import pytest
+from hosting import SIZES, Shown, shown
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.settings import Settings
+from crushpy.settings.schema import ModelSettings
+from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.widgets.rows import Rows
+
+GROQ = "groq/openai/gpt-oss-120b"
+
+
+@pytest.fixture(autouse=True)
+def nothing_local(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
+    monkeypatch.setenv("GROQ_API_KEY", "x")
+
+
+def rows(screen: Shown) -> list[str]:
+    region = screen.app.screen.query_one(Rows).region
+    return [line[1:].strip() for line in screen.lines[region.y : region.bottom] if line.strip()]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_within_reach_is_shown_and_the_current_one_marked(size: tuple[int, int]) -> None:
+    async with shown(ModelsScreen(Settings(), GROQ, lambda _: None), size) as screen:
+        assert rows(screen)[0].startswith("demo/tour")
+        assert any(row.startswith(f"● {GROQ}") for row in rows(screen))
+        assert "anthropic/" not in screen.text
+        assert "more are known" in screen.text or size[0] == 40
+        for key in ("Enter Use", "F3 Thinking effort", "Esc Close"):
+            assert key in screen.text
+        await screen.press("enter")  # the cursor starts on the current one
+        assert screen.results == [GROQ]
+
+
+async def test_a_row_has_window_and_prices() -> None:
+    known = {"groq/mine": ModelSettings(context_window=64_000, input_cost=1.5, output_cost=0.0)}
+    async with shown(ModelsScreen(Settings(models=known), GROQ)) as screen:
+        row = screen.line("groq/mine")
+        assert row.split()[-3:] == ["64k", "1.50", "free"]
+        assert "F3" not in screen.text  # nobody could be told of another effort
+
+
+async def test_typing_finds_models_out_of_reach_and_says_what_is_missing() -> None:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
+        await screen.type("anthropic claude-sonnet-4-5")
+        assert "set ANTHROPIC_API_KEY" in rows(screen)[0] or "set ANT" in rows(screen)[0]
+        await screen.press("enter")
+        assert screen.results == []
+        assert any("set ANTHROPIC_API_KEY" in message for message in screen.messages)
+
+
+async def test_a_name_of_ones_own_can_be_used() -> None:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
+        await screen.type("openai/my-own")
+        assert rows(screen) == ["use openai/my-own as typed"]
+        await screen.press("enter")
+        assert screen.results == ["openai/my-own"]
+
+
+async def test_nothing_that_fits_is_said() -> None:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
+        await screen.type("zzzzzz")
+        assert rows(screen) == []
+        assert "No model fits" in screen.text
+        await screen.press("enter", "escape")
+        assert screen.results == [None]
+
+
+async def test_servers_on_this_machine_are_found_when_it_opens(
+    llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm.models = ["qwen3:8b", "evil\x1b[31m[b]"]
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", f"ollama={llm.port}")
+    async with shown(ModelsScreen(Settings(), GROQ), (120, 30)) as screen:
+        assert "ollama/qwen3:8b" in screen.text
+        assert "ollama/evil[b]" in screen.text
+        await screen.type("qwen3:8b")
+        await screen.press("enter")  # found, but not set up: both ways are told
+        assert screen.results == []
+        assert f"OPENAI_BASE_URL={llm.api_base} crushpy -m openai/qwen3:8b" in screen.text
+        assert "for good: crushpy config set providers.ollama.api_base" in " ".join(screen.text.split())
+
+
+async def test_a_server_that_is_set_up_can_be_used(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
+    llm.models = ["qwen3:8b"]
+    settings = msgspec.convert({"providers": {"home": {"api_base": llm.api_base}}}, Settings)
+    async with shown(ModelsScreen(settings, GROQ)) as screen:
+        await screen.type("home")
+        await screen.press("enter")
+        assert screen.results == ["home/qwen3:8b"]
+
+
+async def test_ports_that_cannot_be_read_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "nonsense")
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
+        assert any("CRUSHPY_LOCAL_PORTS" in message for message in screen.messages)
+        assert GROQ in screen.text
+
+
+async def test_the_effort_is_chosen_with_the_model_where_it_has_one() -> None:
+    chosen: list[str] = []
+    async with shown(ModelsScreen(Settings(effort="low"), GROQ, chosen.append)) as screen:
+        assert "thinking: low" in screen.text
+        await screen.press("f3")
+        assert "thinking: medium" in screen.text
+        assert chosen == []
+        await screen.press("enter")
+        assert (chosen, screen.results) == (["medium"], [GROQ])
+
+
+async def test_a_model_without_thinking_has_no_effort() -> None:
+    chosen: list[str] = []
+    async with shown(ModelsScreen(Settings(), "demo/tour", chosen.append)) as screen:
+        await screen.press("f3")
+        assert any("demo/tour has no thinking effort" in message for message in screen.messages)
+        await screen.press("enter")
+        assert (chosen, screen.results) == ([], ["demo/tour"])
+
+
+async def test_one_click_takes_a_model() -> None:
+    async with shown(ModelsScreen(Settings(), GROQ)) as screen:
+        await screen.click("demo/tour")
+        assert screen.results == ["demo/tour"]

@@ -1,0 +1,155 @@
+"""The review of a summary, with real keys; and a real boundary that waits for it."""
+
+import asyncio
+
+import pytest
+from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
+from scripted_llm.server import ScriptedLLM
+from talk import Talks
+from textual import events
+
+from crushpy.engine.reviews import Verdict
+from crushpy.events import Boundary, ReviewNeeded
+from crushpy.messages import Seed
+from crushpy.tui.screens import review
+from crushpy.tui.screens.review import ReviewScreen
+
+EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a.py\n  b.py", 75_000, 9_000)
+
+
+@pytest.fixture(autouse=True)
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keys count from the first moment on."""
+    monkeypatch.setattr(review, "GRACE", 0.0)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_summary_sizes_and_keys_are_there_at_every_size(size: tuple[int, int]) -> None:
+    async with shown(ReviewScreen(EVENT), size) as screen:
+        assert "75,000 → 9,000" in screen.text
+        assert "(manual)" in screen.text
+        assert "Repair it." in screen.text
+        assert "a.py" not in screen.text
+        for key in (
+            "a Accept",
+            "e Edit",
+            "r Write another",
+            "d Decline with words",
+            "v Evidence",
+            "Esc Decline",
+        ):
+            assert key in screen.text
+        await screen.press("v")
+        assert "a.py" in screen.text
+        assert "Repair it." in screen.text
+        await screen.press("v")
+        assert "a.py" not in screen.text
+
+
+async def test_accept_takes_it_as_it_is() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("a")
+        assert screen.results == [Verdict("accept")]
+
+
+@pytest.mark.parametrize("accept", [["ctrl+s"], ["escape", "a"]])
+async def test_an_edited_summary_is_accepted_as_edited(accept: list[str]) -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("e", "down", "end")
+        await screen.type(" a Well.")
+        assert "Ctrl+S Accept as edited" in screen.text
+        assert "Esc Back" in screen.text
+        await screen.press(*accept)
+        assert screen.results == [Verdict("accept", "## Goal\nRepair it. a Well.")]
+
+
+async def test_an_edit_that_changes_nothing_is_none() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("e", "x", "backspace", "ctrl+s")
+        assert screen.results == [Verdict("accept")]
+
+
+async def test_an_emptied_summary_is_not_accepted() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("e", "f7", "backspace", "ctrl+s")
+        assert screen.results == []
+        assert any("cannot be empty" in message for message in screen.messages)
+
+
+async def test_another_one_is_asked_for_with_a_note() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("r")
+        await screen.type("more on a.py ")
+        await screen.press("enter")
+        assert screen.results == [Verdict("regenerate", "more on a.py")]
+
+
+async def test_declining_with_words_and_without() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("d")
+        await screen.type("finish first")
+        await screen.press("enter")
+        assert screen.results == [Verdict("decline", "finish first")]
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("escape")
+        assert screen.results == [Verdict("decline")]
+
+
+async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> None:
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("r", "x", "escape")
+        assert screen.results == []
+        await screen.press("e", "y", "escape", "escape")
+        assert screen.results == []
+        assert any("would be lost" in message for message in screen.messages)
+        assert "y## Goal" in screen.text
+        await screen.press("escape")
+        assert screen.results == [Verdict("decline")]
+
+
+async def test_keys_meant_for_something_else_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(review, "GRACE", 3_600.0)
+    async with shown(ReviewScreen(EVENT)) as screen:
+        await screen.press("a", "d", "enter", "r", "enter", "e", "x", "ctrl+s", "escape")
+        assert screen.results == []
+        assert "## Goal" in screen.text
+        assert "x## Goal" not in screen.text
+
+
+async def test_foreign_text_is_shown_and_does_nothing() -> None:
+    event = ReviewNeeded("r1", EVIL, EVIL, EVIL, 1, 2)
+    async with shown(ReviewScreen(event), (140, 30)) as screen:
+        await screen.press("v")
+        assert screen.text.count(EVIL_SHOWN) == 3
+        await paste(screen, EVIL)
+        assert screen.text.count(EVIL_SHOWN) == 3  # nothing is pasted into what is only read
+        await screen.press("e")
+        await paste(screen, EVIL)
+        assert "\x1b" not in screen.text
+        assert "\x1b" not in screen.app.screen._area.text
+        await screen.press("escape", "a")
+        assert screen.results == [Verdict("accept", EVIL_SHOWN * 2)]
+
+
+async def paste(screen: Shown, text: str) -> None:
+    screen.app.screen.focused.post_message(events.Paste(text))
+    await screen.settle()
+
+
+async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: ScriptedLLM) -> None:
+    llm.always(lambda body: "The summary." if "<transcript>" in str(body["messages"][-1]) else "Yes. " * 200)
+    talk = await talks(interactive=True)
+    for number in range(6):
+        await talk.ask(f"Tell me about {number}")
+    compacting = asyncio.create_task(talk.conversation.compact(review=True))
+    needed = await talk.until_event(ReviewNeeded)
+    async with shown(ReviewScreen(needed)) as screen:
+        await screen.press("e")
+        await screen.type("My ")
+        await screen.press("ctrl+s")
+        talk.conversation.review(needed.id, screen.results[0])
+    assert await compacting
+    assert len(talk.of(Boundary)) == 1
+    seed = talk.conversation.history[0].parts[0]
+    assert isinstance(seed, Seed)
+    assert seed.summary == "My The summary."

@@ -1,0 +1,89 @@
+"""Search as it is typed, with real keys on real messages."""
+
+import pytest
+from hosting import EVIL, EVIL_SHOWN, SIZES, shown
+from shelves import begun, continued
+
+from crushpy.engine.library import Library
+from crushpy.storage.store import Store
+from crushpy.tui.screens.search import SearchScreen
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_what_is_typed_is_found_with_snippets(
+    store: Store, library: Library, size: tuple[int, int]
+) -> None:
+    one = await begun(store, "about animals", "a zebra", "it has stripes")
+    tip = await continued(store, one, "We spoke of a zebra.")
+    await begun(store, "about plants", "a fern", "green")
+    async with shown(SearchScreen(library, "/work"), size) as screen:
+        for key in ("Enter Go there", "F3 Folder/all", "Esc Close"):
+            assert key in screen.text
+        await screen.type("zeb")
+        assert "about animals" in screen.text
+        assert "a zebra" in screen.text
+        assert "about plants" not in screen.text
+        await screen.press("enter")
+        (found,) = screen.results
+        assert found[0] in (one.id, tip.id)
+        messages = await store.messages(found[0])
+        assert any(message.id == found[1] for message in messages)
+
+
+async def test_words_given_with_the_command_are_searched_at_once(store: Store, library: Library) -> None:
+    info = await begun(store, "t", "first", "the second zebra")
+    async with shown(SearchScreen(library, "/work", "second zebra")) as screen:
+        assert "the second zebra" in screen.text
+        assert "1 place" in screen.text
+        await screen.press("enter")
+        assert screen.results == [(info.id, (await store.messages(info.id))[1].id)]
+
+
+async def test_a_conversation_row_leads_to_its_best_place(store: Store, library: Library) -> None:
+    info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
+    async with shown(SearchScreen(library, "/work", "zebra")) as screen:
+        assert "9 places" in screen.text
+        await screen.press("up", "enter")
+        assert screen.results[0][0] == info.id
+
+
+async def test_other_folders_are_searched_on_demand(store: Store, library: Library) -> None:
+    info = await begun(store, "far away", "a zebra", cwd="/elsewhere")
+    async with shown(SearchScreen(library, "/work", "zebra")) as screen:
+        assert "Nothing found here. F3 looks in all folders." in screen.text
+        await screen.press("f3")
+        assert "all folders" in screen.text
+        await screen.press("enter")
+        assert screen.results[0][0] == info.id
+
+
+async def test_words_that_are_gone_leave_no_rows(store: Store, library: Library) -> None:
+    await begun(store, "t", "a zebra")
+    async with shown(SearchScreen(library, "/work", "zebra")) as screen:
+        await screen.press(*["backspace"] * 5)
+        assert "a zebra" not in screen.text
+        await screen.press("enter")
+        assert screen.results == []
+        await screen.press("escape")
+        assert screen.results == [None]
+
+
+@pytest.mark.parametrize("words", ['"', '"" (', "* OR NEAR(", "a", "zé%_\\", "[@click=x]"])
+async def test_odd_words_break_nothing(store: Store, library: Library, words: str) -> None:
+    await begun(store, "t", f"here are {words} and more")
+    async with shown(SearchScreen(library, "/work", words)) as screen:
+        assert screen.messages == []
+
+
+async def test_a_click_goes_there(store: Store, library: Library) -> None:
+    info = await begun(store, "t", "the zebra")
+    async with shown(SearchScreen(library, "/work", "zebra")) as screen:
+        await screen.click("user the zebra")
+        assert screen.results[0][0] == info.id
+
+
+async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Library) -> None:
+    await begun(store, EVIL, f"zebra {EVIL}")
+    async with shown(SearchScreen(library, "/work", "zebra"), (140, 24)) as screen:
+        assert screen.text.count(EVIL_SHOWN) >= 3  # title, row, and the word about the row
+        assert "\x1b" not in screen.text

@@ -1,0 +1,263 @@
+"""Editing the summary template, with real keys on real files."""
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+from hosting import EVIL, EVIL_SHOWN, SIZES, shown
+from scripted_llm.server import ScriptedLLM
+from talk import Talks
+
+from crushpy.engine.crossing import Rehearsal
+from crushpy.errors import CrushpyError
+from crushpy.paths import Paths
+from crushpy.prompts import Found, Templates, shipped_dir
+from crushpy.tui.screens.template import TemplateScreen
+
+
+def own() -> Path:
+    return Paths().templates / "summary.md"
+
+
+def shipped() -> str:
+    return (shipped_dir() / "summary.md").read_text()
+
+
+def templates(project: Path | None = None) -> Templates:
+    return Templates(Paths().templates, project)
+
+
+def put(text: str) -> None:
+    own().parent.mkdir(parents=True, exist_ok=True)
+    own().write_text(text)
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_the_template_in_force_and_the_keys_are_there_at_every_size(size: tuple[int, int]) -> None:
+    async def preview(_: str) -> None:
+        return None
+
+    async with shown(TemplateScreen(templates(), preview), size) as screen:
+        assert "as shipped" in screen.text
+        assert shipped().split()[0] in screen.text
+        for key in ("Ctrl+S Save", "F5 Preview", "F8 Shipped text", "F4 $EDITOR", "Esc Close"):
+            assert key in screen.text
+        assert "✓" in screen.text
+        await screen.press("escape")
+        assert screen.results == [False]
+    assert not own().exists()
+
+
+async def test_saving_writes_the_users_own_file_and_it_is_in_force() -> None:
+    put("old {{ focus }}\n")
+    async with shown(TemplateScreen(templates())) as screen:
+        assert "yours" in screen.text
+        await screen.type("New ")
+        assert "not saved" in screen.text
+        await screen.press("ctrl+s")
+        assert "not saved" not in screen.text
+        await screen.press("escape")
+        assert screen.results == [True]
+    assert own().read_text() == "New old {{ focus }}\n"
+    assert stat.S_IMODE(own().stat().st_mode) == 0o600
+    assert templates().find("summary").text.startswith("New old")
+    assert os.listdir(own().parent) == ["summary.md"]
+
+
+async def test_the_first_save_makes_a_copy_of_the_shipped_one() -> None:
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.type("X")
+        await screen.press("ctrl+s")
+        assert any(str(own()) in message for message in screen.messages)
+    assert own().read_text() == "X" + shipped()
+
+
+async def test_line_name_and_reason_are_said_while_typing() -> None:
+    put("fine\n\n")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("down")
+        await screen.type("{{ nonsense }}")
+        assert "✗ summary.md, line 2: 'nonsense' is undefined" in screen.text
+        assert "Names it may use: cwd, focus" in screen.text
+        await screen.press(*["backspace"] * 14)
+        assert "✓" in screen.text
+
+
+async def test_a_broken_template_is_saved_only_when_insisted_on() -> None:
+    put("fine")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.type("{{ ")
+        await screen.press("ctrl+s")
+        assert own().read_text() == "fine"
+        assert any("Ctrl+S again" in message for message in screen.messages)
+        await screen.press("ctrl+s")
+        assert own().read_text() == "{{ fine"
+
+
+async def test_an_empty_template_is_called_empty() -> None:
+    put("a")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("delete")
+        assert "✗ summary.md: it is empty" in screen.text
+
+
+async def test_escape_says_before_edits_are_lost() -> None:
+    put("kept")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.type("x")
+        await screen.press("escape")
+        assert screen.results == []
+        await screen.type("y")
+        await screen.press("escape")
+        assert screen.results == []  # it was edited since the warning
+        await screen.press("escape")
+        assert screen.results == [False]
+    assert own().read_text() == "kept"
+
+
+async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> None:
+    put("mine")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("f8")
+        assert own().exists()
+        await screen.press("f8")
+        assert not own().exists()
+        assert own().with_suffix(".md.bak").read_text() == "mine"
+        assert "as shipped" in screen.text
+        assert shipped().split()[0] in screen.text
+        await screen.press("escape")
+        assert screen.results == [True]
+
+
+async def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(home: Path) -> None:
+    home.mkdir()
+    (home / "templates").write_text("a file where the folder should be")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.type("New ")
+        await screen.press("ctrl+s")
+        assert any("cannot be written" in message for message in screen.messages)
+        assert "not saved" in screen.text
+        await screen.press("escape")
+        assert screen.results == []
+
+
+async def test_a_projects_own_template_is_named_as_such(tmp_path: Path) -> None:
+    (tmp_path / "summary.md").write_text("the project's")
+    async with shown(TemplateScreen(templates(tmp_path)), (120, 24)) as screen:
+        assert "this project's" in screen.text
+        assert "what you save holds elsewhere" in screen.text
+        await screen.type("x")
+        await screen.press("ctrl+s")
+    assert own().read_text() == "xthe project's"
+    assert (tmp_path / "summary.md").read_text() == "the project's"
+
+
+# --- preview and editor --------------------------------------------------------------------------------
+
+
+async def test_the_preview_gets_the_edited_text_and_shows_what_it_gives() -> None:
+    tried: list[str] = []
+
+    async def preview(text: str) -> Rehearsal:
+        tried.append(text)
+        return Rehearsal(EVIL, "s", 50_000, 8_000, 40, 6, 0.0123, {"paths": (4, 1, 3)}, 0.75, 0.25, "slow")
+
+    put("mine")
+    async with shown(TemplateScreen(templates(), preview), (120, 40)) as screen:
+        await screen.type("not ")
+        await screen.press("f5")
+        assert tried == ["not mine"]
+        for part in ("50,000 → 8,000 tokens", "coverage 75% (25% by the summary alone)", "$0.0123", "slow"):
+            assert part in screen.text
+        assert EVIL_SHOWN in screen.text
+        await screen.press("escape")
+        assert EVIL_SHOWN not in screen.text
+        assert screen.results == []
+    assert own().read_text() == "mine"
+
+
+async def test_a_preview_that_fails_says_why_and_nothing_to_leave_behind_is_said() -> None:
+    answers: list[CrushpyError | None] = [CrushpyError("no network", "Plug it in."), None]
+
+    async def preview(text: str) -> None:
+        answer = answers.pop(0)
+        if answer is not None:
+            raise answer
+
+    put("mine")
+    async with shown(TemplateScreen(templates(), preview)) as screen:
+        await screen.press("f5")
+        assert "no network" in screen.text
+        await screen.press("f5", "f5")
+        assert "too short for a boundary" in screen.text
+
+
+async def test_a_broken_text_is_not_tried() -> None:
+    async def preview(text: str) -> None:
+        raise AssertionError(text)
+
+    put("{{ nope }}")
+    async with shown(TemplateScreen(templates(), preview)) as screen:
+        await screen.press("f5")
+        assert any("Mend it first" in message for message in screen.messages)
+
+
+async def test_there_is_no_preview_without_a_session() -> None:
+    async with shown(TemplateScreen(templates())) as screen:
+        assert "Preview" not in screen.text
+        await screen.press("f5")
+
+
+async def test_the_users_editor_gets_the_text_and_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    editor = tmp_path / "ed.sh"
+    editor.write_text('#!/bin/sh\nprintf "%s and more {{ nope }}" "$(cat "$1")" > "$1"\n')
+    editor.chmod(0o700)
+    monkeypatch.setenv("EDITOR", str(editor))
+    monkeypatch.delenv("VISUAL", raising=False)
+    put("mine")
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("f4")
+        assert "mine and more {{ nope }}" in screen.text
+        assert "'nope' is undefined" in screen.text
+        assert "not saved" in screen.text
+    assert own().read_text() == "mine"
+
+
+async def test_no_editor_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("EDITOR", raising=False)
+    monkeypatch.delenv("VISUAL", raising=False)
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("f4")
+        assert any("No editor is set" in message for message in screen.messages)
+
+
+async def test_escape_sequences_in_a_template_are_not_drawn() -> None:
+    put(f"Look: {EVIL}")
+    async with shown(TemplateScreen(templates()), (120, 24)) as screen:
+        assert f"Look: {EVIL_SHOWN}" in screen.text
+        assert "\x1b" not in screen.text
+
+
+async def test_a_real_session_is_rehearsed_with_the_edited_template(talks: Talks, llm: ScriptedLLM) -> None:
+    def answer(body: dict[str, object]) -> str:
+        asked = str(body["messages"])
+        return "Haiku summary." if "Write a haiku." in asked else "Yes. " * 300
+
+    llm.always(answer)
+    talk = await talks()
+    for number in range(6):
+        await talk.ask(f"Tell me about {number}")
+
+    async def preview(text: str) -> Rehearsal | None:
+        return await talk.conversation.rehearse(template=Found("summary", "edited", "file", text))
+
+    put("{# mine #}Write a haiku.")
+    stored = talk.conversation.history
+    async with shown(TemplateScreen(talk.conversation.templates, preview)) as screen:
+        await screen.press("f5")
+        assert "Haiku summary." in screen.text
+        assert "coverage" in screen.text
+    assert talk.conversation.history == stored
