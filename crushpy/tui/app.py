@@ -22,6 +22,7 @@ class CrushpyApp(App[None]):
     ENABLE_COMMAND_PALETTE = True
     BINDINGS = [
         Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
+        Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
         *(
             Binding(
                 command.key,

@@ -56,14 +56,20 @@ class Status:
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)
 
+    def set_below(self, lines: int) -> None:
+        """How many lines of the transcript are below what is seen."""
+        self._set(below=lines)
+
     def hear(self, event: Event) -> None:
+        if type(event) is TextDelta:  # thousands of them: nothing new after the first
+            if self._bar.state.activity != "writing":
+                self._set(activity="writing")
+            return
         match event:
             case PromptCommitted():
                 self._set(activity="waiting")
             case ThinkingDelta():
                 self._set(activity="thinking")
-            case TextDelta():
-                self._set(activity="writing")
             case ToolStarted():
                 self._set(activity="working")
             case ApprovalNeeded():

@@ -11,7 +11,15 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
-from crushpy.events import ApprovalDone, ApprovalNeeded, Event, PromptQueued, ReviewNeeded, TurnEnded
+from crushpy.events import (
+    ApprovalDone,
+    ApprovalNeeded,
+    Event,
+    PromptQueued,
+    ReviewNeeded,
+    TextDelta,
+    TurnEnded,
+)
 from crushpy.tui import Options
 from crushpy.tui.commands import COMMANDS, by_slash
 from crushpy.tui.feed import Feed
@@ -30,6 +38,10 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+WELCOME = (
+    "You are talking to demo/tour, which is built in and no language model: say `help`, or `look around`. "
+    "/connect shows how to use a real model."
+)
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 
@@ -45,6 +57,7 @@ class ChatScreen(Screen[None]):
         Binding("escape", "interrupt", "Interrupt", show=False),
         Binding("pageup", "page(-1)", "Page up", show=False),
         Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("ctrl+end", "to_end", "To the end", show=False),
     ]
 
     class Opened(Message):
@@ -101,7 +114,9 @@ class ChatScreen(Screen[None]):
             return
         self.feed.load(conversation.history)
         for notice in notices:
-            self.feed.show(NoticeItem(notice))
+            self.feed.show(NoticeItem(notice, "warning"))
+        if conversation.info.model == "demo/tour" and not conversation.history:
+            self.feed.show(NoticeItem(WELCOME))
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
@@ -114,6 +129,8 @@ class ChatScreen(Screen[None]):
         """Every event of the engine, in order."""
         self.feed.hear(event)
         self.status.hear(event)
+        if type(event) is TextDelta:
+            return
         match event:
             case ApprovalNeeded():
                 self.mount(ApprovalPanel(event), before=self.prompt)
@@ -204,6 +221,33 @@ class ChatScreen(Screen[None]):
             event.stop()
             self.prompt.action_submit()
 
+    # --- what the user does in the transcript ------------------------------------------------------------
+
+    @on(Transcript.Scrolled)
+    def _scrolled(self, event: Transcript.Scrolled) -> None:
+        self.status.set_below(event.more_below)
+
+    @on(Transcript.LinkClicked)
+    def _link(self, event: Transcript.LinkClicked) -> None:
+        if event.href.startswith(("https://", "http://")):
+            app_of(self).open_url(event.href)
+
+    @on(Transcript.ItemActivated)
+    def _item(self, event: Transcript.ItemActivated) -> None:
+        self.run_worker(self._activate(event.key, event.action))
+
+    async def _activate(self, key: int, action: str) -> None:
+        """A key or a click on an item: copy it, or what a seam card offers."""
+        item = self.transcript.item(key)
+        if action == "copy" and item is not None:
+            from crushpy.tui.clipboard import copy
+            from crushpy.tui.items import source_text
+
+            self.say(await copy(app_of(self), source_text(item)))
+            return
+        commands = {"undo": "undo_boundary", "edit_template": "edit_template"}
+        await self.perform(commands.get(action, "lineage"))
+
     # --- keys --------------------------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
@@ -215,6 +259,9 @@ class ChatScreen(Screen[None]):
             self.transcript.action_page_up()
         else:
             self.transcript.action_page_down()
+
+    def action_to_end(self) -> None:
+        self.transcript.following = True
 
     def interrupt_or_quit(self) -> None:
         """Ctrl-C: stops the agent; empties the prompt; twice, it leaves."""

@@ -52,13 +52,11 @@ class Pointing(Scrolling):
         sheet = self._sheet
         if not is_foldable(sheet[index].item):
             return
-        height = self.size.height
-        line = sheet.heights.before(index) - round(self.scroll_y)
+        top, height = round(self.scroll_y), self.size.height
+        seen = top <= sheet.heights.before(index) < top + height
         sheet.unfold(index, unfolded)
-        if 0 <= line < height:
-            top = sheet.heights.before(index) - line
+        if seen:
             self.set_reactive(Scrolling.following, top >= sheet.total - height)
-            self._anchor = sheet.heights.find(max(0, top))
         self.show_changes()
 
     # --- keys --------------------------------------------------------------------------------------------

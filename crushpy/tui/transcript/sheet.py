@@ -88,13 +88,11 @@ class Sheet:
         rows = self._forget(entry)
         entry.item, entry.parts = item, None
         self._redraw(index, rows)
-        self._space_after(index)
 
     def remove(self, index: int) -> None:
         self._forget(self[index])
         self.entries[index] = None
         self.heights[index] = 0
-        self._space_after(index)
 
     def unfold(self, index: int, unfolded: bool) -> None:
         entry = self[index]
@@ -267,16 +265,6 @@ class Sheet:
 
     def _measured(self, index: int, drawn: Drawn) -> None:
         self.heights[index] = self.space(index) + len(drawn.rows)
-
-    def _space_after(self, index: int) -> None:
-        """The entry after a changed one may stand closer to it now, or further away."""
-        after = self.neighbour(index, 1)
-        if after is not None:
-            entry = self[after]
-            drawn = entry.drawn or self._drawn.get(entry.key)
-            self.heights[after] = (
-                self.space(after) + len(drawn.rows) if drawn else self._estimate(after, entry)
-            )
 
     def _estimate(self, index: int, entry: Entry) -> int:
         return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)

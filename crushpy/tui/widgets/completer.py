@@ -1,6 +1,7 @@
 """Keeps the completion list in step with the prompt: looks for files without ever holding up a key."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from functools import partial
 
@@ -19,8 +20,8 @@ from crushpy.tui.widgets.completion import (
 )
 from crushpy.tui.widgets.filefinder import FileFinder, Search
 
-AT_ONCE = 5
-"""Slices of a search that are done before the key returns; the rest goes on between keys."""
+AT_ONCE = 0.01
+"""Seconds that a search may take before the key returns; the rest goes on between keys."""
 
 
 class Completer:
@@ -52,6 +53,8 @@ class Completer:
         token = token_at(self._prompt.document.get_line(row), row, column)
         if token == self._token:
             return
+        if _place(token) != _place(self._token):
+            self._offer([])
         self._token = token
         if token is None:
             self._dismissed = None
@@ -63,12 +66,12 @@ class Completer:
             self._find(token)
 
     def _is_dismissed(self, token: Token) -> bool:
-        return self._dismissed == (token.row, token.start)
+        return self._dismissed == _place(token)
 
     def close(self) -> None:
         """Hides the list until another token begins."""
         if self._token is not None:
-            self._dismissed = (self._token.row, self._token.start)
+            self._dismissed = _place(self._token)
         self._offer([])
 
     def move(self, by: int) -> None:
@@ -103,27 +106,33 @@ class Completer:
             self._offer([], self.files.problem or "listing files …")
             return
         search = self.files.search(token.typed)
-        for _ in range(AT_ONCE):
-            if self._step(search):
-                return
-        # What is in view and still fits stays meanwhile, so that Enter never takes what does not.
-        seen = self._list.choices if self._list is not None and self.choice is not None else ()
-        typed = token.typed.lower()
-        self._offer([choice for choice in seen if typed in choice.label.lower()])
-        self._prompt.run_worker(partial(self._go_on, search, token), group="file-search", exclusive=True)
+        deadline = time.perf_counter() + AT_ONCE
+        # Two steps are all of it in a small project, where the list is thus always there with the key.
+        steps, so_far = 0, self._step(search)
+        while so_far is not None and (steps == 0 or time.perf_counter() < deadline):
+            steps, so_far = steps + 1, self._step(search)
+        if so_far is not None:
+            self._offer(self._still_fit(token) or file_choices(so_far))
+            self._prompt.run_worker(partial(self._go_on, search, token), group="file-search", exclusive=True)
 
-    def _step(self, search: Search) -> bool:
-        """Goes on with a search, and shows its result at its end."""
+    def _still_fit(self, token: Token) -> list[Choice]:
+        """What is on offer and fits what was typed since."""
+        seen = self._list.choices if self._list is not None else ()
+        return [choice for choice in seen if token.typed.lower() in choice.label.lower()]
+
+    def _step(self, search: Search) -> list[str] | None:
+        """Goes on with a search: the best so far, or None when it is done and its result on offer."""
         try:
-            next(search)
+            return next(search)
         except StopIteration as end:
             self._offer(file_choices(end.value))
-            return True
-        return False
+            return None
 
     async def _go_on(self, search: Search, token: Token) -> None:
         while self._token == token and not self._is_dismissed(token):
-            if self._step(search):
+            if self._list is not None and self._list.moved:
+                return
+            if self._step(search) is None:
                 return
             await asyncio.sleep(0)
 
@@ -147,3 +156,8 @@ class Completer:
             self._list = CompletionList(self._prompt)
             parent.mount(self._list, before=self._prompt)
         self._list.offer(choices, note, self._prompt.region.y)
+
+
+def _place(token: Token | None) -> tuple[int, int] | None:
+    """Where a token starts."""
+    return (token.row, token.start) if token is not None else None

@@ -114,17 +114,20 @@ class CompletionList(Widget):
         self.choices: Sequence[Choice] = ()
         self.note = ""
         self.highlighted = 0
+        self.moved = False
+        """Whether the user moved in it; what is offered must not change under their hands."""
 
     def offer(self, choices: Sequence[Choice], note: str, room: int) -> None:
         """Shows the choices, else a note; with neither, nothing. `room`: rows above the prompt."""
         self._rows = max(1, min(MAX_ROWS, room))
-        self.choices, self.note, self.highlighted = choices, note, 0
+        self.choices, self.note, self.highlighted, self.moved = choices, note, 0, False
         height = min(self._rows, len(choices)) or 1
         self.styles.offset = (0, -height)
         self.display = bool(choices or note)
         self.refresh(layout=True)
 
     def move(self, by: int) -> None:
+        self.moved = True
         self.highlighted = (self.highlighted + by) % len(self.choices)
         self.refresh()
 

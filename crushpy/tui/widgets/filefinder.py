@@ -6,22 +6,22 @@ from collections import defaultdict
 from collections.abc import Generator, Sequence
 from heapq import nsmallest
 from pathlib import Path
-from typing import IO
+from typing import IO, TypeVar
 
 from crushpy.sanitize import clean
 from crushpy.tui.widgets.fuzzy import NAME_STARTS, Rank, literal_rank, scattered
 
 MAX_PATHS = 300_000
 LIMIT = 8
-SLICE = 2_000
-"""Paths looked at before others get their turn: about three milliseconds."""
+SLICE = 1_000
+"""Paths looked at before others get their turn: a millisecond or two."""
 SPREAD = 4
 """How many letters apart those that were typed may be, on the average."""
-FRESH_FOR = 5.0
+FRESH_FOR = 20.0
 """Seconds in which a list is not made anew."""
 
-Search = Generator[None, None, list[str]]
-"""Goes on a little with each `next`; the best paths come with its end."""
+Search = Generator[list[str], None, list[str]]
+"""Goes on a little with each `next`, which gives the best paths so far; its end gives the best of all."""
 
 
 class FileFinder:
@@ -90,19 +90,26 @@ class FileFinder:
 
     def search(self, typed: str) -> Search:
         """The best paths for `typed`, best first."""
-        typed = typed.lower()
-        paths, lowered = self._paths, self._lowered
+        paths = self._paths
         if not typed:
             return paths[:LIMIT]
+        steps = self._steps(typed.lower(), self._lowered)
+        while True:
+            try:
+                found = next(steps)
+            except StopIteration as end:
+                return [paths[index] for _, index in end.value]
+            yield [paths[index] for _, index in found]
+
+    def _steps(self, typed: str, lowered: list[str]) -> "Steps[Found]":
         known, survivors = self._survivors
-        pool = survivors if known and typed.startswith(known) else range(len(paths))
+        pool = survivors if known and typed.startswith(known) else range(len(lowered))
         best = yield from _literal(lowered, pool, typed)
         if len(best) < LIMIT:
-            more, survivors = yield from _scattered(lowered, pool, typed)
-            best += more
+            best, survivors = yield from _scattered(lowered, pool, typed, best)
             if survivors is not None and lowered is self._lowered:
                 self._survivors = typed, survivors
-        return [paths[index] for _, index in nsmallest(LIMIT, best)]
+        return best
 
     def _take(self, paths: Sequence[str]) -> None:
         self._paths, self._lowered = _in_order(paths)
@@ -111,14 +118,17 @@ class FileFinder:
         self._tried_at = time.monotonic()
 
 
+T = TypeVar("T")
 Found = list[tuple[Rank, int]]
+"""The best so far, best first, by their place in the list of paths."""
+Steps = Generator[Found, None, T]
 
 
-def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Generator[None, None, Found]:
+def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[Found]:
     best: Found = []
     for start in range(0, len(pool), SLICE):
         if start:
-            yield
+            yield best
         part = pool[start : start + SLICE]
         best += [(literal_rank(lowered[index], typed), index) for index in part if typed in lowered[index]]
         best = nsmallest(LIMIT, best)
@@ -129,15 +139,14 @@ def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Generator[N
 
 
 def _scattered(
-    lowered: list[str], pool: Sequence[int], typed: str
-) -> Generator[None, None, tuple[Found, list[int] | None]]:
-    """The best, and all that fit, unless it was not worth looking at all of them."""
+    lowered: list[str], pool: Sequence[int], typed: str, best: Found
+) -> Steps[tuple[Found, list[int] | None]]:
+    """Adds to the best; and all that fit, unless it was not worth looking at all of them."""
     rank = scattered(typed)
     too_far = SPREAD * (len(typed) + 1)
-    best: Found = []
     survivors: list[int] = []
     for start in range(0, len(pool), SLICE):
-        yield
+        yield best
         for index in pool[start : start + SLICE]:
             found = rank(lowered[index])
             if found is not None:
@@ -145,7 +154,7 @@ def _scattered(
                 if found[1] <= too_far and typed not in lowered[index]:
                     best.append((found, index))
         best = nsmallest(LIMIT, best)
-        if len(best) == LIMIT and best[-1][0][1] <= len(typed) + 1:
+        if len(best) == LIMIT and best[-1][0][1] <= len(typed) + 1:  # they hardly get closer
             return best, None
     return best, survivors
 
@@ -169,14 +178,18 @@ def _can_be_typed(path: str) -> bool:
 
 def _in_order(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """The paths and their folders, shortest first, as they are and in lower case."""
-    # By length into buckets: sorting all of them at once would hold up the screen.
-    buckets: dict[int, set[str]] = defaultdict(set)
-    for path in paths:
-        buckets[len(path)].add(path)
-        end = path.rfind("/")
-        while end > 0 and (folder := path[: end + 1]) not in buckets[len(folder)]:
-            buckets[len(folder)].add(folder)
-            end = path.rfind("/", 0, end)
-    ordered = [path for length in sorted(buckets) for path in sorted(buckets[length])]
+    # Into small heaps by length and folder: sorting all at once would hold up the screen.
+    heaps: dict[tuple[int, str], list[str]] = defaultdict(list)
+    folders: set[str] = set()
+    for number, path in enumerate(paths):
+        if number % SLICE == 0:
+            time.sleep(0.001)  # a thread that never waits makes each step of the screen's wait for it
+        end = path.rfind("/") + 1
+        heaps[len(path), path[:end]].append(path)
+        while end and (folder := path[:end]) not in folders:
+            folders.add(folder)
+            end = path.rfind("/", 0, end - 1) + 1
+            heaps[len(folder), path[:end]].append(folder)
+    ordered = [path for key in sorted(heaps) for path in sorted(heaps[key])]
     lowered = [path if (low := path.lower()) == path else low for path in ordered]
     return ordered, lowered

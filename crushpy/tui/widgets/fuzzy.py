@@ -44,8 +44,8 @@ def scattered(typed: str) -> Callable[[str], Rank | None]:
         if found is None:
             return None
         spread = found.end() - found.start(1)
-        words = word_starts(backwards)
-        if words is not None:
+        # A word counts as two letters, and there is one for each letter typed.
+        if spread > 2 * len(letters) and (words := word_starts(backwards)) is not None:
             spread = min(spread, 2 * _count_words(backwards, words.start(1), words.end()))
         return 4, spread
 

@@ -32,6 +32,8 @@ class State(Data, frozen=True):
     activity: str = ""
     """What the agent is doing; empty when it waits."""
     generation: int = 0
+    below: int = 0
+    """Lines of the transcript below what is seen."""
 
 
 def short(tokens: int) -> str:
@@ -69,6 +71,8 @@ class StatusBar(Widget):
         parts: list[Content | str] = []
         if state.activity:
             parts.append(Content.styled(clean(state.activity), "$accent"))
+        if state.below:
+            parts.append(Content.styled(f"↓ {state.below} more lines (Ctrl+End)", "$accent"))
         parts.append(clean(state.model))
         parts.append(f"compaction {state.method}")
         parts.append(gauge(state.reading))
