@@ -225,15 +225,14 @@ class Conversation:
             if status == "done":
                 if self._untitled:
                     self._untitled = False
-                    self._titling = asyncio.create_task(self._find_title())
+                    self._titling = asyncio.create_task(self._find_title(prompt.text))
                 self.send_queued()
         return status
 
-    async def _find_title(self) -> None:
+    async def _find_title(self, prompt: str) -> None:
         """Asks the small model for a title. Nothing depends on it, so a failure is only logged."""
-        history = self._session.history
-        prompt = next((one.text for one in history if one.role == "user"), "")
-        reply = next((one.text for one in history if one.role == "assistant"), "")
+        replies = (one.text for one in reversed(self._session.history) if one.role == "assistant")
+        reply = next((text for text in replies if text.strip()), "")
         model = self._settings.small_model or self._session.info.model
         try:
             title = await suggest_title(self._models, self._templates, model, prompt, reply)
