@@ -9,7 +9,7 @@ from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
 from crushpy.tui.widgets.completion import CompletionList
-from crushpy.tui.widgets.filefinder import SLICE, FileFinder
+from crushpy.tui.widgets.filefinder import SLICE, FileFinder, Search
 from crushpy.tui.widgets.prompt import PromptInput
 
 PATHS = ["README.md", "src/main.py", "src/prompt_view.py", "src/my notes.txt", "tests/test_main.py"]
@@ -178,6 +178,42 @@ async def test_a_hundred_thousand_files_are_searched_between_keys():
         assert app.offered == ["deep/down/needle_in_hay.txt"]
         await pilot.press("tab")
         assert app.prompt.text == "deep/down/needle_in_hay.txt "
+
+
+class Slow(FileFinder):
+    """Finds something at once, and something better when it is told to."""
+
+    done = False
+
+    def search(self, typed: str) -> Search:
+        while not self.done:
+            yield ["so/far.py", "so/fair.py"]
+        return ["better.py"]
+
+
+async def test_a_long_search_shows_what_it_has_and_holds_up_no_key():
+    finder = Slow(Path.cwd(), [])
+    app = Host(PromptInput(files=finder))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@fa")
+        assert app.offered == ["so/far.py", "so/fair.py"]
+        await type_text(pilot, "i")
+        assert (app.prompt.text, app.offered) == ("@fai", ["so/fair.py"])
+        finder.done = True
+        await pilot.pause()
+        assert app.offered == ["better.py"]
+
+
+async def test_the_list_does_not_change_under_the_hands_of_who_moves_in_it():
+    finder = Slow(Path.cwd(), [])
+    app = Host(PromptInput(files=finder))
+    async with app.run_test() as pilot:
+        await type_text(pilot, "@fa")
+        await pilot.press("down")
+        finder.done = True
+        await pilot.pause()
+        await pilot.press("tab")
+        assert app.prompt.text == "so/fair.py "
 
 
 def test_a_search_takes_a_turn_for_every_few_thousand_files():
