@@ -5,6 +5,7 @@ import sys
 
 from prompt_host import Host, send, type_text
 from textual import events
+from textual.screen import ModalScreen
 
 from crushpy.tui.widgets.prompt import PromptInput
 
@@ -87,6 +88,17 @@ async def test_the_draft_can_be_taken_and_put_back():
         app.prompt.draft = draft
         await pilot.press("!", "enter")
         assert app.heard == [("submitted", "half a thought!")]
+
+
+async def test_the_draft_stays_when_something_pops_up():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "half a th")
+        await app.push_screen(ModalScreen())
+        await type_text(pilot, "not for the prompt\n")
+        app.pop_screen()
+        await type_text(pilot, "ought\n")
+        assert app.heard == [("submitted", "half a thought")]
 
 
 async def test_a_draft_that_was_replaced_comes_back_with_up():
