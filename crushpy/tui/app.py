@@ -25,7 +25,7 @@ class CrushpyApp(App[None]):
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
         *(
             Binding(
-                command.key,
+                command.key or f"no_key_{command.action}",  # a place for `keys.<action>` of the settings
                 f"command('{command.action}')",
                 command.title,
                 show=False,
@@ -33,7 +33,6 @@ class CrushpyApp(App[None]):
                 id=command.action,
             )
             for command in COMMANDS
-            if command.key
         ),
     ]
 

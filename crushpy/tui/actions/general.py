@@ -1,5 +1,7 @@
 """Commands about the app itself: help, copy, fold, leave."""
 
+import msgspec
+
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.typed import app_of
 
@@ -7,7 +9,8 @@ from crushpy.tui.typed import app_of
 async def show_help(chat: ChatScreen, argument: str) -> None:
     from crushpy.tui.screens.help import HelpScreen
 
-    await chat.show(HelpScreen())
+    keys = msgspec.structs.asdict(chat.conversation.settings.keys) if chat.conversation else {}
+    await chat.show(HelpScreen(keys=keys))
 
 
 async def copy_reply(chat: ChatScreen, argument: str) -> None:

@@ -15,6 +15,7 @@ from crushpy.events import (
     ApprovalDone,
     ApprovalNeeded,
     Event,
+    PromptCommitted,
     PromptQueued,
     ReviewNeeded,
     TextDelta,
@@ -44,6 +45,9 @@ WELCOME = (
 )
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
+AT_ANY_TIME = ("quit", "help")
+"""Commands that need not wait for the engine."""
+NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
 
 
 class ChatScreen(Screen[None]):
@@ -73,6 +77,8 @@ class ChatScreen(Screen[None]):
         self._typed = typed
         self.conversation: Conversation | None = None
         self._early: list[str] = []
+        self._tried = asyncio.Event()
+        """Set once the engine is there, or is known not to come."""
         self._last_interrupt = 0.0
         self.folded = True
         self.farewell = ""
@@ -111,6 +117,7 @@ class ChatScreen(Screen[None]):
             conversation, notices = await open_conversation(options)
         except Exception as error:
             self.feed.fail(error)
+            self._tried.set()
             return
         self.feed.load(conversation.history)
         for notice in notices:
@@ -124,6 +131,7 @@ class ChatScreen(Screen[None]):
         for text in self._early:
             conversation.submit(text)
         self._early.clear()
+        self._tried.set()
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -141,16 +149,22 @@ class ChatScreen(Screen[None]):
                 self.prompt.focus()
             case ReviewNeeded():
                 self.run_worker(self._review(event))
-            case PromptQueued() | TurnEnded():
+            case PromptQueued() | PromptCommitted():
                 self._show_queue()
-                if isinstance(event, TurnEnded) and event.status != "interrupted":
+            case TurnEnded():
+                self._show_queue(waiting=event.status != "done")
+                if event.status != "interrupted":
                     self._ring()
             case _:
                 pass
 
-    def _show_queue(self) -> None:
-        if self.conversation is not None:
-            self.query_one(QueueView).show([(one.id, one.text) for one in self.conversation.queue])
+    def _show_queue(self, *, waiting: bool | None = None) -> None:
+        """`waiting`: what is queued goes out with the next Enter, as it does while no turn runs."""
+        conversation = self.conversation
+        if conversation is not None:
+            queued = [(one.id, one.text) for one in conversation.queue]
+            waiting = not conversation.busy if waiting is None else waiting
+            self.query_one(QueueView).show(queued, waiting=waiting)
 
     def _ring(self) -> None:
         app = app_of(self)
@@ -163,6 +177,8 @@ class ChatScreen(Screen[None]):
     def _submitted(self, event: PromptInput.Submitted) -> None:
         if self.conversation is None:
             self._early.append(event.text)
+            if self._tried.is_set():
+                self.say(f"{NOT_OPEN} Your prompt is kept until then.", warning=True)
             return
         self.transcript.following = True
         self.conversation.submit(event.text)
@@ -193,7 +209,7 @@ class ChatScreen(Screen[None]):
     def _edit_queued(self, event: QueueView.Edit) -> None:
         text = self.conversation.unqueue(event.prompt_id) if self.conversation else None
         if text is not None:
-            self.prompt.draft = text
+            self.prompt.take_back(text)
             self.prompt.focus()
         self._show_queue()
 
@@ -296,6 +312,8 @@ class ChatScreen(Screen[None]):
         conversation, self.conversation = self.conversation, None
         if conversation is not None:
             await conversation.close()
+        self._tried.clear()
+        self.query_one(QueueView).show([])
         self.feed.clear()
         await self.open(options)
 
@@ -305,6 +323,8 @@ class ChatScreen(Screen[None]):
         """Carries out a command of the table; its code is in `actions/`, loaded when first used."""
         from crushpy.tui.actions import ACTIONS
 
+        if action not in AT_ANY_TIME:
+            await self._tried.wait()
         await ACTIONS[action](self, argument)
 
     async def _review(self, event: ReviewNeeded) -> None:

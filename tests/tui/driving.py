@@ -1,0 +1,135 @@
+"""The whole app, driven by keys: the real engine, real storage, and a scripted model server behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from prompt_host import type_text
+from scripted_llm.server import ScriptedLLM
+from textual.pilot import Pilot
+from textual.screen import Screen
+
+from crushpy.engine.conversation import Conversation
+from crushpy.tui import Options
+from crushpy.tui.app import CrushpyApp
+from crushpy.tui.widgets.approval import ApprovalPanel
+
+MODEL = "openai/test-model"
+PATIENCE = 30
+
+
+class SoundApp(CrushpyApp):
+    """The app, ended as a test ends it: what it opened is closed."""
+
+    async def _shutdown(self) -> None:
+        if self.chat.conversation is not None:
+            await self.chat.conversation.close()
+        await super()._shutdown()
+
+
+class Driven:
+    """The app while it runs, and what a person would see of it."""
+
+    def __init__(self, pilot: Pilot[Any]) -> None:
+        self.pilot = pilot
+        assert isinstance(pilot.app, CrushpyApp)
+        self.app = pilot.app
+        self.chat = pilot.app.chat
+
+    @property
+    def conversation(self) -> Conversation:
+        assert self.chat.conversation is not None
+        return self.chat.conversation
+
+    @property
+    def text(self) -> str:
+        """What stands on the terminal."""
+        strips = self.app.screen._compositor.render_strips()
+        return "\n".join(strip.text.rstrip() for strip in strips)
+
+    @property
+    def notices(self) -> str:
+        return "\n".join(str(one.message) for one in self.app._notifications)
+
+    @property
+    def approval(self) -> ApprovalPanel | None:
+        return next(iter(self.chat.query(ApprovalPanel)), None)
+
+    # --- waiting -----------------------------------------------------------------------------------------
+
+    async def until(self, condition: Callable[[], object], what: str = "") -> None:
+        try:
+            async with asyncio.timeout(PATIENCE):
+                while not condition():
+                    await self.pilot.pause(0.01)
+        except TimeoutError:
+            raise AssertionError(
+                f"waited {PATIENCE} s for {what or 'a condition'}; seen:\n{self.text}"
+            ) from None
+
+    async def sees(self, *words: str) -> None:
+        """Returns once all of these stand on the screen."""
+        await self.until(lambda: all(word in self.text for word in words), f"{words}")
+
+    async def sees_no(self, words: str) -> None:
+        await self.until(lambda: words not in self.text, f"{words!r} to go")
+
+    async def opened(self) -> None:
+        await self.until(lambda: self.chat.conversation is not None, "the engine")
+        await self.pilot.pause()
+
+    async def rests(self) -> None:
+        """Returns once the agent is idle and all of it is drawn."""
+        await self.until(lambda: not self.conversation.busy, "the agent to rest")
+        await self.until(lambda: not self.chat.transcript.busy, "the transcript to be drawn")
+        await self.pilot.pause()
+
+    async def shows(self, kind: type[Screen[Any]]) -> None:
+        await self.until(lambda: isinstance(self.app.screen, kind), kind.__name__)
+        await self.pilot.pause()
+
+    async def asked(self) -> None:
+        """Returns once an approval can be answered."""
+        await self.sees("[n] deny")
+
+    # --- keys --------------------------------------------------------------------------------------------
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+
+    async def type(self, text: str) -> None:
+        await type_text(self.pilot, text)
+
+    async def say(self, text: str) -> None:
+        """Types a line and sends it."""
+        await self.type(text)
+        await self.until(lambda: self.chat.prompt.draft == text, f"{text!r} in the prompt")
+        await self.press("enter")
+
+
+Start = Callable[..., Any]
+
+
+@pytest.fixture
+def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) -> Start:
+    """`async with start() as app:` runs the app with the scripted model."""
+    own = {"CRUSHPY_RETRY_BASE": "0.001", "CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}
+    for name, value in own.items():  # titles must not take steps of the script
+        monkeypatch.setenv(name, value)
+
+    @asynccontextmanager
+    async def run(
+        *, size: tuple[int, int] = (100, 30), wait: bool = True, **options: Any
+    ) -> AsyncIterator[Driven]:
+        app = SoundApp(Options(**{"cwd": str(workspace), "model": MODEL, **options}))
+        app.animation_level = "none"
+        async with app.run_test(size=size) as pilot:
+            driven = Driven(pilot)
+            if wait:
+                await driven.opened()
+            yield driven
+
+    return run

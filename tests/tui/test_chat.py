@@ -1,0 +1,468 @@
+"""The chat, by its keys."""
+
+import inspect
+import json
+import tomllib
+from pathlib import Path
+
+import msgspec
+import pytest
+from driving import MODEL, Start, start
+from scripted_llm.replies import Call, Fail, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.messages import Usage
+from crushpy.settings.schema import Keys
+from crushpy.tui.actions import ACTIONS
+from crushpy.tui.commands import COMMANDS
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.widgets.approval import ApprovalPanel
+from crushpy.tui.widgets.queue import QueueView
+
+__all__ = ["start"]
+
+APP_PAGE = Path(__file__).parents[2] / "docs" / "app.md"
+HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)
+
+
+def bash(command: str) -> Reply:
+    return Reply(calls=[Call("bash", {"command": command})])
+
+
+def said_to(llm: ScriptedLLM, number: int = -1) -> str:
+    """What the model was sent last, or in that request."""
+    return json.dumps(llm.requests[number].body["messages"])
+
+
+def state(home: Path) -> dict[str, object]:
+    return tomllib.loads((home / "state.toml").read_text())
+
+
+# --- prompts and the queue -------------------------------------------------------------------------------
+
+
+async def test_a_prompt_sent_before_the_engine_is_open_is_sent_once(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Here I am.")
+    async with start(wait=False) as app:
+        assert app.chat.conversation is None
+        app.chat.prompt.draft = "are you there?"
+        app.chat.prompt.action_submit()
+        await app.sees("Here I am.")
+        await app.rests()
+        assert app.text.count("are you there?") == 1
+        assert app.chat.prompt.draft == ""
+    (request,) = llm.requests
+    assert said_to(llm).count("are you there?") == 1
+    assert request.body["messages"][-1]["content"] == "are you there?"
+
+
+async def test_a_command_given_before_the_engine_is_open_is_carried_out(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    async with start(wait=False) as app:
+        assert app.chat.conversation is None
+        app.chat.prompt.draft = "/compaction llm"
+        app.chat.prompt.action_submit()
+        await app.sees("Compaction method: llm", "compaction llm")
+
+
+async def test_a_prompt_typed_while_the_agent_works_waits_in_view_and_goes_out_by_itself(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF, "To the second.")
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.sees("1 queued", "sent when the turn ends", "second")
+        assert len(llm.requests) == 1
+        llm.release()
+        await app.sees("To the second.")
+        await app.sees_no("queued")
+    assert said_to(llm).count("second") == 1
+
+
+async def test_the_queue_is_gone_from_view_as_soon_as_its_prompt_is_sent(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF, HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.sees("1 queued")
+        await app.press("escape")
+        await app.sees("Interrupted.")
+        await app.press("enter")
+        await llm.wait_requests(2)
+        await app.sees_no("queued")
+        assert app.conversation.busy
+
+
+async def test_a_queued_prompt_is_taken_back_before_the_draft(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.sees("1 queued")
+        await app.type("a draft")
+        app.chat.query_one(QueueView).focus()
+        await app.press("enter")
+        await app.until(lambda: not app.conversation.queue, "the queue to be empty")
+        await app.sees_no("queued")
+        assert app.chat.prompt.draft == "second\n\na draft"
+        assert app.chat.prompt.has_focus
+
+
+async def test_a_queued_prompt_is_removed_with_a_key(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.say("third")
+        await app.sees("2 queued")
+        await app.press("shift+tab")
+        await app.sees("Del removes")
+        await app.press("delete")
+        await app.sees("1 queued")
+        assert [one.text for one in app.conversation.queue] == ["third"]
+        await app.press("delete")
+        await app.sees_no("queued")
+        await app.type("x")
+        await app.until(lambda: app.chat.prompt.draft == "x", "keys to reach the prompt again")
+
+
+async def test_escape_interrupts_keeps_the_queue_and_an_empty_enter_sends_it(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF, "To the second.")
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.press("escape")
+        await app.sees("Interrupted.", "1 queued", "Enter sends")
+        await app.rests()
+        assert len(llm.requests) == 1
+        await app.press("enter")
+        await app.sees("To the second.")
+        await app.sees_no("queued")
+    assert "Half an" in said_to(llm)
+
+
+# --- commands --------------------------------------------------------------------------------------------
+
+
+async def test_a_slash_command_switches_the_compaction_method_and_it_is_remembered(
+    start: Start, home: Path
+) -> None:
+    async with start() as app:
+        await app.sees("compaction auto")
+        await app.say("/compaction llm")
+        await app.sees("Compaction method: llm (the model decides).", "compaction llm")
+        await app.say("/compaction sometimes")
+        await app.sees("'sometimes' is no compaction method; there are auto and llm.")
+    assert state(home)["compaction"] == {"method": "llm"}
+
+
+async def test_an_unknown_command_is_named_and_the_draft_stays(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        await app.say("/nonsense")
+        await app.until(lambda: "There is no command /nonsense" in app.notices)
+        assert app.chat.prompt.draft == "/nonsense"
+        assert not llm.requests
+
+
+async def test_a_hand_off_without_words_says_how_it_is_done(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        app.chat.prompt.draft = "/handoff"
+        app.chat.prompt.action_submit()
+        await app.sees("Write the summary after the command: /handoff")
+        assert app.conversation.info.generation == 0
+
+
+async def test_a_hand_off_is_shown_as_a_seam_and_undone(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("The answer is 42.", "Still 42.")
+    async with start() as app:
+        await app.say("what is the answer?")
+        await app.sees("The answer is 42.")
+        await app.rests()
+        await app.say("/handoff we know the answer")
+        await app.sees("Fresh start", "session 2")
+        await app.rests()
+        app.chat.prompt.draft = "/undo"
+        app.chat.prompt.action_submit()
+        await app.sees("The fresh start is undone", "The answer is 42.")
+        await app.sees_no("session 2")
+        await app.rests()
+        await app.say("sure?")
+        await app.sees("Still 42.")
+    assert "The answer is 42." in said_to(llm)
+
+
+async def test_the_method_dialog_filters_by_what_is_typed(start: Start) -> None:
+    async with start() as app:
+        await app.press("ctrl+t")
+        await app.shows(ChooseScreen)
+        await app.sees("Auto", "crushpy decides", "LLM", "the model decides")
+        await app.press(*"model")
+        await app.sees_no("crushpy decides")
+        await app.press("enter")
+        await app.sees("Compaction method: llm", "compaction llm")
+
+
+async def test_escape_in_the_method_dialog_changes_nothing(start: Start, home: Path) -> None:
+    async with start() as app:
+        await app.press("ctrl+t")
+        await app.shows(ChooseScreen)
+        await app.press("down", "escape")
+        await app.shows(type(app.chat))
+        await app.sees("compaction auto")
+    assert not (home / "state.toml").exists()
+
+
+# --- approvals -------------------------------------------------------------------------------------------
+
+
+async def test_keys_of_the_first_half_second_decide_nothing_and_the_draft_stays(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(Stall(bash("touch made"), after=0), "Made it.")
+    async with start() as app:
+        await app.say("make it")
+        await llm.wait_requests(1)
+        await app.type("my draft")
+        await app.until(lambda: app.chat.prompt.draft == "my draft")
+        llm.release()
+        await app.until(lambda: app.approval is not None and app.approval.has_focus, "the question")
+        assert "[n] deny" not in app.text, "the question came too late to test"
+        await app.type("yan")
+        assert isinstance(app.approval, ApprovalPanel) and not app.approval.has_class("denying")
+        assert not (workspace / "made").exists()
+        await app.asked()
+        assert app.chat.prompt.draft == "my draft"
+        await app.press("y")
+        await app.sees("Made it.")
+        assert (workspace / "made").exists()
+        assert app.chat.prompt.draft == "my draft"
+        assert app.chat.prompt.has_focus
+
+
+async def test_a_denial_goes_to_the_model_with_the_user_s_words(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch never"), "As you wish.")
+    async with start() as app:
+        await app.say("make it")
+        await app.asked()
+        await app.press("n")
+        await app.sees("what the agent should do instead")
+        await app.type("use mkdir instead")
+        await app.press("enter")
+        await app.sees("As you wish.")
+        assert app.approval is None
+        assert app.chat.prompt.draft == ""
+    assert not (workspace / "never").exists()
+    assert "The user denied this call. use mkdir instead" in said_to(llm)
+
+
+async def test_escape_takes_the_denial_back_and_asks_again(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("touch made"), "Made it.")
+    async with start() as app:
+        await app.say("make it")
+        await app.asked()
+        await app.press("n")
+        await app.sees("what the agent should do instead")
+        await app.press("escape")
+        await app.sees_no("what the agent should do instead")
+        await app.press("y")
+        await app.sees("Made it.")
+
+
+async def test_always_stores_the_rule_that_was_shown(start: Start, llm: ScriptedLLM, home: Path) -> None:
+    llm.script(bash("touch made"), "Once.", bash("touch made"), "Twice.")
+    async with start() as app:
+        await app.say("make it")
+        await app.asked()
+        await app.sees("always would store: bash(touch made)")
+        await app.press("a")
+        await app.sees("Once.")
+        await app.rests()
+        await app.say("again")
+        await app.sees("Twice.")
+        assert app.approval is None
+    assert state(home)["permissions"] == {"allow": ["bash(touch made)"]}
+
+
+async def test_escape_at_a_question_interrupts_and_nothing_is_done(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch never"))
+    async with start() as app:
+        await app.say("make it")
+        await app.asked()
+        await app.press("escape")
+        await app.sees("Interrupted.")
+        await app.until(lambda: app.approval is None and app.chat.prompt.has_focus)
+    assert not (workspace / "never").exists()
+
+
+# --- settings --------------------------------------------------------------------------------------------
+
+
+async def test_a_theme_is_switched_and_holds_the_next_time(start: Start, home: Path) -> None:
+    async with start() as app:
+        await app.say("/theme nord")
+        await app.until(lambda: app.app.theme == "nord")
+        await app.say("/theme nosuch")
+        await app.sees("There is no theme 'nosuch'")
+    assert state(home)["theme"] == "nord"
+    async with start() as app:
+        await app.until(lambda: app.app.theme == "nord")
+
+
+async def test_a_key_from_the_settings_replaces_the_usual_one(start: Start, home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text('[keys]\nhelp = "f6"\ncompact = "f7"\n')
+    async with start() as app:
+        await app.press("f6")
+        await app.shows(HelpScreen)
+        await app.sees("F7")
+        await app.press("escape")
+        await app.shows(type(app.chat))
+        await app.press("f1")
+        await app.pilot.pause()
+        assert app.app.screen is app.chat
+        await app.press("ctrl+r")
+        await app.shows(SessionsScreen)
+
+
+async def test_a_command_without_a_usual_key_gets_the_one_from_the_settings(start: Start, home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text('[keys]\ntoggle_yolo = "f7"\n')
+    async with start() as app:
+        await app.press("f7")
+        await app.sees("Yolo: everything that is not denied")
+
+
+# --- the status line -------------------------------------------------------------------------------------
+
+
+async def test_the_gauge_marks_an_estimate_and_an_unknown_window(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Reply("Hi.", usage=Usage(input_tokens=32_000, output_tokens=5)))
+    async with start() as app:
+        await app.until(lambda: "~" in status_line(app.text) and status_line(app.text).rstrip().endswith("?"))
+        await app.say("hello")
+        await app.sees("Hi.")
+        await app.rests()
+        await app.sees("25% 32k/128k?")
+        assert "~" not in status_line(app.text)
+
+
+def status_line(text: str) -> str:
+    return text.splitlines()[-1]
+
+
+async def test_a_known_window_has_no_question_mark(start: Start, home: Path) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 50_000\n')
+    async with start() as app:
+        await app.sees("/50k")
+        assert "?" not in status_line(app.text)
+
+
+# --- errors and leaving ----------------------------------------------------------------------------------
+
+
+async def test_a_refused_key_is_told_with_the_way_out_and_the_app_stays_usable(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(Fail(401, message="Incorrect API key provided"), "Now it works.")
+    async with start() as app:
+        await app.say("hello")
+        await app.sees("OPENAI_API_KEY")
+        await app.rests()
+        await app.say("again")
+        await app.sees("Now it works.")
+
+
+async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.script("Now I am.")
+    home.mkdir()
+    config = home / "config.toml"
+    config.write_text("model = [")
+    async with start(wait=False) as app:
+        await app.sees("config.toml")
+        app.chat.prompt.draft = "anybody there?"
+        app.chat.prompt.action_submit()
+        await app.sees("/new tries again", "Your prompt is kept")
+        config.write_text("")
+        app.chat.prompt.draft = "/new"
+        app.chat.prompt.action_submit()
+        await app.opened()
+        await app.sees("test-model", "anybody there?", "Now I am.")
+
+
+async def test_ctrl_c_twice_leaves_and_tells_how_to_resume(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hi.")
+    async with start() as app:
+        await app.say("hello")
+        await app.sees("Hi.")
+        await app.rests()
+        session = app.conversation.info.id
+        await app.press("ctrl+c")
+        await app.until(lambda: "Ctrl+C again" in app.notices)
+        assert app.app.is_running
+        await app.press("ctrl+c")
+        await app.until(lambda: app.app._exit)
+        assert app.app.farewell == f"To resume: crushpy --session {session}"
+
+
+async def test_ctrl_c_interrupts_first_and_empties_the_prompt_before_it_leaves(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("hello")
+        await app.sees("Half an")
+        await app.type("a draft")
+        await app.press("ctrl+c")
+        await app.sees("Interrupted.")
+        await app.rests()
+        assert app.chat.prompt.draft == "a draft"
+        await app.press("ctrl+c")
+        assert app.chat.prompt.draft == ""
+        assert not app.app._exit
+        await app.press("ctrl+c")
+        await app.until(lambda: app.app._exit)
+
+
+# --- the command table -----------------------------------------------------------------------------------
+
+
+def test_every_command_has_a_key_setting_and_an_action() -> None:
+    actions = [command.action for command in COMMANDS]
+    assert len(set(actions)) == len(actions)
+    assert {field.name for field in msgspec.structs.fields(Keys)} == set(actions)
+    assert set(ACTIONS) == set(actions)
+    assert all(inspect.iscoroutinefunction(action) for action in ACTIONS.values())
+
+
+def test_slash_names_and_keys_are_given_once() -> None:
+    for given in ([one.slash for one in COMMANDS if one.slash], [one.key for one in COMMANDS if one.key]):
+        assert len(set(given)) == len(given)
+
+
+@pytest.mark.skipif(not APP_PAGE.exists(), reason="there is no page about the app")
+def test_the_page_about_the_app_lists_every_command() -> None:
+    page = APP_PAGE.read_text()
+    for command in COMMANDS:
+        assert command.title in page
+        assert not command.slash or f"/{command.slash}" in page
+        assert not command.key or command.key.casefold() in page.casefold().replace("ctrl-", "ctrl+")
