@@ -17,6 +17,7 @@ from crushpy.ids import new_id
 from crushpy.llm.select import default_model
 from crushpy.messages import Data
 from crushpy.paths import Paths, private_dir, project_dir, project_root
+from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
@@ -29,9 +30,6 @@ from crushpy.tools.base import ToolContext
 from crushpy.tools.filememory import FileMemory
 from crushpy.tools.jobs import Jobs
 from crushpy.tools.registry import all_tools
-
-READERS = ("view", "grep")
-"""What the model may use without asking on the whole of its own large outputs."""
 
 
 def start_logging(paths: Paths) -> None:
@@ -117,7 +115,7 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
     loaded = stored or LoadedSession(_new_session(around))
     outputs = around.paths.outputs / loaded.info.root_id
     rules = RuleSet.from_strings(
-        allow=(*chosen.allow, *wanted.allow, *(f"{tool}({outputs}/**)" for tool in READERS)),
+        allow=(*chosen.allow, *wanted.allow, f"view({escaped(str(outputs))}/**)"),
         ask=chosen.ask,
         deny=chosen.deny,
     )
@@ -164,7 +162,7 @@ async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedS
     if not wanted.read_only:
         await store.take_lease(info.id)
         if wanted.model or wanted.compaction:
-            await store.update_session(info.id, **changes)
+            await store.update_session(info.id, model=info.model, compaction=info.compaction)
     return await load_session(store, info, read_only=wanted.read_only)
 
 

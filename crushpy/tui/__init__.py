@@ -24,7 +24,9 @@ def run(options: Options) -> int:
     with held() as typed:
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
+        from crushpy.tui.pasting import read_pastes_whole
 
+        read_pastes_whole()
         app = CrushpyApp(options, typed)
         app.run()
     if app.farewell:

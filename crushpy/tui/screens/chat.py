@@ -280,8 +280,11 @@ class ChatScreen(Screen[None]):
         self.transcript.following = True
 
     def interrupt_or_quit(self) -> None:
-        """Ctrl-C: stops the agent; empties the prompt; twice, it leaves."""
+        """Ctrl-C: copies what is selected; stops the agent; empties the prompt; twice, it leaves."""
         now = time.monotonic()
+        if self.prompt.selected_text:
+            self.prompt.action_copy()
+            return
         if self.conversation is not None and self.conversation.interrupt():
             self._last_interrupt = now
             return
