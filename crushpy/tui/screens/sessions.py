@@ -174,7 +174,7 @@ class SessionsScreen(PickScreen[str | None]):
             self._leave(None)
 
     def _leave(self, chosen: str | None) -> None:
-        if False:
+        if self._library.deleted:
             self.run_worker(self._sweep(chosen), group="leave", exclusive=True)
         else:
             self.dismiss(chosen)
