@@ -83,7 +83,9 @@ class CrushpyApp(App[None]):
             )
 
     def action_command(self, action: str, argument: str = "") -> None:
-        """Does what a command of the table says. A dialog that is open stays on top."""
+        """Does what a command of the table says; over an open dialog only leaving makes sense."""
+        if self.screen is not self._chat and action != "quit":
+            return
         self.run_worker(self.chat.perform(action, argument), exclusive=False)
 
     def action_interrupt_or_quit(self) -> None:

@@ -66,7 +66,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
     Command("Theme", "theme", "Change the colours.", "theme", "[name]"),
     Command("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
-    Command("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f8"),
+    Command("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
     Command("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),
     Command(
         "Connect a Model",
