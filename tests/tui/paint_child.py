@@ -21,7 +21,10 @@ class Painted(Host):
             self.view.stream(key, TEXT[start : start + 20])
             await asyncio.sleep(0.004)
             if number == 30:
-                self.notify("in the way", timeout=0.3)
+                self.notify("in the way\n" * 8, timeout=60)
+            if number == 60:
+                self.bell()
+                self.clear_notifications()
         self.view.finish(key)
         while self.view.busy or self.query("Toast"):
             await asyncio.sleep(0.01)

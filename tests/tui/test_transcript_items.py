@@ -52,6 +52,67 @@ async def test_everything_at_80_columns() -> None:
             assert line in text
 
 
+async def test_a_reply_is_drawn_as_the_markdown_that_it_is() -> None:
+    text = """# Title
+Some *text* with `code`,
+and more.
+1. one
+2. two
+
+   still two
+   ```sh
+   ls
+   ```
+3. three
+* other
+> quote
+> - inside
+
+| left | right |
+|---|---:|
+| a | 1 |
+
+***
+~~old~~ \\*literal\\* &amp; [docs](guide.md)"""
+    assert (await shown(ReplyItem(text), 40)).split("\n") == [
+        "  Title",
+        "",
+        "  Some text with code, and more.",
+        "",
+        "  1. one",
+        "  2. two",
+        "",
+        "     still two",
+        "      ls",
+        "  3. three",
+        "",
+        "  • other",
+        "",
+        "  ▎ quote",
+        "  ▎ • inside",
+        "",
+        "  left │ right",
+        "  ─────┼──────",
+        "  a    │     1",
+        "",
+        "  " + "─" * 37,
+        "",
+        "  old *literal* & docs (guide.md)",
+    ]
+
+
+async def test_calls_and_notices_stand_close_together_and_all_else_apart() -> None:
+    call = ToolItem("1", "ls", "")
+    async with stage([call, call, NoticeItem("n"), UserItem("u"), call]) as here:
+        assert here.lines()[:7] == ["    ✓ ls", "    ✓ ls", "  · n", "", "▌ u", "", "    ✓ ls"]
+        here.view.replace(here.view.keys()[1], UserItem("v"))
+        await here.settle()
+        assert here.lines()[:5] == ["    ✓ ls", "", "▌ v", "", "  · n"]
+        here.view.remove(here.view.keys()[1])
+        await here.settle()
+        assert here.lines()[:2] == ["    ✓ ls", "  · n"]
+
+
 async def test_a_small_diff_is_open_with_line_numbers_and_signs() -> None:
     text = await shown(ToolItem("1", "edit", "shop.py", display=Diff("shop.py", DIFF, 4, 3)), opened=False)
     assert "       1   import os\n       2 - def price(n):\n" in text

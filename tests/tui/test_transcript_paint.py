@@ -17,7 +17,7 @@ HERE = Path(__file__).parent
 COLUMNS, LINES = 90, 30
 _CODE = re.compile(
     r"\x1b\[(?P<y>\d+);(?P<x>\d+)H|(?P<end>\x1b\[\?1049l)|\x1b\[[0-9;?<>=]*[ -/]*[@-~]|"
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_][^\x1b]*\x1b\\|\x1b.|(?P<text>[^\x1b\n\r]+)|[\n\r]"
+    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_][^\x1b]*\x1b\\|\x1b.|(?P<bell>\x07)|(?P<text>[^\x1b\x07\n\r]+)|[\n\r]"
 )
 
 
@@ -46,12 +46,12 @@ def run_on_terminal(args: list[str], env: dict[str, str]) -> str:
     return sent.decode()
 
 
-def screen(sent: str) -> list[str]:
-    """The screen as it was when the program left it: only as much of a terminal as Textual needs."""
+def screen(sent: str, *, at_bell: bool = False) -> list[str]:
+    """The screen as the program left it, or as it was when it rang. As much of a terminal as that needs."""
     cells = [[" "] * COLUMNS for _ in range(LINES)]
     x = y = 0
     for found in _CODE.finditer(sent):
-        if found["end"]:
+        if found["end"] or (at_bell and found["bell"]):
             break
         if found["y"]:
             y, x = int(found["y"]) - 1, int(found["x"]) - 1
@@ -71,7 +71,10 @@ def test_both_ways_of_painting_leave_the_same_screen(tmp_path: Path) -> None:
         report = tmp_path / f"painted{way}"
         path = os.pathsep.join([str(HERE), str(HERE.parent), str(HERE.parent.parent)])
         env = {"CRUSHPY_DIRECT_PAINT": way, "PYTHONPATH": path}
-        screens[way] = screen(run_on_terminal([str(HERE / "paint_child.py"), str(report)], env))
+        sent = run_on_terminal([str(HERE / "paint_child.py"), str(report)], env)
+        screens[way] = screen(sent)
+        covered = sum("in the way" in line for line in screen(sent, at_bell=True))
+        assert covered == 8, "what lies over the transcript stays there"
         painted[way] = int(report.read_text())
     assert "  • item 39" in screens["0"]
     assert screens["1"] == screens["0"]

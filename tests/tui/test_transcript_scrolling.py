@@ -99,7 +99,7 @@ async def test_a_session_of_10_000_items_opens_at_its_end_and_pages_up_without_a
         assert here.lines()[-1] == "  · notice 9999"
         assert here.view.drawn_items < 100, "only what is near is drawn"
         pages: list[list[str]] = []
-        for _ in range(60):
+        for _ in range(120):
             pages.append([strip.text[1:-1] for strip in here.strips()])
             here.view.action_page_up()
         for lower, upper in pairwise(pages):
