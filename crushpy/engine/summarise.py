@@ -133,7 +133,7 @@ class Summariser:
         merged = "\n\n".join(
             element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
         )
-        source = sum(map(self._count, chunks))
+        source = sum(map(self._count, (*chunks, job.previous)))
         return await self._call(model, merged, job, job.previous, source), cut_chars
 
     async def _pieces(self, model: str, chunks: list[str], job: Job, limit: int) -> list[str]:
@@ -152,7 +152,7 @@ class Summariser:
 
     async def _piece(self, model: str, chunk: str, job: Job, previous: str) -> str:
         """Summarises one chunk; one that overflows after all is halved once."""
-        source = self._count(chunk)
+        source = self._count(chunk) + self._count(previous)
         try:
             return await self._call(model, chunk, job, previous, source)
         except ContextOverflow:
