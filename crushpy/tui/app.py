@@ -2,20 +2,27 @@
 
 import asyncio
 import gc
+import logging
 import signal
+import sys
 from collections.abc import Iterable
 
+from rich.text import Text
 from textual.app import App, SystemCommand
 from textual.binding import Binding
 from textual.screen import Screen
 
+from crushpy.errors import mistake
 from crushpy.settings import Settings
 from crushpy.tui import Options
+from crushpy.tui.attention import give_title_back, keep_title
 from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.chat import ChatScreen
 
+log = logging.getLogger(__name__)
 
-class CrushpyApp(App[None]):
+
+class CrushpyApp(App[object]):
     """Everything a user can do is in `commands.py`; what it does is in the chat screen."""
 
     TITLE = "crushpy"
@@ -60,7 +67,11 @@ class CrushpyApp(App[None]):
         loop = asyncio.get_running_loop()
         for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
             loop.add_signal_handler(getattr(signal, name), self._leave)
+        keep_title(self)
         self.call_after_refresh(gc.enable)
+
+    def on_unmount(self) -> None:
+        give_title_back(self)
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
@@ -75,6 +86,14 @@ class CrushpyApp(App[None]):
             self.theme = settings.theme
         keys = {command.action: getattr(settings.keys, command.action) for command in COMMANDS}
         self.set_keymap({action: key for action, key in keys.items() if key})
+
+    def _fatal_error(self) -> None:
+        """A bug ends the app. Textual would print local variables, keys among them. The log has it all."""
+        error = sys.exc_info()[1] or self._exception
+        log.error("the app failed", exc_info=error)
+        story = mistake(error) if isinstance(error, Exception) else "crushpy made a mistake."
+        self._exit_renderables.append(Text(f"crushpy: {story}"))
+        self._close_messages_no_wait()
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         for command in COMMANDS:

@@ -22,6 +22,7 @@ from crushpy.events import (
     TurnEnded,
 )
 from crushpy.tui import Options
+from crushpy.tui.attention import call, set_title
 from crushpy.tui.commands import COMMANDS, by_slash
 from crushpy.tui.feed import Feed
 from crushpy.tui.items import NoticeItem
@@ -142,7 +143,7 @@ class ChatScreen(Screen[None]):
         match event:
             case ApprovalNeeded():
                 self.mount(ApprovalPanel(event), before=self.prompt)
-                self._ring()
+                call(app_of(self), f"crushpy asks: {event.name}")
             case ApprovalDone():
                 for panel in self.query(ApprovalPanel):
                     panel.remove()
@@ -151,10 +152,14 @@ class ChatScreen(Screen[None]):
                 self.run_worker(self._review(event))
             case PromptQueued() | PromptCommitted():
                 self._show_queue()
+                self._name_window()
             case TurnEnded():
                 self._show_queue(waiting=event.status != "done")
+                self._name_window()
                 if event.status != "interrupted":
-                    self._ring()
+                    call(app_of(self), "crushpy is done")
+            case TitleChanged():
+                self._name_window()
             case _:
                 pass
 
@@ -166,10 +171,11 @@ class ChatScreen(Screen[None]):
             waiting = not conversation.busy if waiting is None else waiting
             self.query_one(QueueView).show(queued, waiting=waiting)
 
-    def _ring(self) -> None:
-        app = app_of(self)
-        if not app.app_focus:
-            app.bell()
+    def _name_window(self) -> None:
+        conversation = self.conversation
+        if conversation is not None:
+            mark = "● " if conversation.busy else ""
+            set_title(app_of(self), f"{mark}{conversation.info.title or 'crushpy'}")
 
     # --- what the user types -----------------------------------------------------------------------------
 
