@@ -19,6 +19,7 @@ from crushpy.events import (
     PromptQueued,
     ReviewNeeded,
     TextDelta,
+    TitleChanged,
     TurnEnded,
 )
 from crushpy.tui import Options
