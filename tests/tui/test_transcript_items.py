@@ -143,10 +143,13 @@ async def test_code_and_diffs_are_coloured() -> None:
     async with stage(items) as here:
         here.view.fold_all(False)
         await here.settle()
-        for words in ("def f", "def price(number)"):
-            strip = here.strips()[here.find(words)[1]]
-            colours = {segment.style.color for segment in strip if segment.style and segment.text.strip()}
-            assert len(colours) > 1
+        for width in (80, 140, 61):
+            await here.pilot.resize_terminal(width, 60)
+            await here.settle()
+            for words in ("def f", "def price(number)"):
+                strip = here.strips()[here.find(words)[1]]
+                colours = {segment.style.color for segment in strip if segment.style and segment.text.strip()}
+                assert len(colours) > 1
 
 
 async def test_terminal_output_opens_below_its_command() -> None:

@@ -122,6 +122,14 @@ async def test_a_click_on_a_link_says_where_it_leads() -> None:
         assert "(https://example.org/d)" in here.text()
 
 
+async def test_a_key_opens_the_links_of_an_item_one_after_the_other() -> None:
+    reply = ReplyItem("[a](https://a.org/x) and https://b.org and [a again](https://a.org/x)")
+    async with stage([UserItem("no link"), reply]) as here:
+        await press(here, "end", "o", "o", "o", "up", "o")
+        hrefs = [message.href for message in here.heard(Transcript.LinkClicked)]
+        assert hrefs == ["https://a.org/x", "https://b.org", "https://a.org/x"]
+
+
 async def test_keys_and_clicks_on_a_seam_card_ask_for_what_it_offers() -> None:
     async with stage([UserItem("words"), SEAM]) as here:
         await press(here, "end", "p", "u", "t", "l", "c")

@@ -1,6 +1,7 @@
 """Keys and the mouse on the transcript: the cursor that walks from item to item, folding, links."""
 
 from abc import abstractmethod
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual import events
@@ -9,6 +10,7 @@ from textual.selection import Selection
 
 from crushpy.tui.items import SEAM_ACTIONS, ItemAction, SeamItem
 from crushpy.tui.transcript.blocks import is_foldable
+from crushpy.tui.transcript.rows import Row
 from crushpy.tui.transcript.scrolling import Scrolling
 from crushpy.tui.transcript.select import named_line, whole_item, word_at
 
@@ -27,10 +29,13 @@ class Pointing(Scrolling):
         Binding("home", "scroll_home", "First", show=False),
         Binding("end", "scroll_end", "Last", show=False),
         Binding("c", "activate('copy')", "Copy", show=False),
+        Binding("o", "open_link", "Open the next link", show=False),
     ]
 
     def __init__(self) -> None:
         super().__init__()
+        self._last_link: tuple[int | None, int] = (None, 0)
+        """The item and the link in it that was opened last by key."""
         self._over_bar = False
         self._dragging = False
 
@@ -97,6 +102,18 @@ class Pointing(Scrolling):
         index = self._cursor_index()
         if index is not None:
             self.activate(self._sheet[index].key, action)
+
+    def action_open_link(self) -> None:
+        """The first link of the item at the cursor; pressed again, the next one."""
+        index = self._cursor_index()
+        if index is None:
+            return
+        links = _links(self._sheet.rows(index))
+        if links:
+            key, number = self._last_link
+            number = (number + 1) % len(links) if key == self._cursor else 0
+            self._last_link = (self._cursor, number)
+            self.follow_link(links[number])
 
     def on_key(self, event: events.Key) -> None:
         index = self._cursor_index()
@@ -216,3 +233,9 @@ class Pointing(Scrolling):
     def _select(self, selection: Selection | None) -> None:
         if selection is not None:
             self.screen.selections = {self: selection}
+
+
+def _links(rows: Sequence[Row]) -> list[str]:
+    """Where the links in these rows lead, each once."""
+    found = [segment.style.meta.get("href") for row in rows for segment in row.segments if segment.style]
+    return list(dict.fromkeys(str(href) for href in found if href))

@@ -80,6 +80,9 @@ class Scrolling(ScrollView, can_focus=True):
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
 
+    def lines_changed(self) -> None:
+        """Other lines are seen than before, whoever asked for them."""
+
     def go_to(self, row: int) -> None:
         """Shows `row` of the sheet at the top, or as near to it as there is text."""
         self.scroll_to(y=max(0, min(row, self._sheet.total - self.size.height)), animate=False)
@@ -172,6 +175,7 @@ class Scrolling(ScrollView, can_focus=True):
                 return []
             self._compose_lines()
             self._stale = False
+            self.lines_changed()
         return self._strips
 
     def _compose_lines(self) -> None:

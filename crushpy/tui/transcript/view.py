@@ -198,8 +198,6 @@ class Transcript(Pointing):
         # Not what was last rendered: for another widget's sake Textual renders lines it does not paint.
         before = self._painted
         self._stale = True
-        if not self._lay_out():
-            return
         after = self._painted = self._window()
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
         if changed and self.DIRECT_PAINT and paint_directly(self, changed, after):
@@ -207,18 +205,19 @@ class Transcript(Pointing):
         elif changed:
             first, last = changed[0], changed[-1]
             self.refresh(Region(0, first, self.size.width, last - first + 1))
-        self._tell_scrolled()
-        self._plan_work()
 
-    def _tell_scrolled(self) -> None:
+    def lines_changed(self) -> None:
+        """Says how much is below, and has what is left drawn and coloured when there is time."""
+        if self._work_due is None and self._sheet.busy:
+            self._work_due = asyncio.get_running_loop().call_later(SLICE, self._work)
         below = 0 if self.following else self.more_below
         if below != self._told:
             self._told = below
-            self.post_message(self.Scrolled(below))
+            # Later, because a message made while the screen draws would count as the screen's own.
+            self.call_later(self._tell_scrolled)
 
-    def _plan_work(self) -> None:
-        if self._work_due is None and self._sheet.busy:
-            self._work_due = asyncio.get_running_loop().call_later(SLICE, self._work)
+    def _tell_scrolled(self) -> None:
+        self.post_message(self.Scrolled(self._told or 0))
 
     def _work(self) -> None:
         self._work_due = None
