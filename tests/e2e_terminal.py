@@ -128,6 +128,11 @@ class Terminal:
     def signal(self, number: int) -> None:
         os.kill(self.process.pid, number)
 
+    def hang_up(self) -> None:
+        """The window is closed: nobody reads any more, and there is nothing to read from."""
+        os.close(self._slave)
+        os.close(self._master)
+
     @property
     def restored(self) -> bool:
         """True where the terminal is as it was: echo on, no alternate screen, cursor shown, mouse off."""

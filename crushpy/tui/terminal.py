@@ -5,11 +5,16 @@ Keys typed while modules load are neither echoed nor changed by the kernel; they
 
 import os
 import select
+import signal
 import sys
+import threading
+import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
+PATIENCE = 5.0
+"""Seconds to store what is left when the terminal has gone."""
 CC, IFLAG, LFLAG = 6, 0, 3
 
 
@@ -29,10 +34,12 @@ def held() -> Generator[str]:
     quiet[IFLAG] &= ~termios.ICRNL  # Enter stays Enter
     quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
     termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
+    threading.Thread(target=_watch, args=(descriptor,), daemon=True).start()
     try:
         yield _typed(descriptor)
     finally:
-        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+        with suppress(termios.error):
+            termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def _typed(descriptor: int) -> str:
@@ -44,3 +51,13 @@ def _typed(descriptor: int) -> str:
             break
         typed += piece
     return typed.decode("utf-8", "replace").replace("\n", "\r")
+
+
+def _watch(descriptor: int) -> None:
+    """Leaves when the terminal goes away: reading from it would spin on nothing for ever."""
+    poll = select.poll()
+    poll.register(descriptor, 0)  # only hang-ups and errors
+    poll.poll()
+    os.kill(os.getpid(), signal.SIGHUP)
+    time.sleep(PATIENCE)
+    os._exit(128 + signal.SIGHUP)  # there is no terminal left to say goodbye to

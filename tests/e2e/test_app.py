@@ -178,6 +178,15 @@ def test_the_terminal_is_restored_after_a_signal(
         assert terminal.restored
 
 
+def test_it_ends_when_the_terminal_goes_away(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    terminal = launch()
+    terminal.type_line("hi")
+    terminal.wait_for("Hello.")
+    terminal.hang_up()
+    terminal.process.wait(30)
+
+
 def test_escape_sequences_of_a_model_never_reach_the_terminal(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:
