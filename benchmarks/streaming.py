@@ -153,13 +153,16 @@ async def full_speed(view: "Transcript", figures: dict[str, str]) -> None:
             if number % 10 == 9:
                 await asyncio.sleep(0)
         view.finish(key)
+        while view.frame_due:  # noqa: ASYNC110
+            await asyncio.sleep(0.001)
+        to_screen = clock.wall()
         await _drawn(view)
         if watch:
             await clock.stop()
             figures["most CPU at a time, ms"] = f"{clock.worst * 1000:.0f}"
         else:
-            figures["3,000 chunks: s to the last line"] = f"{clock.wall():.2f}"
-            figures["3,000 chunks: CPU s"] = f"{clock.cpu():.2f}"
+            figures["3,000 chunks: s to the last line"] = f"{to_screen:.2f}"
+            figures["3,000 chunks: CPU s, with all colours"] = f"{clock.cpu():.2f}"
 
 
 async def steady_rate(view: "Transcript", figures: dict[str, str]) -> None:

@@ -5,7 +5,7 @@
 
 from typing import Literal
 
-from crushpy.messages import Data, Display
+from crushpy.messages import Data, Diff, Display, Excerpt, FileList, Terminal, TodoList
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
@@ -105,8 +105,25 @@ def source_text(item: Item) -> str:
         case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem():
             return item.text
         case ToolItem():
-            return f"{item.name} {item.headline}\n{item.output}"
+            shown = item.output if item.display is None else display_text(item.display)
+            return f"{item.name} {item.headline}\n{shown}"
         case ErrorItem():
             return f"{item.message}\n{item.hint}" if item.hint else item.message
         case SeamItem():
-            return item.summary
+            return f"{item.summary}\n\n{item.evidence}" if item.evidence else item.summary
+
+
+def display_text(display: Display) -> str:
+    """What a tool's result shows, as plain text."""
+    match display:
+        case Diff():
+            return display.unified
+        case Terminal():
+            return f"$ {display.command}\n{display.output}"
+        case FileList():
+            return "\n".join(display.rows)
+        case TodoList():
+            marks = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
+            return "\n".join(f"{marks[todo.status]} {todo.text}" for todo in display.todos)
+        case Excerpt():
+            return display.text

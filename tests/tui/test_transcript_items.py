@@ -7,7 +7,7 @@ from rich.console import Console
 from textual.color import Color
 from transcript_host import DIFF, EVERYTHING, stage
 
-from crushpy.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
+from crushpy.messages import Diff, Display, Excerpt, FileList, Terminal, Todo, TodoList
 from crushpy.tui.items import (
     ErrorItem,
     Item,
@@ -17,6 +17,7 @@ from crushpy.tui.items import (
     ThinkingItem,
     ToolItem,
     UserItem,
+    source_text,
 )
 
 EVIL = (
@@ -232,6 +233,18 @@ async def test_thinking_shows_its_last_words_while_it_goes_on() -> None:
         here.view.finish(key)
         await here.settle()
         assert here.lines()[0] == "  ▾ Thought"
+
+
+def test_a_copy_of_a_call_holds_what_the_call_shows() -> None:
+    def copied(display: Display) -> str:
+        return source_text(ToolItem("1", "tool", "about", display=display))
+
+    assert copied(Terminal("ls", "a\nb", 0)) == "tool about\n$ ls\na\nb"
+    assert copied(Diff("x", "@@ -1 +1 @@\n-a\n+b\n", 1, 1)) == "tool about\n@@ -1 +1 @@\n-a\n+b\n"
+    assert copied(FileList(("a", "b"))) == "tool about\na\nb"
+    assert copied(TodoList((Todo("a", "completed"), Todo("b")))) == "tool about\n[x] a\n[ ] b"
+    assert copied(Excerpt("title", "text")) == "tool about\ntext"
+    assert source_text(ToolItem("1", "tool", "about", output="out")) == "tool about\nout"
 
 
 def evil_items() -> list[Item]:

@@ -167,6 +167,11 @@ class Transcript(Pointing):
     # --- frames ------------------------------------------------------------------------------------------
 
     @property
+    def frame_due(self) -> bool:
+        """Something arrived that is not on the screen yet."""
+        return self._frame_due is not None
+
+    @property
     def busy(self) -> bool:
         """A frame is due, or something is left to draw or to colour. False: nothing will change by itself."""
         return self._frame_due is not None or self._work_due is not None
