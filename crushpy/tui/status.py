@@ -45,6 +45,8 @@ class Status:
         if conversation is None:
             return
         budget, info = conversation.budget(), conversation.info
+        if not conversation.busy:
+            self._set(activity="")
         self._set(
             model=info.model,
             method=info.compaction,
@@ -66,7 +68,7 @@ class Status:
                 self._set(activity="writing")
             return
         match event:
-            case PromptCommitted():
+            case PromptCommitted() | Boundary():
                 self._set(activity="waiting")
             case ThinkingDelta():
                 self._set(activity="thinking")

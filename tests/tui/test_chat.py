@@ -194,6 +194,7 @@ async def test_a_hand_off_is_shown_as_a_seam_and_undone(start: Start, llm: Scrip
         await app.say("/handoff we know the answer")
         await app.sees("Fresh start", "session 2")
         await app.rests()
+        await app.sees_no("compacting")
         app.chat.prompt.draft = "/undo"
         app.chat.prompt.action_submit()
         await app.sees("The fresh start is undone", "The answer is 42.")
@@ -210,6 +211,7 @@ async def test_the_method_dialog_filters_by_what_is_typed(start: Start) -> None:
         await app.shows(ChooseScreen)
         await app.sees("Auto", "crushpy decides", "LLM", "the model decides")
         await app.press(*"model")
+        await app.sees("│ model ")
         await app.sees_no("crushpy decides")
         await app.press("enter")
         await app.sees("Compaction method: llm", "compaction llm")

@@ -33,7 +33,8 @@ class ChooseScreen(ModalScreen[str | None]):
         width: 80%; max-width: 90; height: auto; max-height: 80%;
         border: round $accent; background: $surface; padding: 0 1;
     }
-    ChooseScreen Input { border: none; height: 1; margin: 1 0; background: $surface; padding: 0; }
+    ChooseScreen Input, ChooseScreen Input:focus { border: none; }
+    ChooseScreen Input { height: 1; margin: 1 0; background: $surface; padding: 0; }
     ChooseScreen OptionList { height: auto; max-height: 20; border: none; background: $surface; padding: 0; }
     ChooseScreen .empty { color: $text-muted; }
     """

@@ -1,0 +1,304 @@
+"""Every screen as it looks, at two sizes: a picture that changes is a change somebody has to look at.
+
+`pytest tests/tui/test_snapshots.py --snapshot-update` takes the pictures anew.
+"""
+
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from driving import MODEL, Driven, SoundApp
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from textual.command import CommandPalette
+from textual.pilot import Pilot
+from textual.widgets import Input, TextArea
+
+from crushpy.context.evidence import Standing
+from crushpy.engine.standing import standing_of
+from crushpy.messages import Usage
+from crushpy.sanitize import one_line
+from crushpy.tui import Options
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.screens.review import ReviewScreen
+from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.screens.template import TemplateScreen
+
+SMALL, LARGE = (80, 24), (140, 40)
+NOW = 1_750_000_000.0
+CART = """RATE = 0.19
+
+
+def total(prices):
+    return sum(prices) * (1 + RATE)
+"""
+USAGE = Usage(input_tokens=9_000, output_tokens=200)
+SUMMARY = (
+    "## Goal\nThe reduced rate in `src/cart.py`.\n\n## Done\n- `RATE` is 0.07.\n\n## Next\nRun the tests."
+)
+HERE = "/home/kim/work"
+SURROUNDINGS = f"# Environment\nWorking directory: {HERE}\nPlatform: Linux\nDate: 2025-06-15"
+
+Act = Callable[[Driven], Awaitable[None]]
+Picture = Callable[[Act], bool]
+
+
+class Clock:
+    """The time of day, which goes on only when it is told to."""
+
+    def __init__(self) -> None:
+        self.now = NOW
+
+    def time(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(time, "time", clock.time)
+    return clock
+
+
+@pytest.fixture(params=[SMALL, LARGE], ids=["80x24", "140x40"])
+def picture(
+    request: pytest.FixtureRequest,
+    snap_compare: Callable[..., bool],
+    llm: ScriptedLLM,
+    workspace: Path,
+    clock: Clock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Picture:
+    """`picture(act)` runs the app, does what `act` does, and compares what is seen then."""
+    (workspace / "src").mkdir()
+    (workspace / "src" / "cart.py").write_text(CART)
+    for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
+        monkeypatch.setenv(name, value)
+    _freeze(monkeypatch, workspace.parent)
+
+    async def acted(pilot: Pilot[Any], act: Act) -> None:
+        driven = Driven(pilot)
+        await driven.opened()
+        await act(driven)
+        if driven.approval is None and not isinstance(driven.app.screen, ReviewScreen):
+            await driven.rests()
+        for field in driven.app.screen.query("*"):
+            if isinstance(field, Input | TextArea):
+                field.cursor_blink = False
+                field._cursor_visible = True
+        await pilot.pause()
+
+    def compare(act: Act) -> bool:
+        app = SoundApp(Options(cwd=str(workspace), model=MODEL))
+        app.animation_level = "none"
+        return snap_compare(app, terminal_size=request.param, run_before=lambda pilot: acted(pilot, act))
+
+    return compare
+
+
+def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
+    """What differs between two machines or two runs: names, places, how long things take."""
+    numbers = count(1)
+
+    def numbered(size: int) -> bytes:
+        return (next(numbers) * 0x9E3779B97F4A7C15 % 2**64).to_bytes(size, "big")
+
+    monkeypatch.setattr("crushpy.ids.os", SimpleNamespace(urandom=numbered))
+    monkeypatch.setattr("crushpy.bootstrap.describe", lambda *_: SURROUNDINGS)
+    monkeypatch.setattr(
+        "crushpy.engine.crossing.time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
+    )
+
+    async def no_servers(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("crushpy.tui.screens.models.local_offers", no_servers)
+    root = str(Path(__file__).parents[2])
+    shown = {str(folder): "/home/kim", root: "/opt/crushpy"}
+
+    def placed(text: str) -> str:
+        for real, said in shown.items():
+            text = text.replace(real, said)
+        return one_line(text)
+
+    for screen in ("template", "sessions"):
+        monkeypatch.setattr(f"crushpy.tui.screens.{screen}.one_line", placed)
+
+    async def standing(*args: Any) -> Standing:
+        return msgspec.structs.replace(await standing_of(*args), cwd=HERE)
+
+    monkeypatch.setattr("crushpy.engine.conversation.standing_of", standing)
+
+
+# --- what is done before the picture is taken ------------------------------------------------------------
+
+
+def change(llm: ScriptedLLM) -> None:
+    """The model changes the rate, and says so."""
+    edit = {"file_path": "src/cart.py", "old_string": "0.19", "new_string": "0.07"}
+    llm.script(
+        Reply(calls=[Call("view", {"file_path": "src/cart.py"}, "call_1")], usage=USAGE),
+        Reply("The rate is in one place.", calls=[Call("edit", edit, "call_2")], usage=USAGE),
+        Reply("Done: the rate is **0.07** now.\n\n```python\nRATE = 0.07\n```", usage=USAGE),
+    )
+
+
+async def changed(app: Driven) -> None:
+    await app.say("use the reduced rate in src/cart.py")
+    await app.asked()
+    await app.press("y")
+    await app.sees("Done: the rate is")
+    await app.rests()
+    await app.until(lambda: app.conversation.info.title, "a title")
+
+
+async def handed_off(app: Driven) -> None:
+    await changed(app)
+    app.chat.prompt.draft = f"/handoff {SUMMARY}"
+    app.chat.prompt.action_submit()
+    await app.until(lambda: app.conversation.info.generation == 1, "the boundary")
+    await app.rests()
+    await app.sees("Fresh start")
+
+
+def test_the_chat_with_a_change_opened(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        await app.press("ctrl+e")
+
+    assert picture(act)
+
+
+def test_an_approval(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await app.say("use the reduced rate in src/cart.py")
+        await app.asked()
+
+    assert picture(act)
+
+
+def test_the_palette(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        await app.press("ctrl+p")
+        await app.shows(CommandPalette)
+        await app.press(*"comp")
+        await app.sees("Compact Now", "Select Compaction Method")
+        palette = app.app.screen
+        await app.until(lambda: not any(one.is_running and one.node is palette for one in app.app.workers))
+        await app.until(lambda: not palette.query("LoadingIndicator.--visible"), "the search to end")
+
+    assert picture(act)
+
+
+def test_the_method_dialog(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        await app.press("ctrl+t")
+        await app.shows(ChooseScreen)
+        await app.sees("the model decides")
+
+    assert picture(act)
+
+
+def test_the_inspector(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        await app.press("ctrl+o")
+        await app.shows(InspectorScreen)
+        await app.sees("src/cart.py")
+
+    assert picture(act)
+
+
+def test_a_seam(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+    assert picture(handed_off)
+
+
+def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await handed_off(app)
+        await app.press("ctrl+l")
+        await app.shows(LineageScreen)
+        await app.sees("Lineage", "Summary")
+
+    assert picture(act)
+
+
+def test_the_sessions(picture: Picture, llm: ScriptedLLM, clock: Clock) -> None:
+    llm.script(*(Reply(f"Answer {number}.", usage=USAGE) for number in range(3)))
+
+    async def act(app: Driven) -> None:
+        for number, question in enumerate(("what is in src?", "how are prices added?", "which tests fail?")):
+            await app.say(question)
+            await app.sees(f"Answer {number}.")
+            await app.rests()
+            await app.until(lambda: app.conversation.info.title, "a title")
+            clock.now += 3_600 * (number + 1)
+            here = app.conversation
+            await app.press("ctrl+n")
+            await app.until(lambda here=here: app.chat.conversation not in (None, here), "a new one")
+            await app.rests()
+        await app.press("ctrl+r")
+        await app.shows(SessionsScreen)
+        await app.sees("what is in src?", "which tests fail?")
+
+    assert picture(act)
+
+
+def test_the_models(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        app.app.action_command("switch_model")
+        await app.shows(ModelsScreen)
+        await app.sees("within reach")
+        await app.type("demo")
+        await app.sees("demo/tour")
+
+    assert picture(act)
+
+
+def test_the_help(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        await app.press("f1")
+        await app.shows(HelpScreen)
+
+    assert picture(act)
+
+
+def test_the_template_editor(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        app.app.action_command("edit_template")
+        await app.shows(TemplateScreen)
+        await app.sees("as shipped", "Names it may use")
+
+    assert picture(act)
+
+
+def test_a_review(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+    llm.script(Reply(SUMMARY, usage=USAGE))
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        app.chat.prompt.draft = "/compact the rate"
+        app.chat.prompt.action_submit()
+        await app.shows(ReviewScreen)
+        await app.sees("Fresh start", "Evidence")
+
+    assert picture(act)
