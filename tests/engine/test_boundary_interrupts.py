@@ -17,7 +17,7 @@ from crushpy.storage.store import Store
 
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
-STARTS = ("_turn", "compact", "wholly")
+STARTS = ("_turn", "compact", "_undo", "wholly")
 """What a task of the engine begins with."""
 
 
