@@ -21,6 +21,7 @@ from textual.widgets import Input, TextArea
 
 from crushpy.context.evidence import Standing
 from crushpy.engine.standing import standing_of
+from crushpy.llm.tokens import Counter
 from crushpy.messages import Usage
 from crushpy.sanitize import one_line
 from crushpy.tui import Options
@@ -84,6 +85,7 @@ def picture(
     for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
         monkeypatch.setenv(name, value)
     _freeze(monkeypatch, workspace.parent)
+    Counter().wait()  # else the figures are guesses, until some test has loaded the vocabulary
 
     async def acted(pilot: Pilot[Any], act: Act) -> None:
         driven = Driven(pilot)
