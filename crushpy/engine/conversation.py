@@ -374,6 +374,10 @@ class Conversation:
         """Of the whole conversation, all its sessions together."""
         return self._session.usage
 
+    def warm_up(self) -> None:
+        """Loads storage in the background, for a front end that waits for its user."""
+        self._store.begin_import()
+
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""
         if self._running is not None:

@@ -45,6 +45,8 @@ WELCOME = (
     "You are talking to demo/tour, which is built in and no language model: say `help`, or `look around`. "
     "/connect shows how to use a real model."
 )
+WARM_UP = 0.7
+"""Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 AT_ANY_TIME = ("quit", "help")
@@ -129,6 +131,7 @@ class ChatScreen(Screen[None]):
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
+        self.set_timer(WARM_UP, conversation.warm_up)
         self.status.follow(conversation, yolo=options.yolo)
         for text in self._early:
             conversation.submit(text)
