@@ -7,7 +7,9 @@ import msgspec
 from crushpy.messages import Cut, Image, Message, Part, Text, ToolResult
 
 MIN_CHARS = 4_000
-"""Results below this are not worth cutting."""
+"""Results below this are not worth cutting at first."""
+LEVELS = ((MIN_CHARS, 1_500, 500), (1_000, 400, 150), (300, 100, 50))
+"""Which results are cut, by characters, and how much of head and tail is kept: as far down as it takes."""
 
 
 def cut_text(text: str, cut: Cut) -> str:
@@ -66,13 +68,25 @@ def cut_oldest(
 
 
 def cut_largest(messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]) -> list[Cut]:
-    """Cuts the largest results first until the messages' sizes add up to `goal` at most, or none is left."""
-    made: list[Cut] = []
-    total = sum(size(message) for message in messages)
-    for message in sorted((m for m in messages if is_large(m)), key=size, reverse=True):
-        if total <= goal:
-            break
-        cut = Cut(message.id)
-        total += size(with_cut(message, cut)) - size(message)
-        made.append(cut)
-    return made
+    """Cuts the largest results first until the messages' sizes add up to `goal` at most, or none is left.
+
+    Where that is not enough they are cut further, and so are smaller ones: many small results weigh as much
+    as a large one.
+    """
+    made: dict[str, Cut] = {}
+    weights = {message.id: size(message) for message in messages}
+    total = sum(weights.values())
+    for least, head, tail in LEVELS:
+        for message in sorted(messages, key=lambda message: -weights[message.id]):
+            result = message.result
+            if total <= goal:
+                return list(made.values())
+            if result is None or (len(result.text) <= least and not result.images):
+                continue
+            cut = Cut(message.id, head, tail)
+            weight = size(with_cut(message, cut))
+            if weight < weights[message.id]:
+                total += weight - weights[message.id]
+                weights[message.id] = weight
+                made[message.id] = cut
+    return list(made.values())

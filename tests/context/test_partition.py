@@ -87,6 +87,17 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
     assert [cut.message_id for cut in plan.cuts] == [history[-2].id]
 
 
+def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
+    calls = [call("bash", command=f"c{number}") for number in range(60)]
+    history = [user("go"), *ran("early", "x" * 4_000), assistant("", *calls)]
+    history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]
+    wishes = Wishes(20_000, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, wishes, has_seed=False, size=size, count=count)
+    shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    assert sum(map(size, shown)) < wishes.carried < sum(map(size, plan.parts.tail))
+    assert len({cut.message_id for cut in plan.cuts}) == len(plan.cuts)
+
+
 def test_the_last_request_and_the_last_answer_are_always_carried() -> None:
     history = [user("please do the thing"), assistant("I shall do it."), *ran("make", "x" * 400_000)]
     plan = make_plan(
