@@ -136,7 +136,6 @@ class Conversation:
             toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
         )
         self._closed = False
-        self._library: Library | None = None
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
         self.failure: CrushpyError | None = None
@@ -393,8 +392,6 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._context.jobs.close()
         await self._models.close()
-        if self._library is not None:
-            await self._library.sweep()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway
                 await self._store.drop_leases()
