@@ -10,6 +10,8 @@ from crushpy.messages import Cut, Data, Message
 FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
 REQUEST_TOKENS = 2_000
+FRAME = 120
+"""Tokens of what stands round summary, evidence and quotes: the opening words, tags, marks of cuts."""
 
 
 class Wishes(Data, frozen=True):
@@ -63,7 +65,7 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    fixed = 2 * wishes.summary + wishes.evidence + 2 * wishes.request
+    fixed = FRAME + 2 * wishes.summary + wishes.evidence + 2 * wishes.request
     keep = tail_budget(wishes.keep_recent_tokens, wishes.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, wishes.carried - fixed))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
@@ -74,7 +76,7 @@ def make_plan(
         cuts = cut_largest(parts.tail, goal=keep, size=size)
         shown = apply_cuts(parts.tail, {cut.message_id: cut for cut in cuts})
         room = wishes.carried - sum(size(message) for message in shown)
-    summary = 2 * wishes.summary
+    summary = FRAME + 2 * wishes.summary
     quote_room = max(0, min(wishes.request, (room - summary) // 4))
     evidence = max(0, min(wishes.evidence, room - summary - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)

@@ -3,6 +3,7 @@
 When to cross is decided by `overseer.py`; here is how: plan, summary, evidence, review, store.
 """
 
+import asyncio
 import time
 from collections.abc import Awaitable, Callable
 from typing import Literal
@@ -275,7 +276,8 @@ class Crossing:
         return await self._summariser.run(job, may_postpone=way.may_postpone)
 
     async def _evidence(self, plan: Plan, wishes: Wishes) -> str:
-        return build_evidence(
+        return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
+            build_evidence,
             await self._store.lineage_messages(self._session.info.id),
             await self._standing(),
             limit=plan.evidence_tokens,

@@ -7,6 +7,7 @@ import platform
 import time
 from pathlib import Path
 
+from crushpy.context.tags import element
 from crushpy.messages import Data
 from crushpy.paths import project_root
 
@@ -61,7 +62,7 @@ def describe(cwd: Path, now: float, files: tuple[ContextFile, ...]) -> str:
     ]
     for file in files:
         cut = f"\n[... {file.cut:,} characters cut; view the file for the rest ...]" if file.cut else ""
-        lines += ["", f'<instructions path="{file.path}">', file.text + cut, "</instructions>"]
+        lines += ["", element("instructions", file.text + cut, path=file.path)]
     return "\n".join(lines)
 
 

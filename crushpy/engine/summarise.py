@@ -124,7 +124,9 @@ class Summariser:
         system, _ = self._instructions(job, job.previous)
         overhead = self._count(system) + self._count(job.previous) + 2 * job.target_tokens + 500
         limit = max(500, int(window * 0.9) - overhead)
-        chunks, cut_chars = fitted_chunks(job.middle, limit=limit, most=MAX_CHUNKS, count=self._count)
+        chunks, cut_chars = await asyncio.to_thread(
+            fitted_chunks, job.middle, limit=limit, most=MAX_CHUNKS, count=self._count
+        )
         if not chunks:
             raise _Failed("there is nothing to summarise")
         if len(chunks) == 1:

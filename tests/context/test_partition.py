@@ -5,10 +5,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest, with_cut
+from crushpy.context.evidence import Standing, build_evidence
 from crushpy.context.history import well_formed
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import Wishes, make_plan
-from crushpy.messages import Cut, Image, Message
+from crushpy.context.plan import FRAME, Wishes, make_plan
+from crushpy.context.render import seed_text
+from crushpy.messages import Cut, Image, Message, Seed
 
 
 def size(message: Message) -> int:
@@ -43,6 +45,24 @@ def test_any_budget_gives_a_valid_request(history: list[Message], window: int, m
     tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
     assert_valid(well_formed([seed("summary", "evidence"), *tail]))
     assert plan.evidence_tokens >= 0
+
+
+@given(histories(), st.integers(1_000, 60_000), st.booleans())
+def test_a_child_starts_with_half_of_the_threshold_at_most(
+    history: list[Message], window: int, minimal: bool
+) -> None:
+    wishes = Wishes(window, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
+    tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    evidence = build_evidence(
+        history, Standing(), limit=plan.evidence_tokens, request_limit=wishes.request, count=count
+    )
+    longest = "s" * (4 * 2 * wishes.summary)
+    carried = count(seed_text(Seed(longest, evidence, plan.quotes))) + sum(map(size, tail))
+    # Words of user and agent in the last unit are never cut: then evidence and quotes give way altogether.
+    if carried > wishes.carried:
+        assert sum(map(size, tail)) + 2 * wishes.summary + FRAME > wishes.carried
+        assert not evidence and not plan.quotes
 
 
 @given(histories())
