@@ -166,8 +166,8 @@ Finish = Literal["", "stop", "tool_calls", "length", "content_filter", "interrup
 class Message(Data, frozen=True):
     """One message of a session.
 
-    A user's message holds Text and Image (or a Seed, or a Note), an assistant's Text, Thinking and ToolCall, and a tool
-    message holds exactly one ToolResult.
+    A user's message holds Text and Image (or a Seed, or a Note), an assistant's Text, Thinking and
+    ToolCall, and a tool message holds exactly one ToolResult.
     """
 
     id: str
@@ -198,7 +198,7 @@ class Message(Data, frozen=True):
 
 
 class Cut(Data, frozen=True):
-    """A record beside a stored message: how a request shows it from now on. The message itself stays whole."""
+    """A record beside a stored message: how a request shows it from now on. The message stays whole."""
 
     message_id: str
     head: int = 1_500

@@ -1,6 +1,6 @@
 """Makes the pictures of the documentation from real runs: the app, the engine, the tools and demo/tour.
 
-    .venv/bin/python docs/pictures/make.py            writes docs/pictures/*.svg
+.venv/bin/python docs/pictures/make.py            writes docs/pictures/*.svg
 """
 
 import asyncio
@@ -13,6 +13,13 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 SIZE = (100, 30)
+CODE = '''RATE = 0.19
+
+
+def total(prices):
+    """What the customer pays."""
+    return sum(prices) * (1 + RATE)
+'''
 
 
 def project(folder: Path) -> Path:
@@ -20,9 +27,7 @@ def project(folder: Path) -> Path:
     shop = folder / "shop"
     (shop / "src").mkdir(parents=True)
     (shop / "README.md").write_text("# Shop\n\nA tiny shop.\n")
-    (shop / "src" / "cart.py").write_text(
-        'RATE = 0.19\n\n\ndef total(prices):\n    """What the customer pays."""\n    return sum(prices) * (1 + RATE)\n'
-    )
+    (shop / "src" / "cart.py").write_text(CODE)
     subprocess.run(["git", "init", "-q", str(shop)], check=False)
     return shop
 
