@@ -3,14 +3,12 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from command import Cli
 
 pytest_plugins = ["scripted_llm.fixtures", "talk", "headless"]
-
-Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)

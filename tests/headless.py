@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from command import Cli
 from scripted_llm.server import ScriptedLLM
 
 MODEL = "openai/test-model"

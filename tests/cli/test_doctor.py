@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conftest import Cli
+from command import Cli
 from headless import MODEL
 from scripted_llm import Fail, ScriptedLLM
 

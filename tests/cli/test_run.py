@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from conftest import Cli
+from command import Cli
 from headless import MODEL, Done, InShell, Run
 from scripted_llm import Call, Fail, RateLimit, Reply, ScriptedLLM
 

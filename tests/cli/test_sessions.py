@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conftest import Cli
+from command import Cli
 from stored import a_session, answered, replied, said
 
 from crushpy.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult, Usage

@@ -1,0 +1,6 @@
+"""What the `cli` fixture is."""
+
+import subprocess
+from collections.abc import Callable
+
+Cli = Callable[..., "subprocess.CompletedProcess[str]"]
