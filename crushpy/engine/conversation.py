@@ -375,7 +375,8 @@ class Conversation:
 
     def warm_up(self) -> None:
         """Loads storage in the background, for a front end that waits for its user."""
-        self._store.begin_import()
+        if not self._closed:
+            self._store.begin_import()
 
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""

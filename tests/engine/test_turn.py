@@ -313,3 +313,10 @@ async def test_the_prefix_of_every_request_is_byte_identical(
         assert request.body["tools"] == llm.requests[0].body["tools"]
         before = now
     assert "Be kind." in before[0]
+
+
+async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await talks()
+    talk.conversation.warm_up()
+    await talk.close()
+    talk.conversation.warm_up()
