@@ -278,6 +278,7 @@ class Conversation:
 
     async def select_model(self, model: str) -> None:
         """Switches the model from the next request on. Raises where no provider serves it."""
+        self._models.require_known(model)
         self._models.provider(model)
         self._save("model", model)
         await self._session.update(model=model)

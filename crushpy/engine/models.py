@@ -5,10 +5,12 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crushpy.context.history import well_formed
+from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, lookup
+from crushpy.llm.errors import BadRequest
 from crushpy.llm.placement import placement
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.select import select
+from crushpy.llm.select import explain_unknown, select
 from crushpy.messages import Message
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
@@ -32,6 +34,14 @@ class Models:
         if model not in self._providers:
             self._providers[model] = select(model, self.settings)
         return self._providers[model]
+
+    def require_known(self, model: str) -> None:
+        """Raises BadRequest, with the nearest names, for a model of a provider nobody has heard of."""
+        provider = catalog.provider_of(model)
+        if catalog.is_known(model) or provider in self.settings.providers or provider in catalog.LOCAL:
+            return
+        if not any(known.name.startswith(f"{provider}/") for known in catalog.all_models()):
+            raise BadRequest(f"There is no model {model}.", explain_unknown(model))
 
     def info(self, model: str) -> ModelInfo:
         if model not in self._infos:

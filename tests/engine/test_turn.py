@@ -4,6 +4,7 @@ import asyncio
 import json
 from pathlib import Path
 
+import pytest
 from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
@@ -25,6 +26,7 @@ from crushpy.events import (
     TurnEnded,
     UsageReported,
 )
+from crushpy.llm.errors import BadRequest
 from crushpy.messages import Usage
 
 
@@ -320,3 +322,13 @@ async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: Scripte
     talk.conversation.warm_up()
     await talk.close()
     talk.conversation.warm_up()
+
+
+async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await talks()
+    with pytest.raises(BadRequest) as refused:
+        await talk.conversation.select_model("nope/nothing")
+    assert "nope/nothing" in str(refused.value) and "crushpy models" in str(refused.value)
+    assert talk.conversation.info.model == "openai/test-model"
+    await talk.conversation.select_model("openai/another-of-mine")
+    assert talk.conversation.info.model == "openai/another-of-mine"
