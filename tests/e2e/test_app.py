@@ -124,6 +124,29 @@ def test_a_new_session_shows_a_seam_and_can_be_undone(
     assert "the very first request" in json.dumps(llm.requests[-1].body)
 
 
+def test_an_edited_template_is_used_for_the_next_summary(
+    launch: Callable[..., Terminal], llm: ScriptedLLM, home: Path
+) -> None:
+    llm.script("one", "two", "## Goal\nA summary in stripes.")
+    with launch() as terminal:
+        terminal.type_line("first")
+        terminal.wait_for("one")
+        terminal.type_line("second")
+        terminal.wait_for("two")
+        terminal.type_line("/template")
+        terminal.wait_for("You write the notes")
+        terminal.press("ZEBRA ")
+        terminal.wait_for("ZEBRA")
+        terminal.press("\x13")
+        terminal.wait_for("aved")
+        terminal.press(ESCAPE)
+        terminal.wait_gone("You write the notes")
+        terminal.type_line("/compact")
+        terminal.wait_for("A summary in stripes.")
+    assert "ZEBRA" in (home / "templates" / "summary.md").read_text()
+    assert "ZEBRA" in json.dumps(llm.requests[-1].body)
+
+
 def test_a_conversation_is_resumed_where_it_was(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
     llm.script("The answer is 42.", "Still 42.")
     with launch() as terminal:

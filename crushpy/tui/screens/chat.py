@@ -266,13 +266,17 @@ class ChatScreen(Screen[None]):
         """A key or a click on an item: copy it, or what a seam card offers."""
         item = self.transcript.item(key)
         if action == "copy" and item is not None:
-            from crushpy.tui.clipboard import copy
             from crushpy.tui.items import source_text
 
-            self.say(await copy(app_of(self), source_text(item)))
+            await self._copy(source_text(item))
             return
         commands = {"undo": "undo_boundary", "edit_template": "edit_template"}
         await self.perform(commands.get(action, "lineage"))
+
+    async def _copy(self, text: str) -> None:
+        from crushpy.tui.clipboard import copy
+
+        self.say(await copy(app_of(self), text))
 
     # --- keys --------------------------------------------------------------------------------------------
 
@@ -294,6 +298,11 @@ class ChatScreen(Screen[None]):
         now = time.monotonic()
         if self.prompt.selected_text:
             self.prompt.action_copy()
+            return
+        selected = self.get_selected_text()
+        if selected:
+            self.clear_selection()
+            self.run_worker(self._copy(selected))
             return
         if self.conversation is not None and self.conversation.interrupt():
             self._last_interrupt = now
