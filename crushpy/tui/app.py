@@ -6,6 +6,7 @@ import logging
 import signal
 import sys
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from rich.text import Text
 from textual.app import App, SystemCommand
@@ -13,11 +14,13 @@ from textual.binding import Binding
 from textual.screen import Screen
 
 from crushpy.errors import mistake
-from crushpy.settings import Settings
 from crushpy.tui import Options
 from crushpy.tui.attention import give_title_back, keep_title
 from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.chat import ChatScreen
+
+if TYPE_CHECKING:
+    from crushpy.settings import Settings
 
 log = logging.getLogger(__name__)
 
@@ -80,7 +83,7 @@ class CrushpyApp(App[object]):
         """A signal asks us to go: end what runs, restore the terminal."""
         self.run_worker(self.chat.leave(), exclusive=False)
 
-    def adopt(self, settings: Settings) -> None:
+    def adopt(self, settings: "Settings") -> None:
         """Takes over what the settings say about colours and keys."""
         if settings.theme in self.available_themes:
             self.theme = settings.theme
