@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
+COLLECT_AT_LAST = 10.0
+"""Seconds after which garbage is collected again, should no conversation have been opened by then."""
+
 
 class CrushpyApp(App[object]):
     """Everything a user can do is in `commands.py`; what it does is in the chat screen."""
@@ -71,13 +74,15 @@ class CrushpyApp(App[object]):
         for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
             loop.add_signal_handler(getattr(signal, name), self._leave)
         keep_title(self)
-        self.call_after_refresh(gc.enable)
+        self.set_timer(COLLECT_AT_LAST, gc.enable)
 
     def on_unmount(self) -> None:
         give_title_back(self)
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)
+        gc.freeze()  # what was loaded stays for good: no collection need look at it again
+        gc.enable()
 
     def _leave(self) -> None:
         """A signal asks us to go: end what runs, restore the terminal."""
