@@ -207,6 +207,22 @@ class Cut(Data, frozen=True):
     """Characters kept of its end."""
 
 
+_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id")
+MAX_HEADLINE = 120
+
+
+def headline(name: str, args: Json, *, more: str = "") -> str:
+    """What a call is about, on one line: the argument that says most. `more` marks that it has more lines."""
+    if name == "todos":
+        return f"{len(args.get('todos') or ())} items"
+    for key in _TELLING:
+        lines = str(args.get(key) or "").strip().splitlines()
+        if lines:
+            line = lines[0] + (more if len(lines) > 1 else "")
+            return line if len(line) <= MAX_HEADLINE else line[: MAX_HEADLINE - 1] + "…"
+    return ""
+
+
 def to_json(value: object) -> bytes:
     """Any value of this vocabulary as JSON."""
     return msgspec.json.encode(value)

@@ -7,7 +7,6 @@ from typing import Protocol, TextIO
 
 import msgspec
 
-from crushpy.engine.transcript import headline
 from crushpy.events import (
     Boundary,
     Error,
@@ -24,7 +23,7 @@ from crushpy.events import (
     UsageReported,
     event_to_json,
 )
-from crushpy.messages import Diff
+from crushpy.messages import Diff, headline
 from crushpy.sanitize import clean, encodable
 
 STREAMED = (
@@ -114,7 +113,7 @@ class Prose:
             case MessageCommitted():
                 self._end_line()
             case ToolCalled():
-                self._say(f"· {event.name} {headline(event.args)}")
+                self._say(f"· {event.name} {headline(event.name, event.args)}")
             case ToolFinished():
                 self._finished(event)
             case Notice():

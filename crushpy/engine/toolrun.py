@@ -9,6 +9,7 @@ from itertools import groupby
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
+from crushpy.engine.toolset import NEW_SESSION
 from crushpy.engine.wholly import wholly
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import Display, Message, ToolCall, ToolResult
@@ -23,7 +24,6 @@ Emit = Callable[[Event], None]
 HandOver = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
 """Ends the session with the agent's own summary; says why not, where it does not."""
 
-NEW_SESSION = "new_session"
 ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
 CUT_SHORT = (
     "Not run: the reply was cut off at the output limit, so this call may be incomplete. "

@@ -9,7 +9,6 @@ import msgspec
 
 from crushpy.messages import (
     Image,
-    Json,
     Message,
     Note,
     Seed,
@@ -17,6 +16,7 @@ from crushpy.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    headline,
     to_json,
 )
 from crushpy.redact import redact_data
@@ -41,15 +41,6 @@ def age(seconds: float) -> str:
         if seconds >= size:
             return f"{int(seconds // size)}{unit}"
     return "now"
-
-
-def headline(args: Json) -> str:
-    """The one argument that says most about a call, on one line."""
-    for name in ("command", "file_path", "pattern", "url", "path", "job_id"):
-        if args.get(name):
-            line = str(args[name]).strip().splitlines()[0]
-            return line if len(line) <= 120 else line[:119] + "…"
-    return ""
 
 
 # --- a conversation, whole -----------------------------------------------------------------------------
@@ -119,7 +110,9 @@ def _compact(message: Message) -> list[str]:
                 lines.append(_image(part))
             case ToolCall():
                 lines.append(
-                    _short(f"  > {one_line(part.name)}", one_line(headline(part.args) or _args(part)))
+                    _short(
+                        f"  > {one_line(part.name)}", one_line(headline(part.name, part.args) or _args(part))
+                    )
                 )
             case ToolResult():
                 lines.append(_result_line(part))

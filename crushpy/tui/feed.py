@@ -23,7 +23,7 @@ from crushpy.events import (
     ToolStarted,
     TurnEnded,
 )
-from crushpy.messages import Image, Json, Message, Note, Seed, Thinking, ToolResult
+from crushpy.messages import Image, Message, Note, Seed, Thinking, ToolResult, headline
 from crushpy.tui.items import (
     ErrorItem,
     Item,
@@ -102,7 +102,7 @@ class Feed:
             case PromptCommitted():
                 self.show(UserItem(event.text))
             case ToolCalled():
-                item = ToolItem(event.id, event.name, headline(event.name, event.args), "waiting")
+                item = ToolItem(event.id, event.name, headline(event.name, event.args, more=" …"), "waiting")
                 self._tools[event.id] = (self._view.add(item), item)
             case ToolStarted():
                 self._change_tool(event.id, "running")
@@ -183,7 +183,7 @@ def stored_items(history: Iterable[Message]) -> Iterable[Item]:
         if message.text.strip():
             yield ReplyItem(message.text)
         for call in message.calls:
-            item = ToolItem(call.id, call.name, headline(call.name, call.args), "interrupted")
+            item = ToolItem(call.id, call.name, headline(call.name, call.args, more=" …"), "interrupted")
             result = results.get(call.id)
             if result is not None:
                 item = _finished(item, result, "failed" if result.is_error else "done")
@@ -213,17 +213,3 @@ def seam_of(event: Boundary) -> SeamItem:
         summary=event.summary,
         evidence=event.evidence,
     )
-
-
-_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id")
-
-
-def headline(name: str, args: Json) -> str:
-    """The argument that says most about a call, on one line."""
-    if name == "todos":
-        return f"{len(args.get('todos') or ())} items"
-    for key in _TELLING:
-        if args.get(key):
-            lines = str(args[key]).strip().splitlines() or [""]
-            return lines[0] + (" …" if len(lines) > 1 else "")
-    return ""

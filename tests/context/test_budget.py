@@ -76,3 +76,9 @@ def test_no_figures_ever_divide_by_zero_or_leave_the_window(
     assert 0 <= reading.used <= reading.window
     assert 0 <= reading.used_pct <= 100
     assert reading.used + reading.remaining == reading.window
+
+
+def test_the_catalog_and_the_budget_assume_the_same_window() -> None:
+    from crushpy.llm import catalog
+
+    assert catalog.DEFAULT_WINDOW == DEFAULT_WINDOW

@@ -27,7 +27,7 @@ from crushpy.events import (
     UsageReported,
 )
 from crushpy.llm.errors import BadRequest
-from crushpy.messages import Usage
+from crushpy.messages import Usage, headline
 
 
 def sent_roles(llm: ScriptedLLM, number: int = -1) -> list[str]:
@@ -332,3 +332,11 @@ async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: S
     assert talk.conversation.info.model == "openai/test-model"
     await talk.conversation.select_model("openai/another-of-mine")
     assert talk.conversation.info.model == "openai/another-of-mine"
+
+
+def test_what_a_call_is_about_fits_on_a_line_whatever_its_arguments() -> None:
+    assert headline("bash", {"command": "make\ntest"}) == "make"
+    assert headline("bash", {"command": "make\ntest"}, more=" …") == "make …"
+    assert headline("bash", {"command": " \n "}) == ""
+    assert headline("todos", {"todos": [1, 2]}) == "2 items"
+    assert len(headline("view", {"file_path": "x" * 500})) == 120

@@ -5,8 +5,8 @@ import time
 from textual.content import Content
 
 from crushpy.engine.library import Preview
-from crushpy.engine.transcript import age, headline
-from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.engine.transcript import age
+from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, headline
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
 from crushpy.tui.widgets.statusbar import short
@@ -88,7 +88,7 @@ def _part(part: object) -> Content | None:
         case Seed():
             return Content(_bounded(clean(part.summary).strip()))
         case ToolCall():
-            return _muted(f"› {one_line(part.name)} {one_line(headline(part.args))}")
+            return _muted(f"› {one_line(part.name)} {one_line(headline(part.name, part.args))}")
         case ToolResult():
             first = next(iter(clean(part.text).strip().splitlines()), "(nothing)")
             return _muted(f"  {'failed: ' if part.is_error else ''}{_bounded(one_line(first), 160)}")
