@@ -26,7 +26,7 @@ _JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
 """Joins emoji, and letters of some scripts: kept where it can do so."""
 
 _SUSPECT = re.compile(f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}")
-_HARM = re.compile(
+_HARM = (
     rf"(?P<line>\r\n?)|(?P<gone>{_STRING}|{_CSI}|{_SHORT}|{_CONTROL})"
     rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
 )
@@ -41,7 +41,7 @@ def clean(text: str) -> str:
         return text
     if _SUSPECT.search(text) is None:
         return text
-    return _HARM.sub(_harmless, text)
+    return re.sub(_HARM, _harmless, text)
 
 
 def one_line(text: str) -> str:

@@ -13,6 +13,7 @@ import time
 from pathlib import Path
 
 import pyte
+from pyte.screens import Char
 
 PATIENCE = 30.0
 
@@ -57,6 +58,23 @@ class Terminal:
         """What is on the screen now."""
         self._read(0)
         return "\n".join(line.rstrip() for line in self._screen.display)
+
+    @property
+    def cells(self) -> list[list[Char]]:
+        """What is on the screen now, with its colours."""
+        self._read(0)
+        screen = self._screen
+        return [[screen.buffer[y][x] for x in range(screen.columns)] for y in range(screen.lines)]
+
+    def wait_drawn(self) -> None:
+        """Returns once something more was drawn."""
+        before = len(self.raw)
+        self._wait(lambda _: len(self.raw) > before, "anything", PATIENCE)
+
+    def wait_quiet(self) -> None:
+        """Returns once nothing was drawn for a second."""
+        while self._read(1.0):
+            pass
 
     def wait_for(self, *wanted: str, timeout: float = PATIENCE) -> str:
         """Returns once every text is on the screen at the same time."""

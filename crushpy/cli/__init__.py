@@ -24,6 +24,13 @@ def main() -> None:
 
         print(f"crushpy {__version__}")
         return
-    from crushpy.cli.app import run_app
+    from crushpy.cli.chat import plainly_asked, start
+    from crushpy.cli.exits import told
 
-    run_app(sys.argv[1:])
+    with told():
+        asked = plainly_asked(sys.argv[1:])
+        if asked is not None:
+            sys.exit(start(asked))
+        from crushpy.cli.app import build
+
+        build(sys.argv[1:])(sys.argv[1:], prog_name="crushpy")

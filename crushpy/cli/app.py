@@ -1,15 +1,13 @@
-"""Builds the Typer app from the commands' modules, and turns our errors into messages and exit codes."""
+"""Builds the Typer app from the commands' modules."""
 
 import importlib
-import sys
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from crushpy.cli import COMMANDS
-from crushpy.cli.streams import forget_output, prepare_streams
-from crushpy.errors import CrushpyError, UsageError
+from crushpy.cli.chat import Asked, start
 
 
 class Method(StrEnum):
@@ -67,40 +65,5 @@ def chat(
         raise typer.Exit
     if context.invoked_subcommand is not None:
         return
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("The chat needs a terminal.", 'Without one: crushpy run "what to do".')
-    from crushpy.cli.folder import working_folder
-    from crushpy.tui import Options, run
-
-    options = Options(
-        cwd=str(working_folder(cwd)),
-        session=session,
-        resume_latest=resume_latest,
-        fork=fork,
-        model=model,
-        compaction=compaction.value if compaction else "",
-        yolo=yolo,
-    )
-    raise typer.Exit(run(options))
-
-
-def run_app(argv: list[str]) -> None:
-    """Runs the command line `argv` and exits with its code."""
-    prepare_streams()
-    try:
-        try:
-            build(argv)(argv, prog_name="crushpy")
-        finally:
-            sys.stdout.flush()
-    except CrushpyError as error:
-        print(f"crushpy: {error.message}", file=sys.stderr)
-        if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
-        sys.exit(error.exit_code)
-    except OSError as error:
-        forget_output()
-        if not isinstance(error, BrokenPipeError):  # whoever read it has gone, and knows
-            print(f"crushpy: {error}", file=sys.stderr)
-        sys.exit(1)
-    except KeyboardInterrupt:
-        sys.exit(130)
+    method = compaction.value if compaction else ""
+    raise typer.Exit(start(Asked(resume_latest, session, fork, model, method, yolo, cwd)))

@@ -5,21 +5,21 @@ import gc
 import logging
 import signal
 import sys
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from rich.text import Text
-from textual.app import App, SystemCommand
+from textual.app import App
 from textual.binding import Binding
 from textual.screen import Screen
 
 from crushpy.errors import mistake
-from crushpy.tui import Options
+from crushpy.tui import Options, commands
 from crushpy.tui.attention import give_title_back, keep_title
-from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.chat import ChatScreen
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from crushpy.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -28,11 +28,18 @@ COLLECT_AT_LAST = 10.0
 """Seconds after which garbage is collected again, should no conversation have been opened by then."""
 
 
+def _palette() -> "type[Provider]":
+    from crushpy.tui.palette import TableProvider
+
+    return TableProvider
+
+
 class CrushpyApp(App[object]):
     """Everything a user can do is in `commands.py`; what it does is in the chat screen."""
 
     TITLE = "crushpy"
     ENABLE_COMMAND_PALETTE = True
+    COMMANDS = {_palette}
     BINDINGS = [
         Binding("ctrl+c", "interrupt_or_quit", "Interrupt", show=False, priority=True),
         Binding("ctrl+z", "suspend_process", "Suspend", show=False, priority=True),
@@ -45,7 +52,7 @@ class CrushpyApp(App[object]):
                 priority=True,
                 id=command.action,
             )
-            for command in COMMANDS
+            for command in commands.COMMANDS
         ),
     ]
 
@@ -55,6 +62,8 @@ class CrushpyApp(App[object]):
         self._options = options
         self._typed = typed
         self._chat: ChatScreen | None = None
+        self.keys: dict[str, str] = {}
+        """Keys that the user changed, by action."""
 
     def get_default_screen(self) -> Screen[None]:
         self._chat = ChatScreen(self._options, self._typed)
@@ -76,6 +85,11 @@ class CrushpyApp(App[object]):
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
 
+    def on_resize(self) -> None:
+        # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.
+        if self.screen_stack:
+            self.screen.refresh()
+
     def on_unmount(self) -> None:
         give_title_back(self)
 
@@ -92,8 +106,9 @@ class CrushpyApp(App[object]):
         """Takes over what the settings say about colours and keys."""
         if settings.theme in self.available_themes:
             self.theme = settings.theme
-        keys = {command.action: getattr(settings.keys, command.action) for command in COMMANDS}
-        self.set_keymap({action: key for action, key in keys.items() if key})
+        keys = {command.action: getattr(settings.keys, command.action) for command in commands.COMMANDS}
+        self.keys = {action: key for action, key in keys.items() if key}
+        self.set_keymap(self.keys)
 
     def _fatal_error(self) -> None:
         """A bug ends the app. Textual would print local variables, keys among them. The log has it all."""
@@ -102,12 +117,6 @@ class CrushpyApp(App[object]):
         story = mistake(error) if isinstance(error, Exception) else "crushpy made a mistake."
         self._exit_renderables.append(Text(f"crushpy: {story}"))
         self._close_messages_no_wait()
-
-    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        for command in COMMANDS:
-            yield SystemCommand(
-                command.title, command.help, lambda action=command.action: self.action_command(action)
-            )
 
     def action_command(self, action: str, argument: str = "") -> None:
         """Does what a command of the table says; over an open dialog only leaving makes sense."""

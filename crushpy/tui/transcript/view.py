@@ -36,7 +36,7 @@ class Transcript(Pointing):
 
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
-    DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "0") == "1"
+    DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "1") == "1"
     """Write changed lines straight to the terminal when nothing can be in the way (see `direct.py`)."""
 
     class Scrolled(Message):

@@ -1,0 +1,31 @@
+"""Turns our errors into messages and exit codes."""
+
+import sys
+from collections.abc import Generator
+from contextlib import contextmanager
+
+from crushpy.cli.streams import forget_output, prepare_streams
+from crushpy.errors import CrushpyError
+
+
+@contextmanager
+def told() -> Generator[None]:
+    """Whatever ends the command inside, its output is written and the user knows why."""
+    prepare_streams()
+    try:
+        try:
+            yield
+        finally:
+            sys.stdout.flush()
+    except CrushpyError as error:
+        print(f"crushpy: {error.message}", file=sys.stderr)
+        if error.hint:
+            print(f"  {error.hint}", file=sys.stderr)
+        sys.exit(error.exit_code)
+    except OSError as error:
+        forget_output()
+        if not isinstance(error, BrokenPipeError):  # whoever read it has gone, and knows
+            print(f"crushpy: {error}", file=sys.stderr)
+        sys.exit(1)
+    except KeyboardInterrupt:
+        sys.exit(130)

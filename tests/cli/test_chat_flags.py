@@ -1,0 +1,67 @@
+"""The chat's flags: read without Typer where they are plain, explained by Typer where they are not."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from crushpy.cli.chat import Asked, plainly_asked
+
+
+def crushpy(*args: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-X", "importtime", "-m", "crushpy", *args],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        env=dict(os.environ),
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("argv", "asked"),
+    [
+        ([], Asked()),
+        (["-c"], Asked(resume_latest=True)),
+        (["--continue", "--fork", "--yolo"], Asked(resume_latest=True, fork=True, yolo=True)),
+        (["-s", "abc", "-m", "openai/gpt-5"], Asked(session="abc", model="openai/gpt-5")),
+        (["--compaction", "llm", "--cwd", "/tmp"], Asked(compaction="llm", cwd="/tmp")),
+    ],
+)
+def test_plain_flags_are_read(argv: list[str], asked: Asked) -> None:
+    assert plainly_asked(argv) == asked
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *(["run", "x"], ["--help"], ["-s"], ["-s", ""], ["-s", "-c"], ["--compaction", "high"]),
+        *(["-cm", "x"], ["--model=x"], ["--nonsense"], ["--", "x"]),
+    ],
+)
+def test_anything_else_is_for_typer(argv: list[str]) -> None:
+    assert plainly_asked(argv) is None
+
+
+def test_the_chat_starts_without_loading_typer() -> None:
+    done = crushpy("-c", "--cwd", str(Path.cwd()))
+    assert done.returncode == 2
+    assert "The chat needs a terminal." in done.stderr
+    assert "typer" not in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "said"),
+    [
+        (["--compaction", "high"], "'high' is not one of 'auto', 'llm'"),
+        (["--session"], "requires an argument"),
+        (["--modell", "x"], "No such option: --modell"),
+    ],
+)
+def test_a_wrong_flag_is_explained(args: list[str], said: str) -> None:
+    done = crushpy(*args)
+    assert done.returncode == 2
+    assert said in " ".join(done.stderr.replace("│", " ").split())

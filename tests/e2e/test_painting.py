@@ -1,0 +1,40 @@
+"""Lines that went straight to the terminal are the lines that a full repaint shows."""
+
+from collections.abc import Callable
+
+from e2e_terminal import Terminal
+from scripted_llm.replies import Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+ESCAPE, CTRL_P = "\x1b", "\x10"
+TEXT = "".join(
+    f"## Part {n}\n\nSome **bold** words, `code {n}` and a [link](https://example.org/{n}).\n\n"
+    f"- one\n- two 世界 {n}\n\n```python\ndef f{n}(x):\n    return x + {n}\n```\n\n"
+    for n in range(25)
+)
+
+
+def test_a_reply_that_streams_under_keys_palette_and_resize_looks_as_if_drawn_anew(
+    launch: Callable[..., Terminal], llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply(TEXT + "The end of it.", chunk=6, delay=0.002), after=330))
+    with launch() as terminal:
+        terminal.type_line("write")
+        terminal.wait_for("Part")
+        for letter in "a draft typed meanwhile":
+            terminal.press(letter)
+            terminal.wait_drawn()
+        terminal.press(CTRL_P)
+        terminal.wait_for("Search for commands")
+        terminal.press(ESCAPE)
+        terminal.wait_gone("Search for commands")
+        terminal.resize(90, 26)
+        llm.release()
+        terminal.wait_for("The end of it.", "a draft typed meanwhile")
+        terminal.wait_quiet()
+        painted = terminal.cells[:-4]  # the rest is prompt and status, which Textual draws
+        assert any("return x + 24" in "".join(cell.data for cell in row) for row in painted)
+        terminal.resize(80, 26)
+        terminal.resize(90, 26)
+        terminal.wait_quiet()
+        assert terminal.cells[:-4] == painted
