@@ -78,6 +78,7 @@ class ToolCalled(Event, frozen=True, tag="tool_call"):
 class ApprovalNeeded(Event, frozen=True, tag="approval"):
     """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
 
+    The call of a sub-agent has neither: it waits while the call `task` runs.
     Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
     """
 
@@ -90,6 +91,8 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     rule: str
     """What "always" would store; empty where no rule could cover it."""
     preview: Display | None = None
+    task: str = ""
+    """The id of the `task` call whose sub-agent asks; empty for the main agent."""
 
 
 class ApprovalDone(Event, frozen=True, tag="approval_done"):

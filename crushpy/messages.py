@@ -65,7 +65,23 @@ class Excerpt(Data, frozen=True, tag="excerpt"):
     language: str = ""
 
 
-Display = Diff | Terminal | FileList | TodoList | Excerpt
+class ChangedFile(Data, frozen=True):
+    path: str
+    action: str
+    """created, edited or written."""
+
+
+class TaskReport(Data, frozen=True, tag="task"):
+    """What a sub-agent came back with, whole, and the files it changed."""
+
+    session_id: str
+    text: str
+    changed: tuple[ChangedFile, ...] = ()
+    steps: int = 0
+    cost: float = 0.0
+
+
+Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport
 
 
 # --- parts of a message --------------------------------------------------------------------------------
@@ -207,7 +223,7 @@ class Cut(Data, frozen=True):
     """Characters kept of its end."""
 
 
-_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id")
+_TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")
 MAX_HEADLINE = 120
 
 

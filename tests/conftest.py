@@ -1,26 +1,49 @@
 """What every test may use: a home of its own, a workspace of its own, and the real command line."""
 
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
+import hypothesis
 import pytest
 from command import Cli
 
 pytest_plugins = ["scripted_llm.fixtures", "talk", "headless"]
 
+# The same examples in every run, however slow the machine is. `--hypothesis-profile=default` looks further.
+hypothesis.settings.register_profile(
+    "same", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
+KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
+KEPT_FAMILIES = ("PYTHON", "PYTEST", "LD_", "COV")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not config.getoption("--hypothesis-profile"):
+        hypothesis.settings.load_profile("same")
+    # Started in the background or by nohup, we would hand ignored signals down to everything we start.
+    for number, usual in (
+        (signal.SIGINT, signal.default_int_handler),
+        (signal.SIGHUP, signal.SIG_DFL),
+        (signal.SIGQUIT, signal.SIG_DFL),
+    ):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            signal.signal(number, usual)
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A fresh CRUSHPY_HOME, and none of this machine's keys or settings."""
+    """A fresh CRUSHPY_HOME, and nothing of this machine's keys, settings, colours and servers."""
     folder = tmp_path / "home"
     for name in list(os.environ):
-        if name.startswith("CRUSHPY_") or name.endswith(
-            ("_API_KEY", "_BASE_URL", "_API_BASE", "_PROXY", "_proxy")
-        ):
+        if name not in KEPT and not name.startswith(KEPT_FAMILIES):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("LANG", "C.UTF-8")
+    monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("CRUSHPY_HOME", str(folder))
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     (tmp_path / "user").mkdir()
     return folder
@@ -44,7 +67,7 @@ def cli(workspace: Path) -> Cli:
         env: dict[str, str] | None = None,
         stdin: str = "",
         cwd: Path | None = None,
-        timeout: float = 60,
+        timeout: float = 110,
     ) -> "subprocess.CompletedProcess[str]":
         return subprocess.run(
             [sys.executable, "-m", "crushpy", *args],

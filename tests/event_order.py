@@ -87,6 +87,11 @@ class _Order:
                 assert self.committed, f"{where}: before its message"
                 assert event.id not in self.calls and event.id not in self.finished, f"{where}: id used twice"
                 self.calls[event.id] = "called"
+            case ApprovalNeeded() if event.task:
+                assert self.calls.get(event.task) == "started", f"{where}: that task does not run"
+                self.calls[event.id] = "of a task"
+            case ApprovalDone() if self.calls.get(event.id) == "of a task":
+                del self.calls[event.id]
             case ApprovalNeeded():
                 assert self.calls.get(event.id) == "called", f"{where}: no such call waits"
                 self.calls[event.id] = "approving"

@@ -4,7 +4,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from crushpy.messages import Data, Diff, Message, Terminal, Todo, TodoList, ToolCall, ToolResult
+from crushpy.messages import Data, Diff, Message, TaskReport, Terminal, Todo, TodoList, ToolCall, ToolResult
 
 CHANGERS = ("edit", "multiedit", "write")
 INTERRUPTED = "Interrupted"
@@ -119,6 +119,8 @@ def touched(messages: Sequence[Message]) -> list[Touched]:
     """Files read and changed, in order, successful calls only."""
     found: list[Touched] = []
     for call, result in calls(messages):
+        if isinstance(result.display, TaskReport):
+            found += [Touched(direct(file.path), file.action) for file in result.display.changed]
         path = str(call.args.get("file_path", "")).strip()
         if result.is_error or not path:
             continue

@@ -83,6 +83,7 @@ class Approvals:
         call: ToolCall,
         accesses: tuple[Access, ...],
         preview: Callable[[], Awaitable[Display | None]],
+        task: str = "",
     ) -> Refusal | None:
         """None where the call may run, else why not."""
         decision = self.judge(accesses)
@@ -90,7 +91,7 @@ class Approvals:
             async with self._asking:  # one question at a time; an earlier answer may have settled this one
                 decision = self.judge(accesses)
                 if decision.verdict == "ask":
-                    return await self._ask(call, accesses, decision, await preview())
+                    return await self._ask(call, accesses, decision, await preview(), task)
         if decision.verdict == "allow":
             return None
         if decision.verdict == "deny":
@@ -98,10 +99,16 @@ class Approvals:
         return Refusal(_unasked_text(decision), unasked=True)
 
     async def _ask(
-        self, call: ToolCall, accesses: tuple[Access, ...], decision: Decision, preview: Display | None
+        self,
+        call: ToolCall,
+        accesses: tuple[Access, ...],
+        decision: Decision,
+        preview: Display | None,
+        task: str,
     ) -> Refusal | None:
         rule = ", ".join(decision.suggested)
-        self._emit(ApprovalNeeded(call.id, call.name, call.args, accesses, decision.reason, rule, preview))
+        reason = decision.reason
+        self._emit(ApprovalNeeded(call.id, call.name, call.args, accesses, reason, rule, preview, task))
         answer = await self._wait(call.id)
         if answer.kind == "deny":
             return Refusal(

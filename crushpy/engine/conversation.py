@@ -14,21 +14,18 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection
+from crushpy.engine.agent import Agent, House
 from crushpy.engine.approvals import Answer, Approvals
-from crushpy.engine.crossing import Crossing, Declined, Rehearsal
-from crushpy.engine.gauge import Gauge
-from crushpy.engine.limits import Limits
-from crushpy.engine.live import LiveSession, LoadedSession, load_session, user_message
+from crushpy.engine.crossing import Declined, Rehearsal
+from crushpy.engine.limits import Limits, Spent
+from crushpy.engine.live import LoadedSession, load_session, user_message
 from crushpy.engine.models import Models
-from crushpy.engine.overseer import Overseer
-from crushpy.engine.remember import recall
-from crushpy.engine.reviews import Reviews, Verdict
-from crushpy.engine.standing import standing_of
-from crushpy.engine.summarise import Postponed, Summariser
+from crushpy.engine.reviews import Verdict
+from crushpy.engine.summarise import Postponed
+from crushpy.engine.tasks import Tasks
 from crushpy.engine.titles import suggest_title
-from crushpy.engine.toolrun import ToolRunner
 from crushpy.engine.toolset import Toolset
-from crushpy.engine.turn import Status, Turn
+from crushpy.engine.turn import Status
 from crushpy.engine.undo import undo_boundary
 from crushpy.engine.wholly import wholly
 from crushpy.errors import CrushpyError
@@ -91,50 +88,35 @@ class Conversation:
         self._save = save
         self._context = context
         self._limits = choices.limits
-        self._session = LiveSession(store, loaded, self._emit, stored=stored)
         templates.on_problem = self._template_problem
         toolset.on_edit = lambda: self._emit(Notice(TEMPLATE_EDITED))
         self._models = Models(settings, toolset.specs)
-        gauge = self._gauge = Gauge(self._models.window)
-        self._session.exact_size = gauge.exact_size
-        gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
-        self._reviews = Reviews(self._emit)
-        crossing = Crossing(
-            self._session,
-            store,
-            lambda: self._settings,
-            gauge,
-            Summariser(self._models, templates, gauge, self._emit),
-            self._reviews,
-            lambda: standing_of(self._session.info, context.cwd, context.jobs),
-            self._emit,
-        )
-        self._overseer = Overseer(
-            self._session,
-            self._models,
-            gauge,
-            crossing,
-            lambda: self._settings,
-            save,
-            self._emit,
-            interactive=choices.interactive,
-        )
         self._approvals = Approvals(
             context.cwd,
             choices.rules,
             emit=self._emit,
             remember=remember,
-            keep=self._session.set_grants,
+            keep=self._keep_grants,
             grants=loaded.info.grants,
             interactive=choices.interactive,
             yolo=choices.yolo,
         )
-        context.recall = lambda query, message_id: recall(
-            store, self.info.id, self._session.in_view, query, message_id
+        house = House(
+            store, lambda: self._settings, templates, self._approvals, save, set(), choices.interactive
         )
-        self._tools = ToolRunner(
-            toolset.tools, context, self._session, self._approvals, self._overseer.hand_over, self._emit
+        agent = self._agent = Agent(
+            house,
+            loaded,
+            stored=stored,
+            models=self._models,
+            tools=toolset.tools,
+            context=context,
+            emit=self._emit,
         )
+        self._session = agent.session
+        self._overseer = agent.overseer
+        self._tasks = Tasks(house, agent, toolset, choices.limits, self._emit)
+        context.delegate = self._tasks.run
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
@@ -214,7 +196,8 @@ class Conversation:
         return self._running
 
     async def _turn(self, prompt: Message) -> Status:
-        turn = Turn(self._session, self._models, self._overseer, self._tools, self._limits, self._emit)
+        spent = self._tasks.spent = Spent()
+        turn = self._agent.turn(self._limits, spent)
         status: Status = "error"
         try:
             status = await turn.run(prompt)
@@ -246,10 +229,13 @@ class Conversation:
         """Answers an `approval` event; False where that call no longer waits."""
         return self._approvals.answer(call_id, answer)
 
+    async def _keep_grants(self, grants: tuple[str, ...]) -> None:
+        await self._session.set_grants(grants)
+
     @property
     def unasked(self) -> bool:
         """True once a permission was needed and nobody could be asked."""
-        return self._tools.unasked
+        return self._agent.tools.unasked or self._tasks.unasked
 
     # --- the context ------------------------------------------------------------------------------------
 
@@ -263,11 +249,11 @@ class Conversation:
 
     async def count_exactly(self) -> None:
         """Loads the token vocabulary, so that figures are counts and not guesses."""
-        await asyncio.to_thread(self._gauge.load)
+        await asyncio.to_thread(self._agent.gauge.load)
 
     def review(self, review_id: str, verdict: Verdict) -> bool:
         """Answers a `review` event; False where that summary no longer waits."""
-        return self._reviews.answer(review_id, verdict)
+        return self._agent.reviews.answer(review_id, verdict)
 
     async def select_compaction(self, method: str) -> None:
         """Switches who decides when a session ends: saved, and in force for the very next request."""

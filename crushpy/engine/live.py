@@ -30,7 +30,16 @@ TITLE_LENGTH = 80
 class LiveSession:
     """`stored` is False for a new session until its first prompt is committed with it."""
 
-    def __init__(self, store: Store, loaded: "LoadedSession", emit: Emit, *, stored: bool) -> None:
+    def __init__(
+        self,
+        store: Store,
+        loaded: "LoadedSession",
+        emit: Emit,
+        *,
+        stored: bool,
+        call_ids: set[str] | None = None,
+    ) -> None:
+        """`call_ids` are those in use already; what is added here is seen by whoever shares the set."""
         self.info = loaded.info
         self.history = list(loaded.history)
         """What the next request is made of: the seed and carried messages first, in a continuation."""
@@ -47,12 +56,17 @@ class LiveSession:
         self._inherited = loaded.inherited
         self._before = loaded.before
         self._unreported = False
-        self._call_ids = {call.id for message in self.history for call in message.calls}
+        self._call_ids = call_ids if call_ids is not None else set[str]()
+        self._call_ids |= {call.id for message in self.history for call in message.calls}
 
     @property
     def usage(self) -> Usage:
         """Of the whole conversation, as far as this process knows it."""
         return self._before + self.info.usage
+
+    def spend(self, usage: Usage) -> None:
+        """Adds what a task of this conversation used; its own session has it stored."""
+        self._before += usage
 
     @property
     def call_ids(self) -> set[str]:
@@ -194,13 +208,14 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
     inherited = len(carried.tail) + seeded
     before = (await store.lineage(info.id))[:-1] if info.parent_id else []
+    tasks = await store.task_usage(info.root_id) if info.kind != "task" else Usage()
     return LoadedSession(
         info,
         history,
         carried.cuts,
         carried.held,
         inherited,
-        sum((one.usage for one in before), Usage()),
+        sum((one.usage for one in before), tasks),
     )
 
 

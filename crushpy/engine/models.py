@@ -1,6 +1,7 @@
 """The model side of a conversation: which provider serves a model, and what is sent to it."""
 
 from collections.abc import Callable, Sequence
+from copy import copy
 
 import msgspec
 
@@ -28,6 +29,12 @@ class Models:
         self._providers: dict[str, Provider] = {}
         self._infos: dict[str, ModelInfo] = {}
         self._placements: dict[str, str] = {}
+
+    def for_tools(self, tool_specs: Callable[[str], tuple[ToolSpec, ...]]) -> "Models":
+        """The same models over the same connections, offered other tools."""
+        lent = copy(self)
+        lent._tool_specs = tool_specs
+        return lent
 
     def provider(self, model: str) -> Provider:
         """Who answers for `model`. Raises AuthenticationFailed where a key is missing."""

@@ -46,7 +46,10 @@ class ToolRunner:
         approvals: Approvals,
         hand_over: HandOver,
         emit: Emit,
+        task: str = "",
     ) -> None:
+        """`task` is the call for which a sub-agent works; empty for the main agent."""
+        self._task = task
         self._tools = {tool.name: tool for tool in tools}
         self._hand_over = hand_over
         self._context = context
@@ -122,7 +125,7 @@ class ToolRunner:
 
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
-        return tool is not None and tool.parallel
+        return tool is not None and tool.side_by_side(call.args)
 
     async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
         try:
@@ -158,13 +161,13 @@ class ToolRunner:
             async def preview() -> Display | None:
                 return await tool.preview(args, self._context)
 
-            refusal = await self._approvals.refuse(call, accesses, preview)
+            refusal = await self._approvals.refuse(call, accesses, preview, self._task)
             if refusal is not None:
                 self.unasked = self.unasked or refusal.unasked
                 return Outcome(refusal.text, is_error=True)
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
-            context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)))
+            context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)), call.id)
             run: Awaitable[Outcome] = tool.run(args, context)
             return await run
         except ToolError as error:

@@ -26,6 +26,10 @@ class Toolset:
     def tools(self) -> tuple[AnyTool, ...]:
         return self._tools
 
+    def only(self, wanted: Callable[[str], bool]) -> "Toolset":
+        """Those of the tools whose names are wanted."""
+        return Toolset(tuple(tool for tool in self._tools if wanted(tool.name)), self._templates)
+
     def specs(self, method: str) -> tuple[ToolSpec, ...]:
         """The tools offered to the main agent."""
         if self._fixed is None:

@@ -11,7 +11,7 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.engine.limits import Limits
+from crushpy.engine.limits import Limits, Spent
 from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
 from crushpy.engine.models import Models
@@ -23,7 +23,7 @@ from crushpy.errors import CrushpyError, mistake
 from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message, Usage
+from crushpy.messages import Message
 
 log = logging.getLogger(__name__)
 
@@ -41,6 +41,7 @@ class Turn:
         tools: ToolRunner,
         limits: Limits,
         emit: Callable[[Event], None],
+        spent: Spent,
     ) -> None:
         self._session = session
         self._models = models
@@ -48,8 +49,7 @@ class Turn:
         self._tools = tools
         self._limits = limits
         self._emit = emit
-        self._steps = 0
-        self._used = Usage()
+        self._spent = spent
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
@@ -84,11 +84,11 @@ class Turn:
     async def _steps_until_done(self, prompt: Message, commit: "Once") -> Status:
         guard = LoopGuard()
         while True:
-            reached = self._limits.reached(self._steps, self._used)
+            reached = self._limits.reached(self._spent)
             if reached:
                 self._emit(Notice(f"Stopped: {reached}.", "warning"))
                 return "limit"
-            self._steps += 1
+            self._spent.steps += 1
             message = await self._ask_model(prompt, commit)
             if not message.calls:
                 if message.finish == "length":
@@ -123,7 +123,7 @@ class Turn:
         if draft.status_moved:
             self._overseer.remember_placement(request.model)
         if message.usage is not None:
-            self._used += message.usage
+            self._spent.used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))
         return message
 

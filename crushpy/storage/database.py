@@ -25,6 +25,7 @@ from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.rows import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.search import Search
 from crushpy.storage.shelf import Shelf
+from crushpy.storage.tasks import Tasks
 
 _NO_USAGE = Usage()
 _SHOWN = 5
@@ -51,6 +52,7 @@ class Database:
         self.leases = Leases(self)
         self.search = Search(self)
         self.shelf = Shelf(self)
+        self.tasks = Tasks(self)
 
     # --- sessions --------------------------------------------------------------------------------------
 
@@ -95,7 +97,7 @@ class Database:
             if row is None:
                 break
             found[wanted] = session_from_row(row)
-            wanted = row.parent_id
+            wanted = None if row.kind == "task" else row.parent_id  # a task starts with a clean sheet
         return list(found.values())[::-1]
 
     def update_session(

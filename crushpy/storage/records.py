@@ -86,6 +86,21 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     undone_at: float | None = None
 
 
+class TaskResult(Data, frozen=True, omit_defaults=False):
+    """What a task gave back."""
+
+    id: str
+    """The message that holds it."""
+    session_id: str
+    raw: str
+    created_at: float
+    context_summary: str | None = None
+    """The same in a few sentences, once somebody asked for that."""
+    summary_model: str = ""
+    cost: float = 0.0
+    """Of that summary."""
+
+
 class Carried(Data, frozen=True):
     """What a session has beside its own messages."""
 

@@ -9,9 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.messages import Cut, Message, Todo, ToolCall
+from crushpy.messages import Cut, Message, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
-from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, Hit, SessionInfo
+from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, Hit, SessionInfo, TaskResult
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -187,6 +187,23 @@ class Store:
     async def lineage_messages(self, session_id: str) -> list[Message]:
         """All messages from the root to this session, each as far as it led here."""
         return await self._do(lambda database: database.boundaries.lineage_messages(session_id))
+
+    # --- tasks -----------------------------------------------------------------------------------------
+
+    async def add_task_result(self, result: TaskResult) -> None:
+        await self._do(lambda database: database.tasks.add(result))
+
+    async def summarise_task_result(self, result: TaskResult) -> None:
+        """Keeps the short form of a result beside the whole."""
+        await self._do(lambda database: database.tasks.summarise(result))
+
+    async def task_results(self, root_id: str) -> list[TaskResult]:
+        """What the tasks of a conversation gave back, oldest first."""
+        return await self._do(lambda database: database.tasks.results(root_id))
+
+    async def task_usage(self, root_id: str) -> Usage:
+        """What all tasks of a conversation used together."""
+        return await self._do(lambda database: database.tasks.usage(root_id))
 
     # --- one writer ------------------------------------------------------------------------------------
 

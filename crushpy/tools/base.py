@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from crushpy.access import Access
-from crushpy.messages import Data, Display, Image, Todo
+from crushpy.messages import Data, Display, Image, Json, Todo
 
 if TYPE_CHECKING:
     from crushpy.tools.filememory import FileMemory
@@ -37,8 +37,25 @@ class ToolError(Exception):
     """A tool could not do what was asked, for a reason the model can act on. Becomes an error result."""
 
 
+class Delegation(Data, frozen=True):
+    """A piece of work for a sub-agent."""
+
+    prompt: str
+    read_only: bool = False
+    model: str = ""
+    """Empty: the model of whoever asks."""
+    context_strategy: str = ""
+    """full or summarized; empty: what the settings say."""
+    call_id: str = ""
+    """The call that asked for it."""
+
+
 def _ignore(_: str) -> None:
     pass
+
+
+async def _nobody(order: Delegation, show: Callable[[str], None]) -> "Outcome":
+    raise ToolError("There is nobody to give a task to here. Do it yourself.")
 
 
 async def _nothing_stored(query: str, message_id: str) -> str:
@@ -70,11 +87,15 @@ class ToolContext:
         """Shows a piece of live output. Never blocks."""
         self.recall: Callable[[str, str], Awaitable[str]] = _nothing_stored
         """Finds earlier messages by words or by id, as text for the model."""
+        self.delegate: Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]] = _nobody
+        """Has a sub-agent do something; shows meanwhile what it does."""
+        self.call_id = ""
 
-    def with_emit(self, emit: Callable[[str], None]) -> "ToolContext":
+    def with_emit(self, emit: Callable[[str], None], call_id: str = "") -> "ToolContext":
         """The same context, reporting live output of one call to `emit`."""
         lent = copy(self)
         lent.emit = emit
+        lent.call_id = call_id
         return lent
 
     def resolve(self, path: str) -> Path:
@@ -101,6 +122,10 @@ class Tool(Generic[A]):
     args: type[A]
     parallel: ClassVar[bool] = False
     """True where it changes nothing, so that several may run side by side."""
+
+    def side_by_side(self, args: Json) -> bool:
+        """Whether this very call, its arguments as the model wrote them, may run beside its neighbours."""
+        return self.parallel
 
     def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
         """What this call would touch. Pure: looks at the arguments and at paths, runs nothing."""

@@ -23,6 +23,7 @@ def all_tools() -> tuple[AnyTool, ...]:
     from crushpy.tools.multiedit import MultiEdit
     from crushpy.tools.new_session import NewSession
     from crushpy.tools.recall import Recall
+    from crushpy.tools.task import Task
     from crushpy.tools.todos import Todos
     from crushpy.tools.view import View
     from crushpy.tools.write import Write
@@ -40,6 +41,7 @@ def all_tools() -> tuple[AnyTool, ...]:
         JobKill(),
         Fetch(),
         Todos(),
+        Task(),
         Recall(),
         NewSession(),
     )

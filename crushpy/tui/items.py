@@ -5,7 +5,7 @@
 
 from typing import Literal
 
-from crushpy.messages import Data, Diff, Display, Excerpt, FileList, Terminal, TodoList
+from crushpy.messages import Data, Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
@@ -125,5 +125,5 @@ def display_text(display: Display) -> str:
         case TodoList():
             marks = {"pending": "[ ]", "in_progress": "[~]", "completed": "[x]"}
             return "\n".join(f"{marks[todo.status]} {todo.text}" for todo in display.todos)
-        case Excerpt():
+        case Excerpt() | TaskReport():
             return display.text

@@ -209,7 +209,7 @@ async def test_a_conversation_is_resumed_at_its_tip_from_any_ancestor(talks: Tal
 async def test_llm_sends_exactly_one_status_at_the_very_end_and_stores_none(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
-    llm.always(worker([1_000, 2_000]))
+    llm.always(worker([2_000, 3_000]))
     talk = await talks(flags={**window(), **LLM}, yolo=True)
     await talk.ask("go")
     for number, request in enumerate(llm.requests):
@@ -223,7 +223,7 @@ async def test_llm_sends_exactly_one_status_at_the_very_end_and_stores_none(
         if number:
             before = llm.requests[number - 1].body["messages"]
             assert request.body["messages"][: len(before) - 1] == before[:-1], "the prefix is byte-identical"
-    assert json.loads(llm.requests[1].body["messages"][-1]["content"][16:-17])["used_pct"] in (10, 11)
+    assert json.loads(llm.requests[1].body["messages"][-1]["content"][16:-17])["used_pct"] in (20, 21)
     store = Store(Paths().database)
     for message in await store.messages(talk.conversation.info.id):
         assert "context_status" not in message.text

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.messages import Diff, Display, Excerpt, FileList, Terminal, TodoList
+from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
 from crushpy.sanitize import one_line
 from crushpy.tui.items import ToolItem
 from crushpy.tui.transcript.canvas import Canvas, Margin
@@ -92,6 +92,9 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
             return [(f"{done}/{len(todos)}", muted)]
         case Excerpt(text=text):
             return [(f"{text.count(chr(10)) + 1:,} lines", muted)]
+        case TaskReport(changed=changed, steps=steps, cost=cost):
+            words = [f"{steps:,} steps"] + ([f"{len(changed)} files"] if changed else [])
+            return [(" · ".join([*words, *([f"${cost:.2f}"] if cost >= 0.005 else [])]), muted)]
         case _:
             return [("denied", palette["warning"])] if item.state == "denied" else []
 
@@ -125,6 +128,8 @@ def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[N
                 listed(f"{mark} ", one_line(todo.text), canvas, margin, palette[role], style)
         case Excerpt():
             yield from _excerpt(display, canvas, margin)
+        case TaskReport():
+            yield from _report(display, canvas, margin)
 
 
 def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[None]:
@@ -153,6 +158,15 @@ def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]
         canvas.code(shown, inside if at == 0 else inside.later, palette.code)
         yield
     ask_for_colours(canvas, lines, one_line(display.language).lower(), inside, start)
+
+
+def _report(display: TaskReport, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    yield from _output(display.text, canvas, margin, palette.code)
+    lines = [f"{file.action} {one_line(file.path)}" for file in display.changed]
+    lines.append(f"session {display.session_id}")
+    for line in lines:
+        canvas.prose([[(line, palette.muted)]], margin, palette.text)
 
 
 def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator[None]:

@@ -1,0 +1,91 @@
+"""One agent at work in one session, the main one or a task's: what its turns need, wired together."""
+
+from collections.abc import Callable
+
+from crushpy.engine.approvals import Approvals
+from crushpy.engine.crossing import Crossing
+from crushpy.engine.gauge import Gauge
+from crushpy.engine.limits import Limits, Spent
+from crushpy.engine.live import LiveSession, LoadedSession
+from crushpy.engine.models import Models
+from crushpy.engine.overseer import Overseer
+from crushpy.engine.remember import recall
+from crushpy.engine.reviews import Reviews
+from crushpy.engine.standing import standing_of
+from crushpy.engine.summarise import Summariser
+from crushpy.engine.toolrun import ToolRunner
+from crushpy.engine.turn import Turn
+from crushpy.events import Event
+from crushpy.messages import Data
+from crushpy.prompts import Templates
+from crushpy.settings import Settings
+from crushpy.storage.store import Store
+from crushpy.tools.base import AnyTool, ToolContext
+
+
+class House(Data, frozen=True):
+    """What all agents of a conversation share."""
+
+    store: Store
+    settings: Callable[[], Settings]
+    templates: Templates
+    approvals: Approvals
+    save: Callable[[str, str], None]
+    """Keeps a choice for good."""
+    call_ids: set[str]
+    """Every call id in use: questions about calls are told apart by it."""
+    interactive: bool = False
+
+
+class Agent:
+    """`models` offers `tools`; events go to `emit`. `task` is the call a sub-agent works for."""
+
+    def __init__(
+        self,
+        house: House,
+        loaded: LoadedSession,
+        *,
+        stored: bool,
+        models: Models,
+        tools: tuple[AnyTool, ...],
+        context: ToolContext,
+        emit: Callable[[Event], None],
+        task: str = "",
+    ) -> None:
+        self._emit = emit
+        self.models = models
+        self.context = context
+        self.session = LiveSession(house.store, loaded, emit, stored=stored, call_ids=house.call_ids)
+        self.gauge = Gauge(models.window)
+        self.session.exact_size = self.gauge.exact_size
+        self.gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
+        self.reviews = Reviews(emit)
+        crossing = Crossing(
+            self.session,
+            house.store,
+            house.settings,
+            self.gauge,
+            Summariser(models, house.templates, self.gauge, emit),
+            self.reviews,
+            lambda: standing_of(self.session.info, context.cwd, context.jobs),
+            emit,
+        )
+        self.overseer = Overseer(
+            self.session,
+            models,
+            self.gauge,
+            crossing,
+            house.settings,
+            house.save,
+            emit,
+            interactive=house.interactive and not task,
+        )
+        context.recall = lambda query, message_id: recall(
+            house.store, self.session.info.id, self.session.in_view, query, message_id
+        )
+        self.tools = ToolRunner(
+            tools, context, self.session, house.approvals, self.overseer.hand_over, emit, task
+        )
+
+    def turn(self, limits: Limits, spent: Spent) -> Turn:
+        return Turn(self.session, self.models, self.overseer, self.tools, limits, self._emit, spent)

@@ -1,0 +1,70 @@
+"""What tasks gave back, and what they cost. Lives on the storage thread."""
+
+from typing import TYPE_CHECKING
+
+import msgspec
+from sqlalchemy import func, insert, select, update
+
+from crushpy.messages import Usage
+from crushpy.storage.codec import storable
+from crushpy.storage.records import TaskResult
+from crushpy.storage.tables import sessions, task_results
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+_S = sessions.c
+_T = task_results.c
+_child = sessions.alias()
+_all = select(_S.id).where(_S.kind == "task").cte(recursive=True)
+_all = _all.union(select(_child.c.id).join(_all, _child.c.parent_id == _all.c.id))
+"""Tasks and what continues them."""
+_USED = select(
+    *(
+        func.coalesce(func.sum(column), 0)
+        for column in (
+            _S.input_tokens,
+            _S.output_tokens,
+            _S.cache_read_tokens,
+            _S.cache_write_tokens,
+            _S.cost,
+        )
+    )
+).where(_S.id.in_(select(_all.c.id)))
+
+
+class Tasks:
+    def __init__(self, database: "Database") -> None:
+        self._database = database
+
+    def add(self, result: TaskResult) -> None:
+        row = {**msgspec.structs.asdict(result), "raw": storable(result.raw)}
+        with self._database.transaction():
+            self._database.execute(insert(task_results), row)
+
+    def summarise(self, result: TaskResult) -> None:
+        with self._database.transaction():
+            self._database.execute(
+                update(task_results).where(_T.id == result.id),
+                {
+                    "context_summary": storable(result.context_summary or ""),
+                    "summary_model": result.summary_model,
+                    "cost": result.cost,
+                },
+            )
+
+    def results(self, root_id: str) -> list[TaskResult]:
+        rows = self._database.execute(
+            select(task_results)
+            .join(sessions, _S.id == _T.session_id)
+            .where(_S.root_id == root_id)
+            .order_by(_T.created_at)
+        )
+        return [TaskResult(**row) for row in rows.mappings()]
+
+    def usage(self, root_id: str) -> Usage:
+        """Of all tasks of a conversation, their summaries included."""
+        used = self._database.execute(_USED.where(_S.root_id == root_id)).one()
+        summaries = select(func.coalesce(func.sum(_T.cost), 0.0)).join(sessions, _S.id == _T.session_id)
+        cost = self._database.execute(summaries.where(_S.root_id == root_id)).scalar() or 0.0
+        return Usage(*used) + Usage(cost=cost)

@@ -1,0 +1,38 @@
+"""Gives a piece of work to a sub-agent, which has a context of its own. The engine carries it out."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from crushpy.access import Access
+from crushpy.messages import Json
+from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext, ToolError
+
+
+class TaskArgs(Args, frozen=True):
+    prompt: Annotated[str, Meta(description="all it needs to know, and what to report")]
+    read_only: Annotated[bool, Meta(description="it may look and search, and change nothing")] = False
+    model: Annotated[str, Meta(description="another model than yours")] = ""
+    context_strategy: Annotated[
+        Literal["full", "summarized"] | None,
+        Meta(description="get its report whole or in a few sentences"),
+    ] = None
+
+
+class Task(Tool[TaskArgs]):
+    name = "task"
+    args = TaskArgs
+
+    def side_by_side(self, args: Json) -> bool:
+        return args.get("read_only") is True
+
+    def accesses(self, args: TaskArgs, context: ToolContext) -> tuple[Access, ...]:
+        return (Access(self.name, "none"),)  # each call of the sub-agent is judged by itself
+
+    async def run(self, args: TaskArgs, context: ToolContext) -> Outcome:
+        if not args.prompt.strip():
+            raise ToolError("The prompt is empty. Say what to do and what to report.")
+        order = Delegation(
+            args.prompt, args.read_only, args.model.strip(), args.context_strategy or "", context.call_id
+        )
+        return await context.delegate(order, context.emit)
