@@ -8,14 +8,16 @@ import select
 import signal
 import stat
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from types import FrameType
+from typing import Any
 
 from crushpy.bootstrap import Surroundings, Wanted, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.limits import Limits
+from crushpy.engine.turn import Status
 from crushpy.errors import CrushpyError, UsageError, mistake
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
 from crushpy.messages import Data, Usage
@@ -40,6 +42,8 @@ class Order(Data, frozen=True):
     max_steps: int | None = None
     max_tokens: int | None = None
     max_cost: float | None = None
+    tasks: str = ""
+    """A file with a list of tasks, instead of a prompt."""
     cwd: str = ""
     quiet: bool = False
 
@@ -51,7 +55,7 @@ def work(order: Order) -> int:
     )
     _on_signals(_interrupted)
     try:
-        code = asyncio.run(_work(order, _prompt(order), out))
+        code = asyncio.run(_work(order, _do(order), out))
     except CrushpyError as error:
         code = _failed(out, error)
     except KeyboardInterrupt:
@@ -81,7 +85,23 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-async def _work(order: Order, prompt: str, out: Out) -> int:
+def _do(order: Order) -> Callable[[Conversation], Coroutine[Any, Any, Status]]:
+    """What to have a conversation do: a prompt, or a list of tasks."""
+    if not order.tasks:
+        prompt = _prompt(order)
+        return lambda conversation: conversation.ask(prompt)
+    from crushpy.cli.tasklist import read_tasks
+
+    if order.prompt or order.resume_latest or order.session:
+        raise UsageError(
+            "--tasks goes with neither a prompt nor --continue nor --session.",
+            "The file says what to do, and each task gets a fresh session.",
+        )
+    tasks = read_tasks(order.tasks, working_folder(order.cwd))
+    return lambda conversation: conversation.work_through(tasks)
+
+
+async def _work(order: Order, do: Callable[[Conversation], Coroutine[Any, Any, Status]], out: Out) -> int:
     around = Surroundings(working_folder(order.cwd), _flags(order))
     conversation = await open_conversation(
         around,
@@ -106,7 +126,7 @@ async def _work(order: Order, prompt: str, out: Out) -> int:
 
     _on_signals(interrupt)
     try:
-        status = await conversation.ask(prompt)
+        status = await do(conversation)
     except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
         status = "interrupted"
     finally:

@@ -20,6 +20,7 @@ from crushpy.events import (
     ThinkingDelta,
     ToolCalled,
     ToolFinished,
+    ToolOutput,
     UsageReported,
     event_to_json,
 )
@@ -102,6 +103,7 @@ class Prose:
         self._quiet = quiet
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._open_line = False
+        self._tasks: set[str] = set()
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -114,6 +116,10 @@ class Prose:
                 self._end_line()
             case ToolCalled():
                 self._say(f"· {event.name} {headline(event.name, event.args)}")
+                if event.name == "task":
+                    self._tasks.add(event.id)
+            case ToolOutput() if event.id in self._tasks:
+                self._say(f"    {event.text.rstrip()}")
             case ToolFinished():
                 self._finished(event)
             case Notice():

@@ -48,6 +48,14 @@ def run(
     max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many model calls.")] = None,
     max_tokens: Annotated[int | None, typer.Option(min=1, help="Stop after this many tokens.")] = None,
     max_cost: Annotated[float | None, typer.Option(min=0, help="Stop after this many US dollars.")] = None,
+    tasks: Annotated[
+        str,
+        typer.Option(
+            "--tasks",
+            metavar="FILE",
+            help="Work through a list of tasks instead of a prompt, each in a fresh session.",
+        ),
+    ] = "",
     cwd: Annotated[str, typer.Option("--cwd", metavar="DIR", help="Work in this folder.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")] = False,
 ) -> None:
@@ -74,6 +82,7 @@ def run(
         max_steps=max_steps,
         max_tokens=max_tokens,
         max_cost=max_cost,
+        tasks=tasks,
         cwd=cwd,
         quiet=quiet,
     )

@@ -15,6 +15,7 @@ OWN_TAGS = (
     "instructions",
     "transcript",
     "previous_notes",
+    "report",
 )
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
 """What a reader may take for the beginning of a tag."""

@@ -6,7 +6,7 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status
 from crushpy.engine.undo import undo_boundary
 from crushpy.engine.wholly import wholly
+from crushpy.engine.worklist import Worklist
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, PromptCommitted, PromptQueued
 from crushpy.messages import Data, Message, Usage
@@ -36,7 +37,7 @@ from crushpy.prompts import Found, Templates
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import Delegation, ToolContext
 
 log = logging.getLogger(__name__)
 
@@ -182,6 +183,18 @@ class Conversation:
     async def ask(self, text: str) -> Status:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
         return await asyncio.shield(self._start(self._turn(user_message(text))))
+
+    async def work_through(self, orders: Sequence[Delegation]) -> Status:
+        """Has a new conversation work through a list of tasks, each in a session of its own."""
+        return await asyncio.shield(self._start(self._work_through(orders)))
+
+    async def _work_through(self, orders: Sequence[Delegation]) -> Status:
+        worklist = Worklist(self._tasks, self._session, self._emit)
+        try:
+            return await worklist.run(orders)
+        finally:
+            self.failure = worklist.failure
+            self._running = None
 
     def interrupt(self) -> bool:
         """Stops what is running; what was stored stays, and the queue waits. False when idle."""

@@ -19,7 +19,7 @@ from crushpy.events import (
     TodosChanged,
 )
 from crushpy.ids import new_id
-from crushpy.messages import Cut, Data, Message, Seed, Text, Todo, ToolCall, ToolResult, Usage
+from crushpy.messages import Cut, Data, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
 
@@ -154,6 +154,12 @@ class LiveSession:
         message = self._sized(result_message(result))
         await self._store.finish_call(self.info.id, message)
         self.history.append(message)
+
+    async def add_note(self, text: str) -> None:
+        """Commits something crushpy has to tell the model; it comes with the next request."""
+        note = Message(id=new_id(), role="user", parts=(Note(text),), created_at=time.time())
+        await self._store.add_message(self.info.id, note)
+        self.history.append(note)
 
     async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
         """The user chose another model or compaction method."""

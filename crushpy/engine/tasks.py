@@ -82,8 +82,12 @@ class Tasks:
         status = await turn.run(user_message(order.prompt))
         self.unasked = self.unasked or agent.tools.unasked
         self._parent.session.spend(agent.session.usage)
-        if agent.session.stored:
-            await self._house.store.update_session(agent.session.info.id, end_reason=status)
+        session_id = agent.session.info.id
+        if not agent.session.stored:  # it ended before it began: at a limit, say
+            return Finished(
+                status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
+            )
+        await self._house.store.update_session(session_id, end_reason=status)
         if status == "interrupted":
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)

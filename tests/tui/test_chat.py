@@ -246,12 +246,26 @@ async def test_keys_of_the_first_half_second_decide_nothing_and_the_draft_stays(
         assert isinstance(app.approval, ApprovalPanel) and not app.approval.has_class("denying")
         assert not (workspace / "made").exists()
         await app.asked()
-        assert app.chat.prompt.draft == "my draft"
+        assert app.chat.prompt.draft == "my draftyan", "what was meant for the draft is in the draft"
         await app.press("y")
         await app.sees("Made it.")
         assert (workspace / "made").exists()
-        assert app.chat.prompt.draft == "my draft"
+        assert app.chat.prompt.draft == "my draftyan"
         assert app.chat.prompt.has_focus
+
+
+async def test_the_question_of_a_sub_agent_says_so(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    errand = Reply(calls=[Call("task", {"prompt": "make a file"})])
+    llm.script(errand, bash("touch made"), "Made by the task.", "The task is done.")
+    async with start() as app:
+        await app.say("have it made")
+        await app.asked()
+        assert "Allow bash for a task?" in app.text
+        assert "bash touch made" in app.text, "what the sub-agent does is seen while it works"
+        await app.press("y")
+        await app.sees("The task is done.")
+        assert "2 steps" in app.text
+    assert (workspace / "made").exists()
 
 
 async def test_a_denial_goes_to_the_model_with_the_user_s_words(

@@ -229,6 +229,10 @@ class ChatScreen(Screen[None]):
             self.conversation.unqueue(event.prompt_id)
         self._show_queue()
 
+    @on(ApprovalPanel.TypedEarly)
+    def _typed_early(self, event: ApprovalPanel.TypedEarly) -> None:
+        self.prompt.feed_keys(event.letter)
+
     @on(ApprovalPanel.Answered)
     def _answered(self, event: ApprovalPanel.Answered) -> None:
         from crushpy.tui.opening import answer

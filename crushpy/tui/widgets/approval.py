@@ -41,6 +41,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.kind = kind
             self.words = words
 
+    class TypedEarly(Message):
+        """A letter that was meant for the draft."""
+
+        def __init__(self, letter: str) -> None:
+            super().__init__()
+            self.letter = letter
+
     def __init__(self, question: ApprovalNeeded) -> None:
         super().__init__()
         self._question = question
@@ -50,7 +57,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         question = self._question
         yield Static(
             Content.assemble(
-                ("Allow ", "bold"), (clean(question.name), "bold"), "?  ", clean(question.reason)
+                ("Allow ", "bold"),
+                (clean(question.name), "bold"),
+                (" for a task", "bold") if question.task else "",
+                "?  ",
+                clean(question.reason),
             )
         )
         with VerticalScroll(can_focus=False):
@@ -104,7 +115,11 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.post_message(self.Answered(self._question.id, "deny", event.value.strip()))
 
     def on_key(self, event: events.Key) -> None:
-        if event.key == "escape" and self.has_class("denying"):
+        if not self._armed and event.is_printable:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.TypedEarly(event.character or ""))
+        elif event.key == "escape" and self.has_class("denying"):
             event.stop()
             self.remove_class("denying")
             self.focus()

@@ -1,0 +1,138 @@
+"""`crushpy run --tasks FILE`: a list of tasks, each in a fresh session, each told what came before."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from command import Cli
+from headless import Run
+from scripted_llm import Call, Fail, Reply, ScriptedLLM
+
+LONG = "The parser lives in src/parse.py. " * 100
+TOML = """
+context_strategy = "summarized"
+
+[[tasks]]
+prompt = "Find the parser."
+read_only = true
+
+[[tasks]]
+prompt = '''
+Describe it.
+In two lines.
+'''
+context_strategy = "full"
+
+[[tasks]]
+prompt = "Write it down."
+"""
+
+
+def prompts(llm: ScriptedLLM) -> list[str]:
+    """What each request's last user message says."""
+    return [request.body["messages"][1]["content"] for request in llm.requests]
+
+
+def tools(request: Any) -> set[str]:
+    return {tool["function"]["name"] for tool in request.body.get("tools", [])}
+
+
+def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
+    run: Run, llm: ScriptedLLM, workspace: Path, cli: Cli
+) -> None:
+    (workspace / "list.toml").write_text(TOML)
+    written = Reply(calls=[Call("write", {"file_path": "notes.md", "content": "parser\n"})])
+    llm.script(LONG, "It is in src/parse.py.", "It parses.", written, "Written down.")
+    done = run("--yolo", "--tasks", "list.toml")
+    assert done.code == 0 and done.result["text"] == "Written down."
+    first, summary, second, third, _ = prompts(llm)
+    assert first == "Find the parser."
+    assert "bash" not in tools(llm.requests[0]) and "bash" in tools(llm.requests[2])
+    assert LONG.strip() in summary
+    assert second.startswith("Describe it.\nIn two lines.\n\n# What earlier tasks reported")
+    assert "It is in src/parse.py." in second and LONG.strip() not in second
+    assert "It is in src/parse.py." in third and "It parses." in third
+    assert (workspace / "notes.md").exists()
+
+    opened = [line for line in done.lines if line["type"] == "session"]
+    root = opened[0]["id"]
+    assert [line.get("parent_id") for line in opened] == [None, root, root, root]
+    assert done.result["root_id"] == root
+    listing = json.loads(cli("sessions", "list", "--json").stdout)
+    assert [row["id"] for row in listing] == [root]
+    assert cli("sessions", "tree", root).stdout.count("task") >= 3
+
+
+def test_the_conversation_can_go_on_and_knows_the_reports(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "list.md").write_text("# To do\n\n- [ ] Count to three\n2. Say hello\n\n")
+    llm.script("One two three.", "Hello.", "Then we are done.")
+    assert run("--tasks", "list.md").code == 0
+    assert [text.split("\n")[0] for text in prompts(llm)] == ["Count to three", "Say hello"]
+    run("--continue", "And now?")
+    said = json.dumps(llm.requests[-1].body["messages"])
+    assert "1. Count to three" in said and "One two three." in said and "And now?" in said
+    assert "sub-agent" not in llm.requests[-1].body["messages"][0]["content"]
+
+
+def test_a_task_that_fails_ends_the_run_and_says_what_is_left(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "list.json").write_text('["one", {"prompt": "two"}, "three"]')
+    llm.script("Done.", Fail(401), "never")
+    done = run("--tasks", "list.json")
+    assert done.code == 5
+    assert len(llm.requests) == 2
+    notices = [line["text"] for line in done.lines if line["type"] == "notice"]
+    assert "Task 2 of 3 did not come to its end; 1 not begun." in notices
+
+
+def test_a_limit_holds_for_the_whole_list(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "list.txt").write_text("one\ntwo\nthree\n")
+    llm.always("Done.")
+    assert run("--max-steps", "2", "--tasks", "list.txt").code == 4
+    assert len(llm.requests) == 2
+
+
+def test_a_permission_that_was_needed_shows_in_the_exit_code(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "list.txt").write_text("one\n")
+    llm.script(Reply(calls=[Call("bash", {"command": "touch made"})]), "I may not.")
+    assert run("--tasks", "list.txt").code == 3
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "said"),
+    [
+        ("none.toml", None, "No such file"),
+        ("list.toml", b"tasks = []", "there is no task in it"),
+        ("list.toml", b"[[tasks]]\nprompt = 3", "Expected `str`"),
+        ("list.toml", b"[[tasks]]\nprompt = ' '", "task 1 has an empty prompt"),
+        ("list.toml", b"[[tasks]]\npromt = 'x'", "promt"),
+        ("list.toml", b"context_strategy = 'short'\ntasks = ['x']", "Invalid enum value 'short'"),
+        ("list.toml", b"[[tasks\n", "--tasks list.toml"),
+        ("list.json", b"{", "--tasks list.json"),
+        ("list.txt", b"\xff\xfe\x00", "not text in UTF-8"),
+        ("list.txt", b"\n# nothing\n", "there is no task in it"),
+        pytest.param("list.txt", b"x" * 1_000_001, "larger than", id="large"),
+    ],
+)
+def test_a_list_that_cannot_be_used_is_explained(
+    run: Run, llm: ScriptedLLM, workspace: Path, name: str, content: bytes | None, said: str
+) -> None:
+    if content is not None:
+        (workspace / name).write_bytes(content)
+    done = run("--tasks", name)
+    assert done.code == 2
+    assert said in done.result["error"] and name in done.result["error"]
+    assert not llm.requests
+
+
+def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "list.txt").write_text("one\n")
+    for also in (["and this"], ["--continue"], ["--session", "x"]):
+        done = run("--tasks", "list.txt", *also)
+        assert done.code == 2 and "--tasks goes with" in done.result["error"]
