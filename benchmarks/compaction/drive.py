@@ -2,6 +2,7 @@
 
 import json
 import os
+import secrets
 import shutil
 import tempfile
 from collections.abc import AsyncIterator, Iterator
@@ -158,7 +159,9 @@ def texts(body: dict[str, Any]) -> str:
 @contextmanager
 def surroundings(scenario: Scenario, llm: ScriptedLLM) -> Iterator[Path]:
     """A workspace and a home of their own; this process's environment as it was afterwards."""
-    top = Path(tempfile.mkdtemp(prefix="shop-"))
+    # Digits weigh the same in tokens whatever they are; letters by chance would change every figure.
+    top = Path(tempfile.gettempdir()) / f"shop-{secrets.randbelow(10**9):09}"
+    top.mkdir(mode=0o700)
     workspace = top / "app"
     workspace.mkdir()
     programs = scenario.lay_out(workspace)
