@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from rich.text import Text
 from textual.app import App
 from textual.binding import Binding
+from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
 from crushpy.errors import mistake
@@ -84,6 +85,13 @@ class CrushpyApp(App[object]):
             loop.add_signal_handler(getattr(signal, name), self._leave)
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
+
+    def watch_theme(self) -> None:
+        """Without colours, a theme of the terminal's own needs another filter than one that names them."""
+        filters = self._filters
+        for at, one in enumerate(filters):
+            if isinstance(one, Monochrome | NoColor):
+                filters[at] = NoColor() if self.native_ansi_color else Monochrome()
 
     def on_resize(self) -> None:
         # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.

@@ -38,3 +38,17 @@ def test_a_reply_that_streams_under_keys_palette_and_resize_looks_as_if_drawn_an
         terminal.resize(90, 26)
         terminal.wait_quiet()
         assert terminal.cells[:-4] == painted
+
+
+def test_without_colours_a_theme_of_the_terminals_own_has_none_at_all(
+    launch: Callable[..., Terminal], llm: ScriptedLLM
+) -> None:
+    llm.script(Reply(TEXT[:400]))
+    with launch(env={"NO_COLOR": "1"}) as terminal:
+        terminal.type_line("/theme ansi-dark")
+        terminal.wait_gone("/theme")
+        terminal.type_line("write")
+        terminal.wait_for("Part 2", "return x + 1")
+        terminal.wait_quiet()
+        colours = {(cell.fg, cell.bg) for row in terminal.cells for cell in row}
+    assert colours == {("default", "default")}
