@@ -73,7 +73,6 @@ class Search:
         terms = terms_of(query)
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
-        self._index()
         reach = self._reach(within) if within is not None else None
         for every in (True, False) if len(terms) > 1 else (True,):
             rows = self._rows(terms, reach, cwd, limit, every=every)
@@ -99,15 +98,14 @@ class Search:
         tasks = self._database.execute(_TASKS, {"reach": to_column(reach)}).scalars()
         return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
-    def _index(self) -> None:
-        """Indexes what came since the last search."""
-        while True:
-            with self._database.transaction():
-                rows = self._database.execute(_UNINDEXED, {"many": _BATCH}).all()
-                if not rows:
-                    return
+    def index_some(self) -> bool:
+        """Indexes some of what came since the last search. False where all of it is."""
+        with self._database.transaction():
+            rows = self._database.execute(_UNINDEXED, {"many": _BATCH}).all()
+            if rows:
                 values = [{"number": row.number, "text": searchable(message_from_row(row))} for row in rows]
                 self._database.execute(_INSERT, values)
+            return bool(rows)
 
     def _rows(
         self,

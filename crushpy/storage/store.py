@@ -133,6 +133,9 @@ class Store:
         self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
     ) -> list[Hit]:
         """Messages that hold the words of `query`, best first; `within` one session's lineage and tasks."""
+        # In pieces, so that what a running turn has to store need not wait for the whole index.
+        while await self._do(lambda database: database.search.index_some()):
+            pass
         return await self._do(lambda database: database.search.find(query, within, cwd, limit))
 
     # --- boundaries ------------------------------------------------------------------------------------

@@ -376,3 +376,12 @@ async def test_a_message_that_is_not_there_is_named(store: Store, odd: str) -> N
     info = await talk(store, "hello")
     with pytest.raises(UsageError, match="There is no message"):
         await store.message(odd, within=info.id)
+
+
+async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: Store) -> None:
+    session = await talk(store, *(f"word {number}" for number in range(450)))
+    search = asyncio.create_task(store.search("word 449"))
+    await asyncio.sleep(0)  # its first job is queued
+    await store.add_message(session.id, said("in between"))
+    assert not search.done()
+    assert (await search)[0].snippet == "word 449"
