@@ -10,13 +10,12 @@ from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext, Too
 
 
 class TaskArgs(Args, frozen=True):
-    prompt: Annotated[str, Meta(description="all it needs to know, and what to report")]
-    read_only: Annotated[bool, Meta(description="it may look and search, and change nothing")] = False
-    model: Annotated[str, Meta(description="another model than yours")] = ""
-    context_strategy: Annotated[
-        Literal["full", "summarized"] | None,
-        Meta(description="get its report whole or in a few sentences"),
-    ] = None
+    prompt: str
+    read_only: Annotated[bool, Meta(description="it may change nothing")] = False
+    model: Annotated[str, Meta(description="if not yours")] = ""
+    context_strategy: Annotated[Literal["full", "summarized"] | None, Meta(description="of its report")] = (
+        None
+    )
 
 
 class Task(Tool[TaskArgs]):
