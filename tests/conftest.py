@@ -6,23 +6,20 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hypothesis
 import pytest
 from command import Cli
+from hypothesis import HealthCheck, settings
+from hypothesis.internal.conjecture import providers
 
 pytest_plugins = ["scripted_llm.fixtures", "talk", "headless"]
 
-# The same examples in every run, however slow the machine is. `--hypothesis-profile=default` looks further.
-hypothesis.settings.register_profile(
-    "same", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
-)
+SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
 KEPT_FAMILIES = ("PYTHON", "PYTEST", "LD_", "COV")
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if not config.getoption("--hypothesis-profile"):
-        hypothesis.settings.load_profile("same")
+    _same_examples(config)
     # Started in the background or by nohup, we would hand ignored signals down to everything we start.
     for number, usual in (
         (signal.SIGINT, signal.default_int_handler),
@@ -31,6 +28,15 @@ def pytest_configure(config: pytest.Config) -> None:
     ):
         if signal.getsignal(number) is signal.SIG_IGN:
             signal.signal(number, usual)
+
+
+def _same_examples(config: pytest.Config) -> None:
+    """The same examples in every run, however slow it is; `--hypothesis-profile=default` looks further."""
+    settings.register_profile("same", derandomize=True, deadline=None, suppress_health_check=SLOW)
+    if not config.getoption("--hypothesis-profile"):
+        settings.load_profile("same")
+        # It would also draw what stands in the modules that happen to be loaded: others in every worker.
+        providers._get_local_constants = lambda: providers._local_constants
 
 
 @pytest.fixture(autouse=True)

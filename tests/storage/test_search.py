@@ -190,7 +190,11 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return file
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 @given(
     query=st.one_of(st.text(max_size=40), st.text(alphabet='"()*:^-+ANDORNEAT{}%_\\ ab\0\ud800', max_size=30))
 )

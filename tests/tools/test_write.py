@@ -144,7 +144,11 @@ def test_it_touches_the_real_file_and_writes(context: ToolContext) -> None:
     assert accesses == (Access("write", "path", "/somewhere/else/new", writes=True),)
 
 
-_every = settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+_every = settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
+)
 
 
 @_every
