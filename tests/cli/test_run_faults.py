@@ -117,7 +117,7 @@ def test_commands_that_misbehave_end_and_leave_nothing_behind(
         {"command": "yes", "timeout": 1},
         {"command": "sleep 300 & echo $! > kept; echo started"},
         {"command": "cat; echo read"},
-        {"command": "trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", "timeout": 1},
+        {"command": "trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", "timeout": 5},
     ]
     llm.script(Reply(calls=[Call("bash", args) for args in commands]), "All seen.")
     done = run("--yolo", "go", stdin="this is the prompt's, not the command's\n")

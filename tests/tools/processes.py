@@ -12,7 +12,7 @@ from crushpy.tools.bash import Bash, BashArgs
 from crushpy.tools.filememory import FileMemory
 from crushpy.tools.jobs import Jobs
 
-DEADLINE = 20.0
+DEADLINE = 60.0
 
 
 @asynccontextmanager
@@ -29,11 +29,22 @@ async def bash(context: ToolContext, command: str, timeout: float = 60, backgrou
     return await Bash().run(BashArgs(command, timeout, background), context)
 
 
+async def timed_out(context: ToolContext, command: str, once: Callable[[Outcome], object]) -> Outcome:
+    """What a command gives that its timeout ended; with more time where it was ended before `once` held."""
+    for seconds in (0.3, 2, 10, 40):
+        outcome = await bash(context, command, seconds)
+        if once(outcome):
+            break
+    assert outcome.text.endswith(f"[timed out after {seconds:g} s and was killed]")
+    assert outcome.is_error
+    return outcome
+
+
 def alive(pid: int) -> bool:
     """True while `pid` runs; a zombie does not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
-    except FileNotFoundError:
+    except (FileNotFoundError, ProcessLookupError):  # it may go while it is read
         if os.path.isdir("/proc/self"):
             return False
         try:
@@ -52,7 +63,11 @@ async def until(condition: Callable[[], object], what: str) -> None:
         await asyncio.sleep(0.01)
 
 
+def holds_pid(file: Path) -> bool:
+    return file.exists() and file.read_text().endswith("\n")
+
+
 async def pid_in(file: Path) -> int:
     """The process number that a command writes to `file`."""
-    await until(lambda: file.exists() and file.read_text().endswith("\n"), f"{file} holds a number")
+    await until(lambda: holds_pid(file), f"{file} holds a number")
     return int(file.read_text())

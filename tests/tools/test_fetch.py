@@ -192,10 +192,11 @@ async def test_a_server_that_drips_does_not_keep_us(workspace: Path) -> None:
 
 
 async def test_a_server_that_is_not_there_is_named(workspace: Path) -> None:
-    async with web({}) as site:
-        url = site.url
-    with pytest.raises(ToolError, match=f"{url}/?: cannot connect"):
-        await Fetch().run(FetchArgs(url), context(workspace))
+    with socket.socket() as taken:  # by somebody who does not listen
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(ToolError, match=f"{url}/?: cannot connect"):
+            await Fetch().run(FetchArgs(url), context(workspace))
 
 
 async def test_an_answer_that_breaks_off_is_an_error(workspace: Path) -> None:

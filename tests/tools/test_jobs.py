@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from processes import alive, bash, lent, pid_in, until
+from processes import DEADLINE, alive, bash, lent, pid_in, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
@@ -36,11 +36,11 @@ async def test_each_reading_gives_only_what_is_new(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, script, background=True)
         await until((workspace / "a").exists, "the first line is printed")
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(DEADLINE):
             while (first := await output(context, "job1")).text.startswith("[job1 is"):
                 await asyncio.sleep(0.01)  # it is printed, but may still be on its way to us
         (workspace / "go").touch()
-        second = await output(context, "job1", wait=20)
+        second = await output(context, "job1", wait=DEADLINE)
         third = await output(context, "job1")
     assert first.text.startswith("one\n[job1 is running (")
     assert not first.is_error
@@ -54,7 +54,7 @@ async def test_each_reading_gives_only_what_is_new(workspace: Path) -> None:
 async def test_waiting_ends_with_the_job_and_not_before(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, "while [ ! -e go ]; do sleep 0.02; done; echo end", background=True)
-        reading = asyncio.create_task(output(context, "job1", wait=20))
+        reading = asyncio.create_task(output(context, "job1", wait=DEADLINE))
         await asyncio.sleep(0)
         assert not reading.done()
         (workspace / "go").touch()
@@ -86,7 +86,7 @@ def whole_of(context: ToolContext) -> str:
 
 async def test_a_killed_job_is_gone_with_all_it_started(workspace: Path) -> None:
     async with lent(workspace) as context:
-        await bash(context, "setsid sleep 60 & echo $! > pid; echo up; wait", background=True)
+        await bash(context, "echo up; setsid sleep 60 & echo $! > pid; wait", background=True)
         pid = await pid_in(workspace / "pid")
         outcome = await kill(context, "job1")
         assert outcome.text == "job1 was killed."
@@ -99,7 +99,7 @@ async def test_a_killed_job_is_gone_with_all_it_started(workspace: Path) -> None
 async def test_killing_a_job_that_has_ended_says_how_it_ended(workspace: Path) -> None:
     async with lent(workspace) as context:
         await bash(context, "echo bye", background=True)
-        await output(context, "job1", wait=20)
+        await output(context, "job1", wait=DEADLINE)
         assert (await kill(context, "job1")).text.startswith("job1 ended with exit code 0")
 
 
