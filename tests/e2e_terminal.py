@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pty
+import re
 import select
 import signal
 import struct
@@ -10,12 +11,14 @@ import subprocess
 import sys
 import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pyte
 from pyte.screens import Char
 
-PATIENCE = 30.0
+PATIENCE = 60.0
+ACTIVITY = re.compile(r"^ *(?:waiting|thinking|writing|working|asks you|compacting|retrying)\b")
 
 
 class Terminal:
@@ -72,13 +75,30 @@ class Terminal:
         self._wait(lambda _: len(self.raw) > before, "anything", PATIENCE)
 
     def wait_quiet(self) -> None:
-        """Returns once nothing was drawn for a second."""
-        while self._read(1.0):
+        """Returns once nothing was drawn for a second, and not for want of a processor."""
+        while self._read(1.0) or self._has_work():
             pass
+
+    def _has_work(self) -> bool:
+        """True where a thread of the program runs, or waits for its turn to."""
+        for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):
+            with suppress(OSError):  # it may end while we look
+                if stat.read_text().rpartition(")")[2].split()[0] in "RD":
+                    return True
+        return False
 
     def wait_for(self, *wanted: str, timeout: float = PATIENCE) -> str:
         """Returns once every text is on the screen at the same time."""
         return self._wait(lambda shown: all(one in shown for one in wanted), f"{wanted}", timeout)
+
+    def wait_cells(self, wanted: list[list[Char]]) -> None:
+        """Returns once the screen begins with these rows."""
+        self._wait(lambda _: self.cells[: len(wanted)] == wanted, "the same picture", PATIENCE)
+
+    def wait_rest(self) -> None:
+        """Returns once the agent rests: it draws no more, and the status line tells of nothing it does."""
+        self.wait_quiet()
+        self._wait(lambda shown: not ACTIVITY.search(shown.split("\n")[-1]), "the agent to rest", PATIENCE)
 
     def wait_gone(self, text: str, timeout: float = PATIENCE) -> str:
         return self._wait(lambda shown: text not in shown, f"{text!r} to go", timeout)

@@ -30,6 +30,7 @@ def test_chatting(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:
         terminal.type_line("hi there")
         shown = terminal.wait_for("hi there", "This is crushpy speaking.", READY)
         assert "**" not in shown, "markdown is drawn, not shown"
+        terminal.wait_rest()  # else Ctrl-C interrupts
         terminal.press(CTRL_C + CTRL_C)
         assert terminal.wait_exit() == 0
         assert terminal.restored
@@ -74,6 +75,7 @@ def test_escape_interrupts_and_queued_prompts_wait(launch: Callable[..., Termina
         terminal.type_line("first question")
         terminal.wait_for("Half an")
         terminal.type_line("second question")
+        terminal.wait_for("1 queued")
         terminal.press(ESCAPE)
         terminal.wait_for("Interrupted.")
         assert len(llm.requests) == 1
@@ -90,8 +92,10 @@ def test_the_compaction_method_is_switched_in_the_palette_and_holds_for_the_next
         terminal.wait_for("one", "compaction auto")
         terminal.press(CTRL_P)
         terminal.wait_for("Search for commands")
+        terminal.wait_for("Compact Now")
         terminal.press("Compaction Method")
         terminal.wait_for("Select Compaction Method")
+        terminal.wait_gone("Compact Now")  # Enter takes what is listed, found or not found yet
         terminal.press(ENTER)
         terminal.wait_for("Auto", "LLM", "crushpy decides")
         terminal.press("llm")
@@ -117,6 +121,7 @@ def test_a_new_session_shows_a_seam_and_can_be_undone(
     with launch("--compaction", "llm") as terminal:
         terminal.type_line("the very first request")
         terminal.wait_for("Going on in the child.", "tokens")
+        terminal.wait_rest()
         terminal.type_line("/undo")
         terminal.wait_for("undone", "the very first request")
         terminal.type_line("go on")
@@ -141,6 +146,7 @@ def test_an_edited_template_is_used_for_the_next_summary(
         terminal.wait_for("aved")
         terminal.press(ESCAPE)
         terminal.wait_gone("You write the notes")
+        terminal.wait_rest()
         terminal.type_line("/compact")
         terminal.wait_for("A summary in stripes.")
     assert "ZEBRA" in (home / "templates" / "summary.md").read_text()
@@ -183,7 +189,7 @@ def test_five_megabytes_are_pasted_and_sent_whole(launch: Callable[..., Terminal
         terminal.wait_for("pasted")
         assert not llm.requests, "a newline in a paste sends nothing"
         terminal.press(ENTER)
-        terminal.wait_for("That was long.", timeout=60)
+        terminal.wait_for("That was long.", timeout=90)
     sent = llm.requests[0].body["messages"][-1]["content"]
     assert "line 0000000" in sent and "line 0089999" in sent
 
@@ -207,7 +213,7 @@ def test_it_ends_when_the_terminal_goes_away(launch: Callable[..., Terminal], ll
     terminal.type_line("hi")
     terminal.wait_for("Hello.")
     terminal.hang_up()
-    terminal.process.wait(30)
+    terminal.process.wait(60)
 
 
 def test_escape_sequences_of_a_model_never_reach_the_terminal(

@@ -30,12 +30,14 @@ def test_a_reply_that_streams_under_keys_palette_and_resize_looks_as_if_drawn_an
         terminal.wait_gone("Search for commands")
         terminal.resize(90, 26)
         llm.release()
-        terminal.wait_for("The end of it.", "a draft typed meanwhile")
-        terminal.wait_quiet()
+        terminal.wait_for("The end of it.", "return x + 24", "a draft typed meanwhile")
+        terminal.wait_rest()
         painted = terminal.cells[:-4]  # the rest is prompt and status, which Textual draws
         assert any("return x + 24" in "".join(cell.data for cell in row) for row in painted)
         terminal.resize(80, 26)
         terminal.resize(90, 26)
+        terminal.wait_drawn()
+        terminal.wait_cells(painted)
         terminal.wait_quiet()
         assert terminal.cells[:-4] == painted
 

@@ -18,7 +18,7 @@ from crushpy.tui.app import CrushpyApp
 from crushpy.tui.widgets.approval import ApprovalPanel
 
 MODEL = "openai/test-model"
-PATIENCE = 30
+PATIENCE = 60
 
 
 class SoundApp(CrushpyApp):

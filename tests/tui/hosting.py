@@ -55,14 +55,14 @@ class Shown:
 
     async def settle(self) -> None:
         """Waits until no worker runs and everything is drawn."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await self.pilot.pause()
             while any(worker.is_running for worker in self.app.workers):
                 await self.pilot.pause()
         await self.pilot.pause()
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not condition():
                 await self.pilot.pause(0.01)
 

@@ -21,15 +21,25 @@ class Painted(Host):
             self.view.stream(key, TEXT[start : start + 20])
             await asyncio.sleep(0.004)
             if number == 30:
-                self.notify("in the way\n" * 8, timeout=60)
+                self.notify("in the way\n" * 8, timeout=600)
+                while not self.query("Toast"):
+                    await asyncio.sleep(0.01)
+                await self.painted()
             if number == 60:
                 self.bell()
                 self.clear_notifications()
         self.view.finish(key)
         while self.view.busy or self.query("Toast"):
             await asyncio.sleep(0.01)
-        await asyncio.sleep(0.1)
+        await self.painted()
         self.exit()
+
+    async def painted(self) -> None:
+        """Returns once all that is known now is on the terminal."""
+        for _ in range(2):
+            done = asyncio.Event()
+            self.call_after_refresh(done.set)
+            await done.wait()
 
 
 app = Painted(EVERYTHING)

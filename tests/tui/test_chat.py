@@ -18,6 +18,7 @@ from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.widgets import approval
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.queue import QueueView
 
@@ -231,8 +232,9 @@ async def test_escape_in_the_method_dialog_changes_nothing(start: Start, home: P
 
 
 async def test_keys_of_the_first_half_second_decide_nothing_and_the_draft_stays(
-    start: Start, llm: ScriptedLLM, workspace: Path
+    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(approval, "GRACE", 3_600.0)  # a half second that lasts until it is looked at
     llm.script(Stall(bash("touch made"), after=0), "Made it.")
     async with start() as app:
         await app.say("make it")
@@ -241,10 +243,11 @@ async def test_keys_of_the_first_half_second_decide_nothing_and_the_draft_stays(
         await app.until(lambda: app.chat.prompt.draft == "my draft")
         llm.release()
         await app.until(lambda: app.approval is not None and app.approval.has_focus, "the question")
-        assert "[n] deny" not in app.text, "the question came too late to test"
         await app.type("yan")
         assert isinstance(app.approval, ApprovalPanel) and not app.approval.has_class("denying")
+        assert "[n] deny" not in app.text
         assert not (workspace / "made").exists()
+        app.approval._arm()
         await app.asked()
         assert app.chat.prompt.draft == "my draftyan", "what was meant for the draft is in the draft"
         await app.press("y")
@@ -260,11 +263,10 @@ async def test_the_question_of_a_sub_agent_says_so(start: Start, llm: ScriptedLL
     async with start() as app:
         await app.say("have it made")
         await app.asked()
-        assert "Allow bash for a task?" in app.text
-        assert "bash touch made" in app.text, "what the sub-agent does is seen while it works"
+        await app.sees("Allow bash for a task?")
+        await app.sees("bash touch made")  # what the sub-agent does is seen while it works
         await app.press("y")
-        await app.sees("The task is done.")
-        assert "2 steps" in app.text
+        await app.sees("The task is done.", "2 steps")
     assert (workspace / "made").exists()
 
 
