@@ -1,5 +1,6 @@
 """The one place that wires the rooms together."""
 
+import os
 import time
 from collections.abc import Mapping
 from io import TextIOWrapper
@@ -39,13 +40,21 @@ def start_logging(paths: Paths) -> None:
     class Quiet(logging.FileHandler):
         def _open(self) -> TextIOWrapper:
             private_dir(paths.logs)
-            return super()._open()
+            file = super()._open()
+            os.chmod(self.baseFilename, 0o600)
+            return file
 
         def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
             """A full disk must not break what is being logged about."""
 
+    class Discreet(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            from crushpy.redact import redact
+
+            return redact(super().format(record))
+
     handler = Quiet(paths.logs / "crushpy.log", encoding="utf-8", delay=True)
-    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    handler.setFormatter(Discreet("%(asctime)s %(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger("crushpy")
     logger.handlers[:] = [handler]
     logger.setLevel(logging.INFO)

@@ -16,9 +16,11 @@ class CrushpyError(Exception):
 
 
 def mistake(error: Exception) -> CrushpyError:
-    """What to say of an error that nobody foresaw."""
+    """What to say of an error that nobody foresaw. Its text may hold anything, keys included."""
+    from crushpy.redact import redact
+
     return CrushpyError(
-        f"crushpy made a mistake: {type(error).__name__}: {error}",
+        redact(f"crushpy made a mistake: {type(error).__name__}: {error}"),
         "What was stored is intact. The log file tells more; see `crushpy doctor` for its place.",
     )
 

@@ -34,6 +34,8 @@ class House(Data, frozen=True):
     """Keeps a choice for good."""
     call_ids: set[str]
     """Every call id in use: questions about calls are told apart by it."""
+    told: set[str]
+    """What the user was told once already."""
     interactive: bool = False
 
 
@@ -79,6 +81,7 @@ class Agent:
             house.save,
             emit,
             interactive=house.interactive and not task,
+            told=house.told,
         )
         context.recall = lambda query, message_id: recall(
             house.store, self.session.info.id, self.session.in_view, query, message_id

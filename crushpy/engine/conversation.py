@@ -29,8 +29,8 @@ from crushpy.engine.turn import Status
 from crushpy.engine.undo import undo_boundary
 from crushpy.engine.wholly import wholly
 from crushpy.engine.worklist import Worklist
-from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice, PromptCommitted, PromptQueued
+from crushpy.errors import CrushpyError, mistake
+from crushpy.events import Error, Event, Notice, PromptCommitted, PromptQueued, TurnEnded
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
@@ -103,7 +103,7 @@ class Conversation:
             yolo=choices.yolo,
         )
         house = House(
-            store, lambda: self._settings, templates, self._approvals, save, set(), choices.interactive
+            store, lambda: self._settings, templates, self._approvals, save, set(), set(), choices.interactive
         )
         agent = self._agent = Agent(
             house,
@@ -209,13 +209,19 @@ class Conversation:
         return self._running
 
     async def _turn(self, prompt: Message) -> Status:
-        spent = self._tasks.spent = Spent()
-        turn = self._agent.turn(self._limits, spent)
         status: Status = "error"
+        self.failure = None
         try:
+            spent = self._tasks.spent = Spent()
+            turn = self._agent.turn(self._limits, spent)
             status = await turn.run(prompt)
-        finally:
             self.failure = turn.failure
+        except Exception as error:  # a bug before the turn could begin: it must not go unseen
+            log.exception("the turn could not begin")
+            self.failure = mistake(error)
+            self._emit(Error("failed", self.failure.message, self.failure.hint))
+            self._emit(TurnEnded("error"))
+        finally:
             self._running = None
             if status == "done":
                 if self._untitled:

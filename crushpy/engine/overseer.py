@@ -46,7 +46,9 @@ class Overseer:
         emit: Callable[[Event], None],
         *,
         interactive: bool,
+        told: set[str],
     ) -> None:
+        """`told` is what the user was told once already, by any agent of the conversation."""
         self._save = save
         self._session = session
         self._models = models
@@ -57,7 +59,7 @@ class Overseer:
         self._interactive = interactive
         self._breaker = Breaker()
         self._recoveries = 0
-        self._told: set[str] = set()
+        self._told = told
 
     # --- requests ---------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from crushpy.errors import mistake
 from crushpy.tui import Options, commands
-from crushpy.tui.attention import give_title_back, keep_title
+from crushpy.tui.attention import keep_title
 from crushpy.tui.screens.chat import ChatScreen
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ class CrushpyApp(App[object]):
 
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
-        for name in ("SIGTERM", "SIGHUP", "SIGQUIT"):
+        for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
             loop.add_signal_handler(getattr(signal, name), self._leave)
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
@@ -97,9 +97,6 @@ class CrushpyApp(App[object]):
         # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.
         if self.screen_stack:
             self.screen.refresh()
-
-    def on_unmount(self) -> None:
-        give_title_back(self)
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)

@@ -2,6 +2,9 @@
 
 # pyright: reportPrivateUsage=false
 
+import sys
+from contextlib import suppress
+
 from textual.app import App
 
 from crushpy.sanitize import one_line
@@ -25,8 +28,13 @@ def keep_title(app: App[object]) -> None:
     _write(app, PUSH_TITLE)
 
 
-def give_title_back(app: App[object]) -> None:
-    _write(app, POP_TITLE)
+def give_title_back() -> None:
+    """Once the app has let go of the terminal: it takes nothing more from the app by then."""
+    terminal = sys.__stderr__
+    with suppress(OSError, ValueError):
+        if terminal is not None and terminal.isatty():
+            terminal.write(POP_TITLE)
+            terminal.flush()
 
 
 def _write(app: App[object], sequence: str) -> None:

@@ -159,7 +159,7 @@ class ChatScreen(Screen[None]):
                 self._name_window()
             case TurnEnded():
                 self._show_queue(waiting=event.status != "done")
-                self._name_window()
+                self._name_window(busy=False)
                 if event.status != "interrupted":
                     call(app_of(self), "crushpy is done")
             case TitleChanged():
@@ -175,10 +175,10 @@ class ChatScreen(Screen[None]):
             waiting = not conversation.busy if waiting is None else waiting
             self.query_one(QueueView).show(queued, waiting=waiting)
 
-    def _name_window(self) -> None:
+    def _name_window(self, *, busy: bool | None = None) -> None:
         conversation = self.conversation
         if conversation is not None:
-            mark = "● " if conversation.busy else ""
+            mark = "● " if (conversation.busy if busy is None else busy) else ""
             set_title(app_of(self), f"{mark}{conversation.info.title or 'crushpy'}")
 
     # --- what the user types -----------------------------------------------------------------------------
