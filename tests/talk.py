@@ -38,7 +38,7 @@ class Talk:
 
     async def until(self, condition: Callable[[], bool]) -> None:
         """Returns once `condition` holds; it is looked at after every event."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             while not condition():
                 self._changed.clear()
                 await self._changed.wait()

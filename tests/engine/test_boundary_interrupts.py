@@ -122,7 +122,7 @@ async def esc_everywhere(
                 done = True
                 talk.conversation.interrupt()
 
-        await asyncio.wait_for(watched(work(talk), interrupt), 30)
+        await asyncio.wait_for(watched(work(talk), interrupt), 60)
         assert not talk.conversation.busy, wanted_stage
         await check(talk)
         llm.always("Going on.")

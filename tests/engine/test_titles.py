@@ -3,7 +3,7 @@
 import asyncio
 import json
 
-from scripted_llm.replies import Fail, Reply
+from scripted_llm.replies import Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
@@ -11,10 +11,11 @@ from crushpy.events import TitleChanged
 
 
 async def test_the_small_model_gives_a_title_after_the_first_reply(talks: Talks, llm: ScriptedLLM) -> None:
-    llm.script("Fixed.", Reply('"Broken login test"\n'), "again")
+    llm.script("Fixed.", Stall(Reply('"Broken login test"\n')), "again")
     talk = await talks(interactive=True, flags={"small_model": "openai/small"})
     await talk.ask("please fix the login test\nit fails on CI")
     assert talk.conversation.info.title == "please fix the login test"
+    llm.release()
     await talk.until_event(TitleChanged)
     assert talk.conversation.info.title == "Broken login test"
     request = llm.requests[1].body

@@ -1,6 +1,7 @@
 """Model servers on this machine: found at their ports, and nobody else is contacted or believed."""
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
@@ -31,7 +32,10 @@ async def program(answer: bytes) -> AsyncIterator[int]:
         gone.set()
 
 
-async def test_the_servers_that_answer_are_found_with_their_models(llm: ScriptedLLM) -> None:
+async def test_the_servers_that_answer_are_found_with_their_models(
+    llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(local_servers, "PATIENCE", 4.0)
     llm.models = ["qwen3:8b", "text-embedding-small"]
     async with program(b"") as silent:
         environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}, vllm={silent}"}
@@ -59,9 +63,10 @@ async def test_another_program_at_the_port_is_left_out(
 
 
 async def test_a_closed_port_is_no_trouble() -> None:
-    async with program(b"") as port:
-        pass
-    assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+    with socket.socket() as taken:  # by somebody who does not listen
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
 
 
 async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(llm: ScriptedLLM) -> None:

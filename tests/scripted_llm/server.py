@@ -30,7 +30,7 @@ from scripted_llm.replies import (
     StreamError,
 )
 
-WAIT = 20.0
+WAIT = 60.0
 """How long the wait_... methods wait before they fail the test."""
 
 

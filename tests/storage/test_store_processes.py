@@ -12,7 +12,8 @@ from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
 WRITERS = 8
-WRITES = 200
+WRITES = 40
+"""So few that nobody waits longer for the others than a write waits for the lock, on a slow disk too."""
 ROUNDS = 6
 
 
