@@ -5,6 +5,7 @@ or move the cursor, and invisible characters that make it read otherwise than it
 """
 
 import re
+from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
@@ -31,6 +32,23 @@ _HARM = (
     rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
 )
 
+_BLANK = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+"""Looks like a space and is none: a shell takes it for a letter."""
+_ODD = r"\ufe0e\ufe0f\ufff0-\ufff8\U00013430-\U00013455\U0001bca0-\U0001bca3"
+"""Nothing to see, and left alone where nothing is decided."""
+_SCRIPT = rf"[^\x00-\u058f\u2e80-\uf8ff{_HIDDEN}{_BLANK}{_ODD}]"
+"""An emoji, or of a script in which joiners have work to do: not Latin, Greek, Cyrillic or Chinese."""
+_AT_WORK = (
+    rf"(?<={_SCRIPT})[\ufe0e\ufe0f]|(?<={_SCRIPT}|\ufe0f)[\u200c\u200d](?={_SCRIPT})"
+    r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+)
+_REVEAL = rf"(?P<kept>{_AT_WORK})|[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}{_BLANK}{_ODD}]|{_SURROGATE}"
+_C0 = (
+    "NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI "
+    "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
+)
+_NAMES = dict(enumerate(_C0.split())) | {0x7F: "DEL"}
+
 
 def clean(text: str) -> str:
     """`text` without escape sequences and control characters, and with invisible ones shown as `<U+202E>`.
@@ -42,6 +60,33 @@ def clean(text: str) -> str:
     if _SUSPECT.search(text) is None:
         return text
     return re.sub(_HARM, _harmless, text)
+
+
+def revealed(text: str) -> str:
+    """`text` with all of it to be seen, for decisions: what would hide is shown as `<ESC>` or `<U+202E>`.
+
+    Nothing is dropped. Line breaks and tabs stay; a carriage return is shown, also at the end of a line.
+    """
+    return "".join([piece for piece, _ in revealed_pieces(text)])
+
+
+def revealed_pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """What `revealed` shows, piece by piece; True for each that stands for a hidden character."""
+    start = 0
+    for match in () if text.isascii() and text.isprintable() else re.finditer(_REVEAL, text):
+        if match["kept"]:
+            continue
+        if match.start() > start:
+            yield text[start : match.start()], False
+        yield _name(match[0]), True
+        start = match.end()
+    if start < len(text):
+        yield text[start:], False
+
+
+def _name(char: str) -> str:
+    code = ord(char)
+    return f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>"
 
 
 def one_line(text: str) -> str:

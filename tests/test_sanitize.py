@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crushpy.sanitize import clean, encodable, one_line
+from crushpy.sanitize import clean, encodable, one_line, revealed, revealed_pieces
 
 SINGLE = "\x1b[]\x07\\\x9b\x9d\x9cPa0;\r\n\t \x00\x7f\u202e\u200b\u200d\ufe0fé😀\ud800"
 PIECES = st.sampled_from([*SINGLE, "52;c;aGk=", "31m", "\x1b\\", "(B"])
@@ -83,6 +83,48 @@ def test_tricks_are_taken_out_or_made_visible(text: str, shown: str) -> None:
     assert clean(text) == shown
 
 
+@given(TEXTS)
+@settings(max_examples=500)
+def test_before_a_decision_everything_is_to_be_seen_and_nothing_is_dropped(text: str) -> None:
+    pieces = list(revealed_pieces(text))
+    assert sum(1 if hidden else len(piece) for piece, hidden in pieces) == len(text)
+    shown = revealed(text)
+    assert shown == "".join(piece for piece, _ in pieces)
+    for char in shown:
+        assert char in "\n\t \u200c\u200d" or unicodedata.category(char) not in ("Cc", "Cs", "Zs", "Zl", "Zp")
+    assert revealed(shown) == shown
+    shown.encode()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("plain -- text [bold]é漢 😀", "plain -- text [bold]é漢 😀"),
+        ("echo hi \x1b]0;touch X; \x07 end", "echo hi <ESC>]0;touch X; <BEL> end"),
+        ("\x1b[2K\x1b[8mhidden", "<ESC>[2K<ESC>[8mhidden"),
+        ("\x9b31m \x9d0;x\x9c", "<U+009B>31m <U+009D>0;x<U+009C>"),
+        ("# a\rtouch X", "# a<CR>touch X"),
+        ("echo \\\r\n touch X", "echo \\<CR>\n touch X"),
+        ("a\n\tb", "a\n\tb"),
+        ("\x00\x08\x0b\x0c\x1c\x7f\x85\u2028\u2029", "<NUL><BS><VT><FF><FS><DEL><U+0085><U+2028><U+2029>"),
+        ("user\u202etxt.exe", "user<U+202E>txt.exe"),
+        ("a\u200bb\u2060c\ufeffd\u00ade", "a<U+200B>b<U+2060>c<U+FEFF>d<U+00AD>e"),
+        ("echo hi\u00a0# ; touch X", "echo hi<U+00A0># ; touch X"),
+        ("\u3000\u2003\u2800", "<U+3000><U+2003><U+2800>"),
+        ("ad\u200dmin па\u200cр 漢\u200d字", "ad<U+200D>min па<U+200C>р 漢<U+200D>字"),
+        (
+            "👨\u200d👩\u200d👧 ❤\ufe0f 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
+            "👨\u200d👩\u200d👧 ❤\ufe0f 🏳\ufe0f\u200d🌈 1\ufe0f\u20e3",
+        ),
+        ("نمی\u200cخواهم", "نمی\u200cخواهم"),
+        ("rm\ufe0f ❤\ufe0f\ufe0f", "rm<U+FE0F> ❤\ufe0f<U+FE0F>"),
+        ("\U000e0041\udcff", "<U+E0041><U+DCFF>"),
+    ],
+)
+def test_what_would_hide_from_a_decision_is_named(text: str, shown: str) -> None:
+    assert revealed(text) == shown
+
+
 def test_one_line_has_no_line_breaks() -> None:
     assert one_line("  a\n\tb\r\nc\x1b[31m  d ") == "a b c d"
     assert one_line("\n") == ""
@@ -95,6 +137,7 @@ def test_one_line_has_no_line_breaks() -> None:
 def test_megabytes_of_anything_are_done_long_before_the_timeout(piece: str) -> None:
     """A pattern that is not linear would take hours here."""
     assert "\x1b" not in clean(piece * (500_000 // len(piece)))
+    assert "\x1b" not in revealed(piece * (500_000 // len(piece)))
 
 
 def test_what_utf_8_cannot_say_is_marked_and_halves_of_one_letter_find_each_other() -> None:
