@@ -14,6 +14,8 @@ from textual.app import App, SuspendNotSupported
 
 from crushpy.errors import CrushpyError
 
+WAY_OUT = "Set VISUAL or EDITOR to an editor that is there, for instance: export EDITOR=nano"
+
 
 async def edit_outside(app: App[Any], text: str) -> str:
     """What the user made of `text` in $VISUAL or $EDITOR. Raises CrushpyError, with the way out."""
@@ -21,7 +23,7 @@ async def edit_outside(app: App[Any], text: str) -> str:
     try:
         words = shlex.split(command)
     except ValueError as error:
-        raise CrushpyError(f"The editor's name cannot be read: {command!r} ({error}).") from None
+        raise CrushpyError(f"The editor's name cannot be read: {command!r} ({error}).", WAY_OUT) from None
     if not words:
         raise CrushpyError("No editor is set.", "Set VISUAL or EDITOR, for instance: export EDITOR=nano")
     path = _temporary()
@@ -34,20 +36,29 @@ async def edit_outside(app: App[Any], text: str) -> str:
 
 
 async def _run(app: App[Any], words: list[str]) -> None:
+    outcome: int | OSError = 0
     try:
         # Batched, or what the agent does meanwhile would be drawn over the editor.
         with _interrupts_left_to_the_editor(), app.batch_update(), app.suspend():
-            process = await asyncio.create_subprocess_exec(*words)
-            code = await process.wait()
+            # Nothing may be raised in here: Textual takes the terminal back only at the end of the block.
+            outcome = await _start_and_wait(words)
     except SuspendNotSupported:
         raise CrushpyError("An editor cannot be opened in this kind of terminal.") from None
+    if isinstance(outcome, OSError):
+        reason = outcome.strerror or str(outcome)
+        raise CrushpyError(f"The editor {words[0]!r} cannot be started: {reason}.", WAY_OUT)
+    if outcome != 0:
+        how = f"exit code {outcome}" if outcome > 0 else f"ended by signal {-outcome}"
+        raise CrushpyError(f"The editor {words[0]!r} failed ({how}). The text is as it was.", WAY_OUT)
+
+
+async def _start_and_wait(words: list[str]) -> int | OSError:
+    """The editor's exit code, or why there is none."""
+    try:
+        process = await asyncio.create_subprocess_exec(*words)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise CrushpyError(
-            f"The editor {words[0]!r} cannot be started: {reason}.", "Check VISUAL and EDITOR."
-        ) from None
-    if code != 0:
-        raise CrushpyError(f"The editor {words[0]!r} failed (exit code {code}). The draft is as it was.")
+        return error
+    return await process.wait()
 
 
 def _temporary() -> Path:
