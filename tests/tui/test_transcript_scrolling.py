@@ -154,6 +154,18 @@ async def test_resizing_keeps_the_end_in_view_or_the_item_at_the_top() -> None:
         assert any(f"notice {number}" in here.text() for number in near)
 
 
+async def test_what_still_grows_is_seen_after_a_resize_before_more_of_it_arrives() -> None:
+    async with stage([ToolItem("1", "bash", "make", state="running")], (80, 24)) as here:
+        here.view.stream(here.view.keys()[0], "compiling\n")
+        here.view.stream(here.view.add(ReplyItem("", done=False)), "half a reply")
+        await here.settle()
+        for width in (60, 80):
+            await here.pilot.resize_terminal(width, 27)
+            await here.settle()
+            assert "compiling" in here.text()
+            assert "half a reply" in here.text()
+
+
 async def test_an_item_that_grows_above_does_not_move_what_is_seen() -> None:
     items: list[Item] = [ToolItem("1", "bash", "make"), *LONG]
     async with stage(items) as here:

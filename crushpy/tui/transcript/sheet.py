@@ -67,6 +67,7 @@ class Sheet:
                 entry.drawn = None
                 self._begin(entry)
         self._estimate_all()
+        self.flush()
 
     # --- changes -----------------------------------------------------------------------------------------
 
