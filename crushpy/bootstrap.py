@@ -1,6 +1,5 @@
 """The one place that wires the rooms together."""
 
-import os
 import time
 from collections.abc import Mapping
 from io import TextIOWrapper
@@ -41,7 +40,7 @@ def start_logging(paths: Paths) -> None:
         def _open(self) -> TextIOWrapper:
             private_dir(paths.logs)
             file = super()._open()
-            os.chmod(self.baseFilename, 0o600)
+            Path(self.baseFilename).chmod(0o600)
             return file
 
         def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802

@@ -55,6 +55,7 @@ class Agent:
         task: str = "",
     ) -> None:
         self._emit = emit
+        self._keep_prompt = house.interactive and not task
         self.models = models
         self.context = context
         self.session = LiveSession(house.store, loaded, emit, stored=stored, call_ids=house.call_ids)
@@ -91,4 +92,13 @@ class Agent:
         )
 
     def turn(self, limits: Limits, spent: Spent) -> Turn:
-        return Turn(self.session, self.models, self.overseer, self.tools, limits, self._emit, spent)
+        return Turn(
+            self.session,
+            self.models,
+            self.overseer,
+            self.tools,
+            limits,
+            self._emit,
+            spent,
+            keep_prompt=self._keep_prompt,
+        )

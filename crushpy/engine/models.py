@@ -42,6 +42,10 @@ class Models:
             self._providers[model] = select(model, self.settings)
         return self._providers[model]
 
+    def slow_to_begin(self, model: str) -> bool:
+        """Whether the first request to `model` leaves only after seconds."""
+        return self.provider(model).slow_to_begin
+
     def require_known(self, model: str) -> None:
         """Raises BadRequest, with the nearest names, for a model of a provider nobody has heard of."""
         provider = catalog.provider_of(model)

@@ -126,7 +126,7 @@ class ModelCall:
                 seconds = delay(error, attempt, random.random())  # noqa: S311
                 if seconds is None:
                     raise
-                self._emit(Retry(attempt, round(seconds, 2), error.message))
+                self._emit(Retry(attempt, round(seconds, 2), f"{error.message.rstrip('.')}."))
                 await asyncio.sleep(seconds)
 
     def _check(self) -> None:

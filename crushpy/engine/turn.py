@@ -42,7 +42,11 @@ class Turn:
         limits: Limits,
         emit: Callable[[Event], None],
         spent: Spent,
+        *,
+        keep_prompt: bool = False,
     ) -> None:
+        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then."""
+        self._keep_prompt = keep_prompt
         self._session = session
         self._models = models
         self._overseer = overseer
@@ -58,6 +62,9 @@ class Turn:
         try:
             status = await self._until_stopped(prompt, commit)
         except CrushpyError as error:
+            if self._keep_prompt and not commit.done:
+                with suppress(CrushpyError):
+                    await commit()
             status = self._fail(error)
         except Exception as error:
             log.exception("the turn failed")
@@ -67,7 +74,7 @@ class Turn:
 
     async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
         try:
-            if self._session.stored:
+            if self._session.stored or self._models.slow_to_begin(self._session.info.model):
                 await commit()
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:

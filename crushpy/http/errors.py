@@ -11,6 +11,10 @@ class ConnectFailed(HttpError):
     """The server could not be reached, or hung up without a single byte of an answer."""
 
 
+class BadAddress(ConnectFailed):
+    """There is no such address: asking again would change nothing."""
+
+
 class HttpTimeout(HttpError):
     """Nothing came for too long: while connecting, before the answer, or in the middle of it."""
 

@@ -4,7 +4,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from crushpy.http.errors import ConnectFailed
+from crushpy.http.errors import BadAddress
 
 PORTS = {"http": 80, "https": 443}
 SAFE = "!$%&'()*+,-./:;=?@_~[]"
@@ -37,16 +37,16 @@ class Target(msgspec.Struct, frozen=True):
 
 
 def parse_url(url: str) -> Target:
-    """`url` in parts. Raises ConnectFailed where it is not one that can be asked."""
+    """`url` in parts. Raises BadAddress where it is not one that can be asked."""
     try:
         parts = urlsplit(url.strip())
         host, port = parts.hostname or "", parts.port
         if not host.isascii():
             host = host.encode("idna").decode()
     except (ValueError, UnicodeError) as error:
-        raise ConnectFailed(f"{url!r} is not a URL: {error}") from None
+        raise BadAddress(f"{url!r} is not a URL: {error}") from None
     if parts.scheme not in PORTS or not host:
-        raise ConnectFailed(
+        raise BadAddress(
             f"{url!r} cannot be asked", "A URL starts with http:// or https:// and names a host."
         )
     path = quote(parts.path or "/", safe=SAFE)

@@ -9,9 +9,11 @@ class ModelError(CrushpyError):
     exit_code = 5
     kind = "model_error"
     retryable = False
+    way_out = ""
+    """What to do about it where the error itself does not say."""
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
-        super().__init__(message, hint)
+        super().__init__(message, hint or self.way_out)
         self.status = status
 
 
@@ -33,6 +35,7 @@ class Unavailable(ModelError):
 
     kind = "unavailable"
     retryable = True
+    way_out = "Ask again in a while, or switch the model. Nothing is lost."
 
     def __init__(
         self,
@@ -51,6 +54,7 @@ class TimedOut(ModelError):
 
     kind = "timeout"
     retryable = True
+    way_out = "Ask again in a while, or switch the model. Nothing is lost."
 
 
 class CutStream(ModelError):
@@ -58,6 +62,7 @@ class CutStream(ModelError):
 
     kind = "cut_stream"
     retryable = True
+    way_out = "Ask again; nothing of the broken reply was run."
 
 
 class EmptyReply(ModelError):
@@ -65,6 +70,7 @@ class EmptyReply(ModelError):
 
     kind = "empty_reply"
     retryable = True
+    way_out = "Ask again in other words, or switch the model."
 
 
 class Refused(ModelError):
@@ -72,6 +78,7 @@ class Refused(ModelError):
 
     exit_code = 1
     kind = "refused"
+    way_out = "Ask in other words, or switch the model."
 
 
 class ContextOverflow(ModelError):

@@ -35,6 +35,8 @@ class LiteLLMProvider:
     `extra` holds further arguments of every call.
     """
 
+    slow_to_begin = True
+
     def __init__(
         self,
         api_base: str | None = None,

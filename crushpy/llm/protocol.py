@@ -81,6 +81,9 @@ class Provider(Protocol):
     iterator, or cancelling the task that reads it, closes the connection.
     """
 
+    slow_to_begin: bool
+    """Its first request leaves only after seconds: what must be seen meanwhile has to come before."""
+
     def stream(self, request: Request) -> AsyncIterator[Piece]: ...
 
     async def close(self) -> None:

@@ -117,6 +117,7 @@ class _AsOpenAI:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
+        self.slow_to_begin = provider.slow_to_begin
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
         name = f"openai/{request.model.partition('/')[2]}"

@@ -6,7 +6,16 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from crushpy.http import Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts, parse_url
+from crushpy.http import (
+    BadAddress,
+    Client,
+    ConnectFailed,
+    HttpError,
+    HttpTimeout,
+    Response,
+    Timeouts,
+    parse_url,
+)
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.openai_chunks import ChunkReader
 from crushpy.llm.openai_format import chat_messages, chat_tools
@@ -43,6 +52,8 @@ class WireProvider:
     not know (`openai/`); `key_variable` names the environment variable of the key, for hints; `extra` holds
     further keys of every request's body.
     """
+
+    slow_to_begin = False
 
     def __init__(
         self,
@@ -215,9 +226,9 @@ class WireProvider:
         try:
             chunk = _decode(data)
         except ValueError:
-            raise CutStream(f"{self._url} sent a piece that cannot be read: {data[:200]!r}") from None
+            raise CutStream(f"{self._url} sent a piece that cannot be read: {_shown(data)}") from None
         if not isinstance(chunk, dict):
-            raise CutStream(f"{self._url} sent a piece that is no object: {data[:200]!r}")
+            raise CutStream(f"{self._url} sent a piece that is no object: {_shown(data)}")
         found = cast(Json, chunk)
         if found.get("error"):
             from crushpy.llm.classify import classify, read_body
@@ -229,6 +240,8 @@ class WireProvider:
         kind: Callable[..., ModelError] = CutStream
         if isinstance(error, HttpTimeout):
             kind = TimedOut
+        elif isinstance(error, BadAddress):
+            kind = BadRequest
         elif isinstance(error, ConnectFailed):
             kind = Unavailable
         return kind(error.message, error.hint)
@@ -237,6 +250,10 @@ class WireProvider:
         from crushpy.llm.classify import Source
 
         return Source(request.model, self._url, self._key_variable, bool(self._key))
+
+
+def _shown(data: bytes) -> str:
+    return data[:200].decode("utf-8", "replace")
 
 
 def _decode(data: bytes) -> Any:

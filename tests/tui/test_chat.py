@@ -484,3 +484,17 @@ def test_the_page_about_the_app_lists_every_command() -> None:
         assert command.title in page
         assert not command.slash or f"/{command.slash}" in page
         assert not command.key or command.key.casefold() in page.casefold().replace("ctrl-", "ctrl+")
+
+
+# --- before the first reply ------------------------------------------------------------------------------
+
+
+async def test_a_prompt_that_no_model_could_be_asked_is_shown_and_kept(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("ANTHROPIC_API_KEY", raising=False)
+    async with start(model="anthropic/claude-sonnet-4-5") as app:
+        await app.say("the question of my life")
+        await app.sees("There is no key for anthropic")
+        assert "▌ the question of my life" in app.text
+        assert app.chat.conversation is not None and app.chat.conversation.history

@@ -24,6 +24,8 @@ _PIECE = 24
 class DemoProvider:
     """Answers requests for `demo/tour`. `pause`: seconds between pieces, for those who want to watch."""
 
+    slow_to_begin = False
+
     def __init__(self, window: int | None = None, pause: float = 0.0) -> None:
         self._window = window or DEMO_INFO.context_window or 0
         self._pause = pause

@@ -126,7 +126,7 @@ def _arrived(situation: Situation) -> Step | Ending:
     carried = "\n".join(f"> {line}" for line in notes[:12])
     return Ending(
         "This is a new session: the window is nearly empty again, and what mattered came along as notes"
-        + (f":\n{carried}\n" if carried else ". ")
+        + (f":\n\n{carried}\n\n" if carried else ". ")
         + "Ask me something about it, or `crushpy sessions list` shows both sessions."
     )
 

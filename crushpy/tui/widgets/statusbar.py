@@ -43,7 +43,7 @@ def short(tokens: int) -> str:
     return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
 
 
-def gauge(reading: Reading) -> Content:
+def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content:
     """A bar, percent and tokens. `~` marks an estimate, `?` a window nobody knows."""
     if not reading.window:
         return Content("")
@@ -51,10 +51,71 @@ def gauge(reading: Reading) -> Content:
     style = "$error" if share >= FULL_AT else "$warning" if share >= WARN_AT else "$success"
     filled = min(BAR, round(share * BAR))
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
-    figures = f" {about}{share:.0%} {short(reading.used)}/{short(reading.window)}{unknown}"
+    percent = f"{about}{share:.0%}" + ("" if tokens else unknown)
+    figures = f" {short(reading.used)}/{short(reading.window)}{unknown}" if tokens else ""
+    if not bar:
+        return Content.styled(f"{percent}{figures}", style if share >= WARN_AT else "")
     return Content.assemble(
-        Content.styled("━" * filled, style), Content.styled("━" * (BAR - filled), "dim"), figures
+        Content.styled("━" * filled, style),
+        Content.styled("━" * (BAR - filled), "dim"),
+        f" {percent}{figures}",
     )
+
+
+SHRINKING = (
+    *("activity", "below", "session", "method", "model", "gauge", "model", "session", "gauge"),
+    *("below", "model", "method", "cost"),
+)
+"""Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
+
+
+def parts(state: State) -> dict[str, list[Content]]:
+    """Everything the line says in its order, each part in its forms from the longest to the shortest."""
+    model = clean(state.model)
+    name = model.rpartition("/")[2]
+    below = f"↓ {state.below:,}"
+    cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
+    return {
+        "activity": _forms(
+            *((f"{clean(state.activity)} · Esc interrupts", clean(state.activity)) if state.activity else ()),
+            style="$accent",
+        ),
+        "below": _forms(
+            *((f"{below} more lines (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
+            style="$accent",
+        ),
+        "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
+        "method": _forms(f"compaction {state.method}", state.method, ""),
+        "gauge": [
+            gauge(state.reading),
+            gauge(state.reading, bar=False),
+            gauge(state.reading, bar=False, tokens=False),
+        ],
+        "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
+        "cost": _forms(*((cost, "") if state.cost else ())),
+        "yolo": _forms(*(("yolo",) if state.yolo else ()), style="bold $error"),
+    }
+
+
+def _forms(*texts: str, style: str = "") -> list[Content]:
+    return [Content.styled(text, style) for text in texts] or [Content("")]
+
+
+def fitted(state: State, width: int) -> Content:
+    """The line, with as much as there is room for; how full the window is stays to the last."""
+    forms = parts(state)
+    line = _joined(forms)
+    for giving_way in SHRINKING:
+        if line.cell_length <= width:
+            break
+        if len(forms[giving_way]) > 1:
+            del forms[giving_way][0]
+            line = _joined(forms)
+    return line.truncate(max(1, width), ellipsis=True)
+
+
+def _joined(forms: dict[str, list[Content]]) -> Content:
+    return Content("  ").join([form[0] for form in forms.values() if form[0]])
 
 
 class StatusBar(Widget):
@@ -67,21 +128,4 @@ class StatusBar(Widget):
     state: reactive[State] = reactive(State())
 
     def render(self) -> Content:
-        state = self.state
-        parts: list[Content | str] = []
-        if state.activity:
-            parts.append(Content.styled(clean(state.activity), "$accent"))
-        if state.below:
-            parts.append(Content.styled(f"↓ {state.below} more lines (Ctrl+End)", "$accent"))
-        parts.append(clean(state.model))
-        parts.append(f"compaction {state.method}")
-        parts.append(gauge(state.reading))
-        if state.generation:
-            parts.append(f"session {state.generation + 1}")
-        if state.cost:
-            parts.append(f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01")
-        if state.yolo:
-            parts.append(Content.styled("yolo", "bold $error"))
-        shown = [Content(part) if isinstance(part, str) else part for part in parts if part]
-        line = Content("  ").join(shown)
-        return line.truncate(max(1, self.size.width - 2), ellipsis=True)
+        return fitted(self.state, self.size.width - 2)

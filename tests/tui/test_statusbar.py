@@ -1,0 +1,52 @@
+"""The line that is always in view: what it says at which width, and what gives way first."""
+
+import pytest
+
+from crushpy.tui.widgets.statusbar import Reading, State, fitted
+
+BUSY = State(
+    model="anthropic/claude-sonnet-4-5-20250929",
+    method="llm",
+    reading=Reading(151_000, 200_000, estimated=False),
+    cost=1.234,
+    yolo=True,
+    activity="writing",
+    generation=2,
+    below=1_234,
+)
+
+
+def line(state: State, width: int) -> str:
+    text = fitted(state, width).plain
+    assert len(text) <= width
+    return text
+
+
+def test_with_room_everything_is_said() -> None:
+    assert line(BUSY, 200) == (
+        "writing · Esc interrupts  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
+        "compaction llm  ━━━━━━━━━━ 76% 151k/200k  session 3  $1.23  yolo"
+    )
+
+
+@pytest.mark.parametrize("width", range(46, 140))
+def test_how_full_the_window_is_the_method_the_cost_and_yolo_stay(width: int) -> None:
+    text = line(BUSY, width)
+    for part in ("writing", "↓ 1,234", "llm", "76%", "$1.23", "yolo"):
+        assert part in text
+
+
+@pytest.mark.parametrize("width", range(17, 46))
+def test_at_last_the_window_and_yolo_stay(width: int) -> None:
+    idle = State(model=BUSY.model, method="llm", reading=BUSY.reading, yolo=True)
+    assert "76%" in line(idle, width) and "yolo" in line(idle, width)
+
+
+def test_an_idle_line_of_forty_columns_has_the_gauge() -> None:
+    idle = State(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
+    assert line(idle, 38) == "test-model  auto  ~1% 1.7k/128k?"
+
+
+def test_an_unknown_window_is_marked_in_every_form() -> None:
+    idle = State(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
+    assert all("?" in line(idle, width) for width in range(5, 80))
