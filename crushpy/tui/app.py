@@ -121,6 +121,8 @@ class CrushpyApp(App[object]):
         log.error("the app failed", exc_info=error)
         story = mistake(error) if isinstance(error, Exception) else "crushpy made a mistake."
         self._exit_renderables.append(Text(f"crushpy: {story}"))
+        if self._chat is not None:
+            self._chat.show_way_back(self._chat.conversation)
         self._close_messages_no_wait()
 
     def action_command(self, action: str, argument: str = "") -> None:

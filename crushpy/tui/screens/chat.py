@@ -321,12 +321,16 @@ class ChatScreen(Screen[None]):
         self._last_interrupt = now
         self.notify("Press Ctrl+C again to leave.", timeout=QUIT_AGAIN, markup=False)
 
+    def show_way_back(self, conversation: "Conversation | None") -> None:
+        """What to print once the app is gone."""
+        if conversation is not None and conversation.history:
+            self.farewell = f"To resume: crushpy --session {conversation.info.id}"
+
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""
         conversation, self.conversation = self.conversation, None
         if conversation is not None:
-            if conversation.history:
-                self.farewell = f"To resume: crushpy --session {conversation.info.id}"
+            self.show_way_back(conversation)
             try:
                 await asyncio.wait_for(conversation.close(), 10)
             except TimeoutError:
