@@ -15,7 +15,7 @@ pytest_plugins = ["scripted_llm.fixtures", "talk", "headless"]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")
-KEPT_FAMILIES = ("PYTHON", "PYTEST", "LD_", "COV")
+KEPT_FAMILIES = ("PYTHON", "PYTEST", "TEXTUAL_SNAPSHOT", "LD_", "COV")
 
 
 def pytest_configure(config: pytest.Config) -> None:

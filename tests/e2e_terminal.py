@@ -59,8 +59,8 @@ class Terminal:
     @property
     def text(self) -> str:
         """What is on the screen now."""
-        self._read(0)
-        return "\n".join(line.rstrip() for line in self._screen.display)
+        # Not `Screen.display`: that fails on half a wide letter, as there is one in the middle of drawing.
+        return "\n".join("".join(cell.data for cell in row).rstrip() for row in self.cells)
 
     @property
     def cells(self) -> list[list[Char]]:

@@ -138,7 +138,7 @@ def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     async def standing(*args: Any) -> Standing:
         return msgspec.structs.replace(await standing_of(*args), cwd=HERE)
 
-    monkeypatch.setattr("crushpy.engine.conversation.standing_of", standing)
+    monkeypatch.setattr("crushpy.engine.agent.standing_of", standing)
 
 
 # --- what is done before the picture is taken ------------------------------------------------------------
