@@ -20,7 +20,7 @@ def trust_command(
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
     from crushpy.paths import Paths
-    from crushpy.permissions.trust import trust, trusted
+    from crushpy.permissions.trust import brings, trust, trusted
     from crushpy.sanitize import clean
 
     paths = Paths()
@@ -33,7 +33,8 @@ def trust_command(
         return
     root = trust(paths, chosen_root(path))
     print(f"{clean(str(root))} is trusted. From now on crushpy uses what it brings:")
-    _show(root)
+    for line in brings(root):
+        print(f"  {line}")
     print("Take it back with: crushpy untrust")
 
 
@@ -49,21 +50,3 @@ def chosen_root(path: Path | None) -> Path:
             f"{path or 'The current folder'} is not there.", "Name a folder that exists."
         ) from error
     return project_root(folder)
-
-
-def _show(root: Path) -> None:
-    """What the project brings. It was written by others: nothing of it may steer the terminal."""
-    from crushpy.paths import PROJECT_FOLDER
-    from crushpy.sanitize import clean
-
-    folder = root / PROJECT_FOLDER
-    settings = folder / "config.toml"
-    try:
-        lines = settings.read_text(errors="replace").splitlines()
-    except OSError:
-        lines = []
-    print(f"  settings: {clean(str(settings)) if lines else 'none'}")
-    for line in lines:
-        print(f"    {clean(line)}")
-    templates = sorted(str(file.relative_to(folder)) for file in (folder / "templates").rglob("*.md"))
-    print(f"  templates: {', '.join(map(clean, templates)) or 'none'}")

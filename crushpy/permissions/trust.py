@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import cast
 
 from crushpy.errors import CrushpyError, SettingsError, UsageError
-from crushpy.paths import Paths, private_dir
+from crushpy.paths import PROJECT_FOLDER, Paths, private_dir
+from crushpy.sanitize import clean
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:
@@ -37,6 +38,22 @@ def trust(paths: Paths, root: Path) -> Path:
         )
     _write(paths, _read(paths) | {str(real)})
     return real
+
+
+def brings(root: Path) -> list[str]:
+    """What the project brings, in lines. It was written by others: nothing of it may steer the terminal."""
+    folder = root / PROJECT_FOLDER
+    settings = folder / "config.toml"
+    try:
+        lines = settings.read_text(errors="replace").splitlines()
+    except OSError:
+        lines = []
+    templates = sorted(str(file.relative_to(folder)) for file in (folder / "templates").rglob("*.md"))
+    return [
+        f"settings: {clean(str(settings)) if lines else 'none'}",
+        *(f"  {clean(line)}" for line in lines),
+        f"templates: {', '.join(map(clean, templates)) or 'none'}",
+    ]
 
 
 def untrust(paths: Paths, root: Path) -> bool:

@@ -74,7 +74,8 @@ def load(
             merge.add_file("project", project, PROJECT_MAY_NOT)
         else:
             merge.warnings.append(
-                f"{project} is ignored: this project is not trusted (`crushpy trust` changes that)"
+                f"{project} is ignored: this project is not trusted "
+                "(`/trust` or `crushpy trust` changes that)"
             )
     merge.add_environment(os.environ if environ is None else environ)
     merge.add_flags(flags or {})

@@ -42,6 +42,15 @@ def answer(conversation: "Conversation", call_id: str, kind: Any, words: str) ->
     conversation.answer(call_id, Answer(kind, words))
 
 
+def brought_by_project(cwd: Path) -> tuple[str, list[str]]:
+    """The project of this folder, and what it brings."""
+    from crushpy.paths import project_root
+    from crushpy.permissions.trust import brings
+
+    root = project_root(cwd)
+    return str(root), brings(root)
+
+
 def trust_project(cwd: Path) -> str:
     """Trusts the project of this folder; what to tell the user."""
     from crushpy.errors import CrushpyError

@@ -3,18 +3,25 @@
 from pathlib import Path
 
 import pytest
+from driving import Start, start
+from scripted_llm.server import ScriptedLLM
 from textual.worker import WorkerFailed
 
+from crushpy.paths import Paths
+from crushpy.permissions.trust import is_trusted
 from crushpy.tui import Options
+from crushpy.tui.actions import ACTIONS
 from crushpy.tui.app import CrushpyApp
+
+__all__ = ["start"]
 
 
 async def test_a_crash_shows_no_local_variables_and_leaves_a_log(workspace: Path, home: Path) -> None:
     app = CrushpyApp(Options(cwd=str(workspace), model="demo/tour"))
 
     async def fail() -> None:
-        key = "sk-this-is-a-secret-key"
-        raise RuntimeError(f"something broke after {len(key)} letters")
+        key = "sk-proj-8f3a91c2d7e64b05a1"
+        raise RuntimeError(f"something broke with OPENAI_API_KEY={key} after {len(key)} letters")
 
     with pytest.raises(WorkerFailed):
         async with app.run_test() as pilot:
@@ -23,6 +30,45 @@ async def test_a_crash_shows_no_local_variables_and_leaves_a_log(workspace: Path
             app.run_worker(fail())
             await pilot.pause()
     shown = "".join(map(str, app._exit_renderables))
-    assert "sk-this-is-a-secret-key" not in shown
+    assert "sk-proj-8f3a91c2d7e64b05a1" not in shown
     log = (home / "logs" / "crushpy.log").read_text()
-    assert "something broke" in log and "sk-this-is-a-secret-key" not in log.replace('key = "sk-', "")
+    assert "something broke" in log and "sk-proj-8f3a91c2d7e64b05a1" not in log
+    assert (home / "logs" / "crushpy.log").stat().st_mode & 0o077 == 0
+
+
+async def test_a_bug_in_a_command_is_told_and_the_app_goes_on(start: Start, llm: ScriptedLLM) -> None:
+    async def broken(chat: object, argument: str) -> None:
+        raise ValueError("no such thing, TOKEN=abcdef0123456789abcdef")
+
+    async with start() as app:
+        await app.opened()
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setitem(ACTIONS, "copy_reply", broken)
+            await app.say("/copy")
+            await app.sees("crushpy made a mistake: ValueError: no such thing")
+        assert "abcdef0123456789" not in app.text
+        llm.script("Still here.")
+        await app.say("are you there?")
+        await app.sees("Still here.")
+
+
+async def test_the_project_is_trusted_once_what_it_brings_was_shown(start: Start, workspace: Path) -> None:
+    (workspace / ".crushpy" / "templates").mkdir(parents=True)
+    (workspace / ".crushpy" / "config.toml").write_text('model = "demo/tour"\n')
+    (workspace / ".crushpy" / "templates" / "summary.md").write_text("Notes.\n")
+    async with start() as app:
+        await app.say("/trust")
+        await app.sees('model = "demo/tour"', "templates/summary.md", "Leave it")
+        assert not is_trusted(Paths(), workspace)
+        await app.press("enter")
+        await app.sees("Trusted: ")
+        assert is_trusted(Paths(), workspace)
+
+
+async def test_the_thinking_effort_goes_back_to_the_models_own(start: Start) -> None:
+    async with start() as app:
+        await app.say("/effort high")
+        await app.sees("Thinking effort: high.")
+        await app.say("/effort default")
+        await app.sees("Thinking effort: default.")
+        assert app.chat.conversation is not None and app.chat.conversation.settings.effort == ""

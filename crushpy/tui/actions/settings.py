@@ -3,11 +3,13 @@
 from pathlib import Path
 
 from crushpy.errors import CrushpyError
+from crushpy.sanitize import one_line
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 from crushpy.tui.typed import app_of
 
-EFFORTS = ("low", "medium", "high")
+OWN = "default"
+EFFORTS = (OWN, "low", "medium", "high")
 
 
 async def switch_model(chat: ChatScreen, argument: str) -> None:
@@ -39,14 +41,14 @@ async def effort(chat: ChatScreen, argument: str) -> None:
     chosen: str | None = argument.strip().lower()
     if not chosen:
         current = conversation.settings.effort
-        choices = [Choice(name, name.capitalize(), current=name == current) for name in EFFORTS]
+        choices = [Choice(name, name.capitalize(), current=name == (current or OWN)) for name in EFFORTS]
         chosen = await chat.show(ChooseScreen("Thinking Effort", choices))
     if chosen is None:
         return
     if chosen not in EFFORTS:
         chat.say(f"{chosen!r} is no effort; there are {', '.join(EFFORTS)}.", warning=True)
         return
-    conversation.select_effort(chosen)
+    conversation.select_effort("" if chosen == OWN else chosen)
     chat.say(f"Thinking effort: {chosen}.")
 
 
@@ -85,6 +87,11 @@ async def connect(chat: ChatScreen, argument: str) -> None:
 
 
 async def trust(chat: ChatScreen, argument: str) -> None:
-    from crushpy.tui.opening import trust_project
+    from crushpy.tui.opening import brought_by_project, trust_project
 
-    chat.say(trust_project(Path(chat.options.cwd)))
+    folder = Path(chat.options.cwd)
+    root, lines = brought_by_project(folder)
+    chat.say(f"{one_line(root)} brings\n" + "\n".join(lines))
+    choices = [Choice("yes", "Trust it: its settings and templates count"), Choice("no", "Leave it")]
+    if await chat.show(ChooseScreen("Trust This Project", choices)) == "yes":
+        chat.say(trust_project(folder))
