@@ -33,6 +33,8 @@ from crushpy.tools.filememory import FileMemory
 
 SHORT = 2_000
 """Characters, about 500 tokens: a report that is no longer is never summarised."""
+PATIENCE = 30.0
+"""Seconds that a summary of a report may take."""
 READING = ("view", "ls", "glob", "grep", "fetch", "todos", "recall")
 """The tools of a sub-agent that may change nothing."""
 NOT_FOR_TASKS = ("task", "new_session")
@@ -162,9 +164,11 @@ class Tasks:
         settings, models = self._house.settings(), self._parent.models
         model = settings.small_model or self._parent.session.info.model
         try:
-            summary, usage = await _in_short(models, self._house.templates, model, result.raw)
-        except ModelError as error:
-            self._emit(Notice(f"A report was not summarised, it is used whole: {error.message}", "warning"))
+            async with asyncio.timeout(PATIENCE):
+                summary, usage = await _in_short(models, self._house.templates, model, result.raw)
+        except (ModelError, TimeoutError) as error:
+            reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
+            self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
             return ""
         self._parent.session.spend(usage)
         self.spent.used += usage
