@@ -95,10 +95,16 @@ def _head(info: SessionInfo) -> list[tuple[str, str]]:
     return head
 
 
+def _writer(message: Message) -> str:
+    """Who a message is by: seeds and notes are never the user's words."""
+    own = all(isinstance(part, Seed | Note) for part in message.parts)
+    return "crushpy" if own and message.role == "user" else message.role
+
+
 def _compact(message: Message) -> list[str]:
     lines: list[str] = []
     if message.role != "tool":
-        writer = f"assistant ({one_line(message.model)})" if message.model else message.role
+        writer = f"assistant ({one_line(message.model)})" if message.model else _writer(message)
         lines.append(f"--- {writer}  {moment(message.created_at)}  {message.id}")
     for part in message.parts:
         match part:
@@ -150,7 +156,7 @@ def as_markdown(sessions: list[tuple[SessionInfo, list[Message]]]) -> str:
 def _sections(message: Message) -> list[str]:
     blocks: list[str] = []
     if message.role == "user":
-        blocks.append("## User")
+        blocks.append(f"## {_writer(message).capitalize()}")
     elif message.role == "assistant":
         blocks.append(f"## Assistant ({one_line(message.model)})" if message.model else "## Assistant")
     for part in message.parts:

@@ -34,6 +34,7 @@ class Worklist:
         self._emit(TurnEnded("done"))
         reports: list[str] = []
         for number, order in enumerate(orders, 1):
+            self._emit(Notice(f"Task {number} of {len(orders)}: {title_of(order.prompt)}"))
             status = await self._one(number, order, reports)
             if status != "done":
                 left = f"{len(orders) - number} not begun"
