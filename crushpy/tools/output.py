@@ -17,12 +17,13 @@ _MAX_HELD_CHARS = 65_536
 class Output:
     """Takes a command's bytes as they come. `take` gives what came since the last `take`, bounded."""
 
-    def __init__(self, folder: Path, live: Live | None = None) -> None:
+    def __init__(self, folder: Path | None, live: Live | None = None) -> None:
+        """`folder` is for the file that keeps the whole of it; None: what does not fit is gone."""
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._line = ""
         """The line that is not finished yet: a carriage return may still take it back."""
         self._recent = HeadTail()
-        self._whole = Whole(folder)
+        self._whole = Whole(folder) if folder is not None else None
         self._live = live
 
     def feed(self, data: bytes, final: bool = False) -> None:
@@ -45,7 +46,8 @@ class Output:
     def close(self) -> None:
         """No more will come."""
         self.feed(b"", final=True)
-        self._whole.close()
+        if self._whole:
+            self._whole.close()
         if self._live:
             self._live.close()
 
@@ -58,13 +60,14 @@ class Output:
     @property
     def where(self) -> str:
         """Where the whole output is, in words; empty while it is small."""
-        return self._whole.where
+        return self._whole.where if self._whole else ""
 
     def _keep(self, text: str) -> None:
         if not text:
             return
         self._recent.add(text)
-        self._whole.add(text)
+        if self._whole:
+            self._whole.add(text)
         if self._live:
             self._live.add(text)
 

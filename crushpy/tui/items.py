@@ -10,6 +10,10 @@ from crushpy.messages import Data, Diff, Display, Excerpt, FileList, TaskReport,
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
 
+OWN_COMMAND = "!"
+"""The name of a `ToolItem` that is a command of the user's own. The agent knows nothing of it."""
+
+
 class UserItem(Data, frozen=True):
     """A prompt, as the user wrote it. Long ones are folded."""
 

@@ -25,8 +25,9 @@ class SoundApp(CrushpyApp):
     """The app, ended as a test ends it: what it opened is closed."""
 
     async def _shutdown(self) -> None:
-        if self.chat.conversation is not None:
-            await self.chat.conversation.close()
+        for one in (self.chat.own, self.chat.conversation):
+            if one is not None:
+                await one.close()
         await super()._shutdown()
 
 

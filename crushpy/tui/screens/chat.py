@@ -38,6 +38,7 @@ from crushpy.tui.widgets.statusbar import StatusBar
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.settings import Settings
+    from crushpy.tui.shell import OwnCommands
 
 T = TypeVar("T")
 
@@ -83,6 +84,8 @@ class ChatScreen(Screen[None]):
         self._early: list[str] = []
         self._tried = asyncio.Event()
         """Set once the engine is there, or is known not to come."""
+        self.own: OwnCommands | None = None
+        """The user's own commands, once there was one."""
         self._last_interrupt = 0.0
         self.folded = True
         self.farewell = ""
@@ -211,9 +214,10 @@ class ChatScreen(Screen[None]):
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
-        from crushpy.tui.shell import run_shell
+        from crushpy.tui.shell import OwnCommands
 
-        self.run_worker(run_shell(self.feed, event.command, Path(self.options.cwd)))
+        self.own = self.own or OwnCommands(self.transcript, Path(self.options.cwd))
+        self.own.run(event.command)
 
     @on(QueueView.Edit)
     def _edit_queued(self, event: QueueView.Edit) -> None:
@@ -285,8 +289,12 @@ class ChatScreen(Screen[None]):
     # --- keys --------------------------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
-        if self.conversation is not None:
-            self.conversation.interrupt()
+        self._stop()
+
+    def _stop(self) -> bool:
+        """Stops the agent and the user's own commands; False where nothing runs."""
+        own = self.own is not None and self.own.stop()
+        return (self.conversation is not None and self.conversation.interrupt()) or own
 
     def action_page(self, direction: int) -> None:
         if direction < 0:
@@ -298,7 +306,7 @@ class ChatScreen(Screen[None]):
         self.transcript.following = True
 
     def interrupt_or_quit(self) -> None:
-        """Ctrl-C: copies what is selected; stops the agent; empties the prompt; twice, it leaves."""
+        """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
         now = time.monotonic()
         if self.prompt.selected_text:
             self.prompt.action_copy()
@@ -308,7 +316,7 @@ class ChatScreen(Screen[None]):
             self.clear_selection()
             self.run_worker(self._copy(selected))
             return
-        if self.conversation is not None and self.conversation.interrupt():
+        if self._stop():
             self._last_interrupt = now
             return
         if self.prompt.draft:
@@ -329,12 +337,12 @@ class ChatScreen(Screen[None]):
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""
         conversation, self.conversation = self.conversation, None
-        if conversation is not None:
-            self.show_way_back(conversation)
-            try:
-                await asyncio.wait_for(conversation.close(), 10)
-            except TimeoutError:
-                pass
+        self.show_way_back(conversation)
+        closing = [one.close() for one in (conversation, self.own) if one is not None]
+        try:
+            await asyncio.wait_for(asyncio.gather(*closing), 10)
+        except TimeoutError:
+            pass
         app_of(self).exit()
 
     async def replace_conversation(self, options: Options) -> None:

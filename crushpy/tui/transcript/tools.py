@@ -7,7 +7,7 @@ from rich.style import Style
 
 from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
 from crushpy.sanitize import one_line
-from crushpy.tui.items import ToolItem
+from crushpy.tui.items import OWN_COMMAND, ToolItem
 from crushpy.tui.transcript.canvas import Canvas, Margin
 from crushpy.tui.transcript.diffs import draw_diff
 from crushpy.tui.transcript.markdown import ask_for_colours
@@ -38,7 +38,9 @@ def has_body(item: ToolItem) -> bool:
 
 
 def opens_by_itself(item: ToolItem) -> bool:
-    """Shown open unless the user closes it: small changes, and what there is to do."""
+    """Shown open unless the user closes it: their own commands, small changes, and what there is to do."""
+    if item.name == OWN_COMMAND:
+        return True
     match item.display:
         case Diff(added=added, removed=removed):
             return item.state in ("done", "waiting") and added + removed <= SMALL_DIFF
