@@ -63,6 +63,18 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
+ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage"]
+"""What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
+
+SEAM_ACTIONS: dict[str, tuple[ItemAction, str]] = {
+    "p": ("open_parent", "parent"),
+    "u": ("undo", "undo"),
+    "t": ("edit_template", "template"),
+    "l": ("lineage", "lineage"),
+}
+"""Keys on a seam card, what they ask for and how the card names it."""
+
+
 class SeamItem(Data, frozen=True):
     """A boundary, as a card: who decided, why, what it cost, what was carried over."""
 
@@ -87,20 +99,16 @@ class SeamItem(Data, frozen=True):
     summary: str = ""
     evidence: str = ""
     undone: bool = False
+    offers: tuple[ItemAction, ...] = tuple(action for action, _ in SEAM_ACTIONS.values())
+    """What can be done where it is shown."""
+
+    @property
+    def actions(self) -> tuple[ItemAction, ...]:
+        """What can be done with it now."""
+        return tuple(action for action in self.offers if action != "undo" or not self.undone)
 
 
 Item = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | SeamItem
-
-ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage"]
-"""What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
-
-SEAM_ACTIONS: dict[str, tuple[ItemAction, str]] = {
-    "p": ("open_parent", "parent"),
-    "u": ("undo", "undo"),
-    "t": ("edit_template", "template"),
-    "l": ("lineage", "lineage"),
-}
-"""Keys on a seam card, what they ask for and how the card names it."""
 
 
 def source_text(item: Item) -> str:

@@ -32,7 +32,9 @@ from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.visiting import Home
 from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.keybar import KeyBar
 from crushpy.tui.widgets.statusbar import StatusBar
 
 if TYPE_CHECKING:
@@ -63,9 +65,9 @@ class ChatScreen(Screen[None]):
     ChatScreen Transcript { height: 1fr; }
     """
     BINDINGS = [
-        Binding("escape", "interrupt", "Interrupt", show=False),
-        Binding("pageup", "page(-1)", "Page up", show=False),
-        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("escape", "interrupt", "Back, interrupt"),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
         Binding("ctrl+end", "to_end", "To the end", show=False),
     ]
 
@@ -100,10 +102,13 @@ class ChatScreen(Screen[None]):
     async def show(self, screen: Screen[T]) -> T | None:
         """Opens a screen and waits for what it returns. Only from a worker."""
         return await app_of(self).push_screen_wait(screen)
+        self.queue = QueueView()
+        self._home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
 
     def compose(self) -> ComposeResult:
         yield self.transcript
-        yield QueueView()
+        yield KeyBar()
+        yield self.queue
         yield self.prompt
         yield StatusBar()
 
@@ -176,7 +181,9 @@ class ChatScreen(Screen[None]):
         if conversation is not None:
             queued = [(one.id, one.text) for one in conversation.queue]
             waiting = not conversation.busy if waiting is None else waiting
-            self.query_one(QueueView).show(queued, waiting=waiting)
+            if not queued and self.queue.has_focus:
+                self._home.come_back()
+            self.queue.show(queued, waiting=waiting)
 
     def _name_window(self, *, busy: bool | None = None) -> None:
         conversation = self.conversation
@@ -245,20 +252,17 @@ class ChatScreen(Screen[None]):
             answer(self.conversation, event.call_id, event.kind, event.words)
 
     def on_key(self, event: events.Key) -> None:
-        """Keys that nobody takes belong to the prompt: typed before it had the focus, or elsewhere."""
-        if self.prompt.has_focus or self.query(ApprovalPanel):
-            return
-        if event.is_printable and event.character:
+        """Keys that come while nothing has the focus belong to the prompt."""
+        if self.focused is None and self._home.take(event):
             event.stop()
-            self.prompt.feed_keys(event.character)
-        elif event.key == "enter" and self.focused is None:
-            event.stop()
-            self.prompt.action_submit()
 
     # --- what the user does in the transcript ------------------------------------------------------------
 
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:
+    def _question(self) -> ApprovalPanel | None:
+        return next(iter(self.query(ApprovalPanel)), None)
+
         self.status.set_below(event.more_below)
 
     @on(Transcript.LinkClicked)
@@ -272,6 +276,12 @@ class ChatScreen(Screen[None]):
 
     async def _activate(self, key: int, action: str) -> None:
         """A key or a click on an item: copy it, or what a seam card offers."""
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        """Its keys are named while it has the focus."""
+        self.set_class(self.focused is self.transcript, "-reading")
+
         item = self.transcript.item(key)
         if action == "copy" and item is not None:
             from crushpy.tui.items import source_text
@@ -304,7 +314,9 @@ class ChatScreen(Screen[None]):
 
     def action_to_end(self) -> None:
         self.transcript.following = True
+        """Wherever the focus is, Esc stops what runs and brings the focus home."""
 
+        self._home.come_back()
     def interrupt_or_quit(self) -> None:
         """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
         now = time.monotonic()
@@ -351,7 +363,7 @@ class ChatScreen(Screen[None]):
         if conversation is not None:
             await conversation.close()
         self._tried.clear()
-        self.query_one(QueueView).show([])
+        self.queue.show([])
         self.feed.clear()
         await self.open(options)
 

@@ -13,23 +13,28 @@ from crushpy.tui.transcript.blocks import is_foldable
 from crushpy.tui.transcript.rows import Row
 from crushpy.tui.transcript.scrolling import Scrolling
 from crushpy.tui.transcript.select import named_line, whole_item, word_at
+from crushpy.tui.visiting import Visited
 
 
-class Pointing(Scrolling):
+class Pointing(Visited, Scrolling):
     """Every action is reachable by key: while the transcript has focus the cursor shows what they act on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor_up", "Up", show=False),
-        Binding("down", "cursor_down", "Down", show=False),
+        Binding("up", "cursor_up", "Previous"),
+        Binding("down", "cursor_down", "Next"),
+        Binding("enter,space", "toggle_item", "Open or close"),
         Binding("left", "fold(False)", "Close", show=False),
         Binding("right", "fold(True)", "Open", show=False),
-        Binding("enter,space", "toggle_item", "Open or close", show=False),
-        Binding("pageup", "page_up", "Page up", show=False),
-        Binding("pagedown", "page_down", "Page down", show=False),
-        Binding("home", "scroll_home", "First", show=False),
-        Binding("end", "scroll_end", "Last", show=False),
-        Binding("c", "activate('copy')", "Copy", show=False),
-        Binding("o", "open_link", "Open the next link", show=False),
+        Binding("pageup", "page_up", "A page up", show=False),
+        Binding("pagedown", "page_down", "A page down", show=False),
+        Binding("home", "scroll_home", "To the beginning", show=False),
+        Binding("end", "scroll_end", "To the end", show=False),
+        Binding("c", "activate('copy')", "Copy"),
+        Binding("o", "open_link", "Open link"),
+        *(
+            Binding(key, f"activate('{action}')", name.capitalize())
+            for key, (action, name) in SEAM_ACTIONS.items()
+        ),
     ]
 
     def __init__(self) -> None:
@@ -115,11 +120,13 @@ class Pointing(Scrolling):
             self._last_link = (self._cursor, number)
             self.follow_link(links[number])
 
-    def on_key(self, event: events.Key) -> None:
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """The keys of a seam card are keys only there."""
+        if action != "activate" or parameters == ("copy",):
+            return True
         index = self._cursor_index()
-        if index is not None and event.key in SEAM_ACTIONS and isinstance(self._sheet[index].item, SeamItem):
-            event.stop()
-            self.activate(self._sheet[index].key, SEAM_ACTIONS[event.key][0])
+        item = None if index is None else self._sheet[index].item
+        return isinstance(item, SeamItem) and parameters[0] in item.actions
 
     def on_focus(self) -> None:
         if self._cursor_index() is None:
@@ -163,6 +170,7 @@ class Pointing(Scrolling):
     def _set_cursor(self, index: int | None) -> None:
         self._cursor = None if index is None else self._sheet[index].key
         self.show_changes()
+        self.refresh_bindings()
 
     def _pull_cursor(self) -> None:
         """Brings the cursor into view: to the last item that is seen, unless it is in view."""

@@ -86,7 +86,7 @@ def _origin(item: SeamItem) -> str:
 def _hints(item: SeamItem, palette: Palette) -> list[Span]:
     spans: list[Span] = []
     for key, (action, name) in SEAM_ACTIONS.items():
-        if action == "undo" and item.undone:
+        if action not in item.actions:
             continue
         clicked = Style(meta={"action": action})
         spans.append((f"{key}", palette["running"] + clicked))

@@ -7,16 +7,16 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
-from textual.widget import Widget
 
 from crushpy.sanitize import one_line
+from crushpy.tui.visiting import Visited
 from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5
 REMOVE = " ✕"
 
 
-class QueueView(Widget, can_focus=True):
+class QueueView(Visited):
     """Data goes down with `show`; `Edit` and `Remove` go up. Takes no room when nothing waits."""
 
     DEFAULT_CSS = """
@@ -27,10 +27,10 @@ class QueueView(Widget, can_focus=True):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "Up", show=False),
-        Binding("down,j", "move(1)", "Down", show=False),
-        Binding("enter,e", "edit", "Take back", show=False, id="queue.edit"),
-        Binding("delete,backspace,x", "remove", "Remove", show=False, id="queue.remove"),
+        Binding("up,k", "move(-1)", "Previous", show=False),
+        Binding("down,j", "move(1)", "Next", show=False),
+        Binding("enter,e", "edit", "Take back into the prompt", show=False),
+        Binding("delete,x", "remove", "Remove", show=False),
     ]
 
     class Edit(Message):
@@ -75,7 +75,7 @@ class QueueView(Widget, can_focus=True):
 
     def _headline(self) -> str:
         how = "Enter sends" if self._waiting else "sent when the turn ends"
-        keys = "Enter takes back, Del removes" if self.has_focus else "Shift+Tab to change"
+        keys = "Enter takes back, Del removes, Esc returns" if self.has_focus else "Shift+Tab to change"
         return f"{len(self._items)} queued · {how} · {keys}"
 
     def _row(self, index: int, width: int) -> Content:

@@ -35,6 +35,10 @@ class FoldingTextArea(TextArea):
 
     # --- keys --------------------------------------------------------------------------------------------
 
+    def takes(self, event: events.Key) -> bool:
+        """True for a key that types or edits here."""
+        return event.is_printable or event.key in self._bound().key_to_bindings
+
     def intercept(self, key: str) -> bool:
         """Takes a key before anything else does; True where it did."""
         return False
