@@ -30,11 +30,11 @@ from crushpy.tui.items import NoticeItem
 from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
-from crushpy.tui.widgets.approval import ApprovalPanel
-from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.visiting import Home
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.queue import QueueView
 from crushpy.tui.widgets.statusbar import StatusBar
 
 if TYPE_CHECKING:
@@ -63,6 +63,10 @@ class ChatScreen(Screen[None]):
     DEFAULT_CSS = """
     ChatScreen { layout: vertical; }
     ChatScreen Transcript { height: 1fr; }
+    ChatScreen.-cramped PromptInput { max-height: 1; }
+    ChatScreen.-cramped QueueView { max-height: 0; }
+    ChatScreen KeyBar { dock: none; display: none; max-height: 2; }
+    ChatScreen.-reading KeyBar { display: block; }
     """
     BINDINGS = [
         Binding("escape", "interrupt", "Back, interrupt"),
@@ -94,6 +98,8 @@ class ChatScreen(Screen[None]):
         """Printed when the app has gone: how to resume."""
         self.transcript = Transcript()
         self.prompt = PromptInput(commands=_hints())
+        self.queue = QueueView()
+        self._home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """A word to the user, in the flow."""
@@ -102,8 +108,6 @@ class ChatScreen(Screen[None]):
     async def show(self, screen: Screen[T]) -> T | None:
         """Opens a screen and waits for what it returns. Only from a worker."""
         return await app_of(self).push_screen_wait(screen)
-        self.queue = QueueView()
-        self._home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -251,6 +255,9 @@ class ChatScreen(Screen[None]):
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.kind, event.words)
 
+    def _question(self) -> ApprovalPanel | None:
+        return next(iter(self.query(ApprovalPanel)), None)
+
     def on_key(self, event: events.Key) -> None:
         """Keys that come while nothing has the focus belong to the prompt."""
         if self.focused is None and self._home.take(event):
@@ -258,11 +265,14 @@ class ChatScreen(Screen[None]):
 
     # --- what the user does in the transcript ------------------------------------------------------------
 
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        """Its keys are named while it has the focus."""
+        self.set_class(self.focused is self.transcript, "-reading")
+
     @on(Transcript.Scrolled)
     def _scrolled(self, event: Transcript.Scrolled) -> None:
-    def _question(self) -> ApprovalPanel | None:
-        return next(iter(self.query(ApprovalPanel)), None)
-
         self.status.set_below(event.more_below)
 
     @on(Transcript.LinkClicked)
@@ -276,12 +286,6 @@ class ChatScreen(Screen[None]):
 
     async def _activate(self, key: int, action: str) -> None:
         """A key or a click on an item: copy it, or what a seam card offers."""
-    @on(events.DescendantFocus)
-    @on(events.DescendantBlur)
-    def _focus_moved(self) -> None:
-        """Its keys are named while it has the focus."""
-        self.set_class(self.focused is self.transcript, "-reading")
-
         item = self.transcript.item(key)
         if action == "copy" and item is not None:
             from crushpy.tui.items import source_text
@@ -299,7 +303,9 @@ class ChatScreen(Screen[None]):
     # --- keys --------------------------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
+        """Wherever the focus is, Esc stops what runs and brings the focus home."""
         self._stop()
+        self._home.come_back()
 
     def _stop(self) -> bool:
         """Stops the agent and the user's own commands; False where nothing runs."""
@@ -314,9 +320,7 @@ class ChatScreen(Screen[None]):
 
     def action_to_end(self) -> None:
         self.transcript.following = True
-        """Wherever the focus is, Esc stops what runs and brings the focus home."""
 
-        self._home.come_back()
     def interrupt_or_quit(self) -> None:
         """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
         now = time.monotonic()
