@@ -62,6 +62,7 @@ def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
     listing = json.loads(cli("sessions", "list", "--json").stdout)
     assert [row["id"] for row in listing] == [root]
     assert cli("sessions", "tree", root).stdout.count("task") >= 3
+    assert cli("sessions", "show", root).stdout.count("--- crushpy") == 3, "notes are not the user's words"
 
 
 def test_the_conversation_can_go_on_and_knows_the_reports(

@@ -1,6 +1,7 @@
 """The app as a person uses it: a real pty, real keys, the scripted model behind it."""
 
 import json
+import re
 import signal
 from collections.abc import Callable
 from pathlib import Path
@@ -194,7 +195,7 @@ def test_five_megabytes_are_pasted_and_sent_whole(launch: Callable[..., Terminal
     assert "line 0000000" in sent and "line 0089999" in sent
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT])
 def test_the_terminal_is_restored_after_a_signal(
     launch: Callable[..., Terminal], llm: ScriptedLLM, number: signal.Signals
 ) -> None:
@@ -237,3 +238,28 @@ def test_the_demo_starts_without_a_key_and_without_a_question(workspace: Path) -
         terminal.wait_for("demo/tour")
         terminal.type_line("look around")
         terminal.wait_for("This is what is here")
+
+
+def test_the_window_says_when_the_agent_works_and_gets_its_title_back(
+    launch: Callable[..., Terminal], llm: ScriptedLLM
+) -> None:
+    llm.script("The first.", Stall(Reply("The second.", chunk=4), after=1))
+    with launch() as terminal:
+        terminal.type_line("my question")
+        terminal.wait_for("The first.")
+        terminal.type_line("another question")
+        terminal.wait_for("The ", "writing")
+        assert titles(terminal)[-1].startswith("● ")
+        llm.release()
+        terminal.wait_for("The second.")
+        terminal.wait_gone("writing")
+        terminal.wait_quiet()
+        assert not titles(terminal)[-1].startswith("● ")
+        terminal.press(CTRL_C + CTRL_C)
+        terminal.wait_exit()
+    assert terminal.raw.rfind(b"\x1b[23;2t") > terminal.raw.rfind(b"\x1b]2;"), "the title is given back last"
+
+
+def titles(terminal: Terminal) -> list[str]:
+    """What the window was called, one after the other."""
+    return [name.decode() for name in re.findall(rb"\x1b\]2;([^\x07]*)\x07", bytes(terminal.raw))]
