@@ -144,7 +144,7 @@ def test_an_edited_template_is_used_for_the_next_summary(
         terminal.press("ZEBRA ")
         terminal.wait_for("ZEBRA")
         terminal.press("\x13")
-        terminal.wait_for("aved")
+        terminal.wait_for("Saved as")  # before, the screen says "not saved"
         terminal.press(ESCAPE)
         terminal.wait_gone("You write the notes")
         terminal.wait_rest()
