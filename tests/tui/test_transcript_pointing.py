@@ -64,6 +64,18 @@ async def test_the_cursor_is_seen_only_while_the_transcript_has_focus() -> None:
         assert here.lines()[:2] == ["  · one", "  · two"]
 
 
+async def test_the_cursor_is_in_view_whatever_came_since_the_last_visit() -> None:
+    async with stage([NoticeItem("one"), NoticeItem("two")]) as here:
+        await press(here, "home")
+        here.app.query_one("Input").focus()
+        for number in range(100):
+            here.view.add(NoticeItem(f"later {number}"))
+        await here.settle()
+        here.view.focus()
+        await here.settle()
+        assert [line for line in here.lines() if line.startswith("▌")] == ["▌ · later 99"]
+
+
 async def test_arrows_go_through_an_item_that_is_taller_than_the_screen() -> None:
     text = "\n\n".join(f"paragraph {n}" for n in range(60))
     async with stage([UserItem("first"), ReplyItem(text), UserItem("last")], (80, 10)) as here:

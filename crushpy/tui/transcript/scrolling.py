@@ -40,8 +40,8 @@ class Scrolling(ScrollView, can_focus=True):
         """The size that was laid out last."""
         self._stale = True
         self._strips: list[Strip] = []
-        self._painted: list[Strip] = []
-        """What the screen was last told to show."""
+        self._painted: list[Strip | None] = []
+        """What stands on the screen, line by line; None where that is not certain."""
         self._places: list[int | None] = []
         """For each line what `select.name_line` calls it."""
         self._marked: dict[Row, tuple[Marks, Strip]] = {}

@@ -200,10 +200,10 @@ class Transcript(Pointing):
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""
-        # Not what was last rendered: for another widget's sake Textual renders lines it does not paint.
         before = self._painted
         self._stale = True
-        after = self._painted = self._window()
+        after = self._window()
+        self._painted = [*after]
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
         if changed and self.DIRECT_PAINT and paint_directly(self, changed, after):
             self.direct_frames += 1
@@ -264,6 +264,10 @@ class Transcript(Pointing):
 
     def render_lines(self, crop: Region) -> list[Strip]:
         strips = self._window()[crop.y : crop.bottom]
+        # Textual may paint these now, or only look at them for another widget's sake.
+        for y, strip in enumerate(strips, crop.y):
+            if y < len(self._painted) and self._painted[y] is not strip:
+                self._painted[y] = None
         if crop.x or crop.right != self.size.width:
             strips = [strip.crop(crop.x, crop.right) for strip in strips]
         return strips
