@@ -247,8 +247,9 @@ def test_the_window_says_when_the_agent_works_and_gets_its_title_back(
     with launch() as terminal:
         terminal.type_line("my question")
         terminal.wait_for("The first.")
+        terminal.wait_rest()
         terminal.type_line("another question")
-        terminal.wait_for("The ", "writing")
+        terminal.wait_for("another question", "writing")
         assert titles(terminal)[-1].startswith("● ")
         llm.release()
         terminal.wait_for("The second.")
