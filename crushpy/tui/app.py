@@ -29,6 +29,15 @@ COLLECT_AT_LAST = 10.0
 """Seconds after which garbage is collected again, should no conversation have been opened by then."""
 
 
+def is_key(name: str) -> bool:
+    """Whether Textual knows a key of that name, with whatever is held with it."""
+    from textual.keys import Keys
+
+    *held, last = name.strip().split("+")
+    known = {key.value for key in Keys}
+    return set(held) <= {"ctrl", "alt", "shift", "super"} and (len(last) == 1 or last in known)
+
+
 def _palette() -> "type[Provider]":
     from crushpy.tui.palette import TableProvider
 
@@ -111,8 +120,15 @@ class CrushpyApp(App[object]):
         """Takes over what the settings say about colours and keys."""
         if settings.theme in self.available_themes:
             self.theme = settings.theme
+        elif settings.theme:
+            text = f"There is no theme {settings.theme!r}: /theme lists those there are."
+            self.chat.say(text, warning=True)
         keys = {command.action: getattr(settings.keys, command.action) for command in commands.COMMANDS}
         self.keys = {action: key for action, key in keys.items() if key}
+        for action, key in self.keys.items():
+            if not all(map(is_key, key.split(","))):
+                text = f"keys.{action}: there is no key {key!r}; f5 and ctrl+g are keys."
+                self.chat.say(text, warning=True)
         self.set_keymap(self.keys)
 
     def _fatal_error(self) -> None:

@@ -72,3 +72,11 @@ async def test_the_thinking_effort_goes_back_to_the_models_own(start: Start) -> 
         await app.say("/effort default")
         await app.sees("Thinking effort: default.")
         assert app.chat.conversation is not None and app.chat.conversation.settings.effort == ""
+
+
+async def test_a_theme_and_a_key_that_do_not_exist_are_told(start: Start, home: Path) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text('theme = "zz"\n[keys]\nsessions = "bogus+key"\nhelp = "f1,ctrl+g"\n')
+    async with start() as app:
+        await app.sees("There is no theme 'zz'", "keys.sessions: there is no key 'bogus+key'")
+        assert "keys.help" not in app.text
