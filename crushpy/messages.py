@@ -230,13 +230,18 @@ MAX_HEADLINE = 120
 def headline(name: str, args: Json, *, more: str = "") -> str:
     """What a call is about, on one line: the argument that says most. `more` marks that it has more lines."""
     if name == "todos":
-        return f"{len(args.get('todos') or ())} items"
+        return counted(len(args.get("todos") or ()), "item")
     for key in _TELLING:
         lines = str(args.get(key) or "").strip().splitlines()
         if lines:
             line = lines[0] + (more if len(lines) > 1 else "")
             return line if len(line) <= MAX_HEADLINE else line[: MAX_HEADLINE - 1] + "…"
     return ""
+
+
+def counted(number: int, word: str) -> str:
+    """A number of things, for people: 1 line, 1,200 lines."""
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
 def to_json(value: object) -> bytes:

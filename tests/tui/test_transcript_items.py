@@ -7,7 +7,17 @@ from rich.console import Console
 from textual.color import Color
 from transcript_host import DIFF, EVERYTHING, stage
 
-from crushpy.messages import Diff, Display, Excerpt, FileList, Terminal, Todo, TodoList
+from crushpy.messages import (
+    ChangedFile,
+    Diff,
+    Display,
+    Excerpt,
+    FileList,
+    TaskReport,
+    Terminal,
+    Todo,
+    TodoList,
+)
 from crushpy.tui.items import (
     ErrorItem,
     Item,
@@ -153,11 +163,51 @@ async def test_code_and_diffs_are_coloured() -> None:
                 assert len(colours) > 1
 
 
-async def test_terminal_output_opens_below_its_command() -> None:
-    display = Terminal("make all", "compiling\n\tdone", 2, 1.5, "timed out")
+async def test_a_failed_command_is_told_once() -> None:
+    display = Terminal("make all", "compiling\n\tfailed", 2, 1.5, "exit code 2")
+    item = ToolItem("1", "bash", "make all", "failed", display, "compiling\n\tfailed\n[exit code 2]")
+    assert (await shown(item)).split("\n") == [
+        "  ▾ ✗ bash make all  exit 2 · 1.5 s",
+        "      $ make all",
+        "       compiling",
+        "           failed",
+    ]
+    assert (await shown(item, opened=False)).split("\n") == [
+        "  ▸ ✗ bash make all  exit 2 · 1.5 s",
+        "      compiling",
+    ]
+    silent = ToolItem(
+        "1", "bash", "false", "failed", Terminal("false", "", 1, 0.0, "exit code 1"), "[exit code 1]"
+    )
+    assert await shown(silent, opened=False) == "  ▸ ✗ bash false  exit 1"
+    assert await shown(silent) == "  ▾ ✗ bash false  exit 1\n      $ false"
+
+
+async def test_how_a_command_ended_is_told_beside_it_and_in_full_below_where_it_is_long() -> None:
+    display = Terminal("make all", "done", 2, 1.5, "timed out")
     text = await shown(ToolItem("1", "bash", "make all", "failed", display))
-    assert "exit 2 · timed out · 1.5 s" in text.split("\n")[0]
-    assert "      $ make all\n       compiling\n           done\n      exit 2 · 1.5 s · timed out" in text
+    assert text.split("\n")[0] == "  ▾ ✗ bash make all  exit 2 · timed out · 1.5 s"
+    assert text.count("timed out") == 1
+    why = "a background process still holds the output; it is job1 now (job_output, job_kill)"
+    display = Terminal("make all", "done", 2, 1.5, f"exit code 2; {why}")
+    text = await shown(ToolItem("1", "bash", "make all", "failed", display))
+    assert (
+        text.split("\n")[0]
+        == "  ▾ ✗ bash make all  exit 2 · a background process still holds the ou… · 1.5 s"
+    )
+    assert text.split("\n")[-1] == f"      {why}"
+    display = Terminal("npm start", "boom", 7, note="job1 ended with exit code 7")
+    text = await shown(ToolItem("1", "job_output", "job1", "failed", display))
+    assert text.split("\n")[0] == "  ▾ ✗ job_output job1  job1 ended with exit code 7"
+
+
+async def test_one_is_not_told_as_many() -> None:
+    excerpt = ToolItem("1", "view", "a.py", display=Excerpt("a.py", "x = 1", "python"))
+    assert "  1 line\n" in await shown(excerpt)
+    task = ToolItem("1", "task", "look", display=TaskReport("s", "done", (ChangedFile("a", "edited"),), 1))
+    assert "1 step · 1 file" in await shown(task, opened=False)
+    assert "[1 image]" in await shown(UserItem("see", 1))
+    assert "1 line, 5,000 characters in all" in await shown(UserItem("x" * 5_000), opened=False)
 
 
 async def test_very_long_output_shows_its_beginning_and_its_end() -> None:
@@ -223,9 +273,10 @@ async def test_thinking_shows_its_last_words_while_it_goes_on() -> None:
         here.view.toggle(key)
         here.view.stream(key, "\n\nthird idea")
         await here.settle()
-        assert here.lines()[:5] == [
+        assert here.lines()[:6] == [
             "  ▾ Thinking…",
-            "  │ first idea second idea",
+            "  │ first idea",
+            "  │ second idea",
             "  │",
             "  │ third idea",
             "",
@@ -233,6 +284,20 @@ async def test_thinking_shows_its_last_words_while_it_goes_on() -> None:
         here.view.finish(key)
         await here.settle()
         assert here.lines()[0] == "  ▾ Thought"
+
+
+async def test_the_lines_of_thinking_stay_lines() -> None:
+    thought = "First:\nread *it*\nthen `write`\n\n- one\n  more\n- two"
+    assert (await shown(ThinkingItem(thought), 60)).split("\n") == [
+        "  ▾ Thought",
+        "  │ First:",
+        "  │ read it",
+        "  │ then write",
+        "  │",
+        "  │ • one",
+        "  │   more",
+        "  │ • two",
+    ]
 
 
 def test_a_copy_of_a_call_holds_what_the_call_shows() -> None:

@@ -5,6 +5,7 @@ from itertools import islice
 
 from rich.segment import Segment
 
+from crushpy.messages import counted
 from crushpy.sanitize import one_line
 from crushpy.tui.items import (
     ErrorItem,
@@ -122,7 +123,7 @@ def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> N
 def open_thinking(canvas: Canvas) -> MarkdownStream:
     """Where the thoughts themselves go, below their headline."""
     margin = gutter(canvas.palette).add(Segment("│ ", canvas.palette.muted))
-    return MarkdownStream(canvas, margin, canvas.palette.muted)
+    return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
 
 
 def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
@@ -139,11 +140,11 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
         canvas.prose([[(line.expandtabs(4), style)]], margin, style)
         if at % 100 == 99:
             yield
-    more = f"… {item.text.count(chr(10)) + 1:,} lines, {len(item.text):,} characters in all" if folded else ""
+    lines_in_all = counted(item.text.count("\n") + 1, "line")
+    more = f"… {lines_in_all}, {counted(len(item.text), 'character')} in all" if folded else ""
     if item.images:
-        more += (
-            f" · {item.images} image{'s' if item.images > 1 else ''}" if more else f"[{item.images} images]"
-        )
+        images = counted(item.images, "image")
+        more += f" · {images}" if more else f"[{images}]"
     if more:
         muted = canvas.palette.over(style, canvas.palette.dim)
         canvas.prose([[(more, muted)]], margin, style)

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.messages import Diff
+from crushpy.messages import Diff, counted
 from crushpy.sanitize import clean
 from crushpy.tui.transcript.canvas import Canvas, Margin, Pending
 from crushpy.tui.transcript.highlight import Coloured
@@ -68,7 +68,8 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
     if lines and name:
         canvas.pending.append(Pending(name, codes, start, len(canvas.rows) - start, rows))
     if left_out > 0:
-        canvas.prose([[(f"… {left_out:,} more lines", canvas.palette.muted)]], margin, canvas.palette.text)
+        more = f"… {counted(left_out, 'more line')}"
+        canvas.prose([[(more, canvas.palette.muted)]], margin, canvas.palette.text)
 
 
 def read_diff(unified: str) -> Iterator[Line]:

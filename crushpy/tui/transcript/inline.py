@@ -41,19 +41,23 @@ def load_parser() -> None:
     Thread(target=parser, daemon=True).start()
 
 
-def inline(text: str, palette: Palette, base: Style) -> list[list[Span]]:
-    """The spans of one paragraph, line by line: there is more than one where the text demands a break."""
+def inline(text: str, palette: Palette, base: Style, *, breaks: bool = False) -> list[list[Span]]:
+    """The spans of one paragraph, line by line: there is more than one where the text demands a break.
+
+    With `breaks` every line of the text is a line.
+    """
     if not _MARKED.search(text) or _is_wild(text):
-        return [[(_flat(text), base)]]
+        return [[(_flat(line), base)] for line in (text.split("\n") if breaks else [text])]
     children: list[Token] = []
     parser().inline.parse(text, parser(), {}, children)
-    return _Inline(palette, base).read(children)
+    return _Inline(palette, base, breaks).read(children)
 
 
 class _Inline:
-    def __init__(self, palette: Palette, base: Style) -> None:
+    def __init__(self, palette: Palette, base: Style, breaks: bool) -> None:
         self._palette = palette
         self._base = base
+        self._breaks = breaks
         self._styles = [base]
         self._href = ""
         self._label = ""
@@ -66,9 +70,9 @@ class _Inline:
                     self._text(clean(token.content))
                 case "code_inline":
                     self._add(_flat(token.content), self._palette.over(self._style, "inline-code"))
-                case "softbreak":
+                case "softbreak" if not self._breaks:
                     self._add(" ", self._style)
-                case "hardbreak":
+                case "softbreak" | "hardbreak":
                     self._lines.append([])
                 case "strong_open":
                     self._styles.append(self._palette.over(self._style, BOLD))

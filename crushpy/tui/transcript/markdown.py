@@ -32,11 +32,12 @@ def parse_blocks(text: str) -> "list[Token]":
 class Writer:
     """Draws blocks on a canvas, between `margin` and the right edge, in `base`."""
 
-    def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
+    def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
         self._canvas = canvas
         self._palette = canvas.palette
         self._home = margin
         self._base = base
+        self._breaks = breaks
         self._lines: Sequence[str] = ()
 
     def block(self, tokens: "Sequence[Token]", lines: Sequence[str]) -> None:
@@ -83,7 +84,8 @@ class Writer:
         inner = tokens[1:-1]
         match token.type:
             case "paragraph_open":
-                self._canvas.prose(inline(inner[0].content, self._palette, self._base), margin, self._base)
+                lines = inline(inner[0].content, self._palette, self._base, breaks=self._breaks)
+                self._canvas.prose(lines, margin, self._base)
             case "heading_open":
                 self._heading(int(token.tag[1:]), inner[0].content, margin)
             case "bullet_list_open" | "ordered_list_open":

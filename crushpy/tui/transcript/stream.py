@@ -35,11 +35,14 @@ WINDOW = 6_000
 
 
 class MarkdownStream:
-    """Draws on `canvas`. `feed` it, then `settle` and `draw_tail` for each frame; `finish` it at the end."""
+    """Draws on `canvas`. `feed` it, then `settle` and `draw_tail` for each frame; `finish` it at the end.
 
-    def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
+    With `breaks` the lines of a paragraph stay lines.
+    """
+
+    def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
         self.canvas = canvas
-        self._writer = Writer(canvas, margin, base)
+        self._writer = Writer(canvas, margin, base, breaks=breaks)
         self._margin = margin
         self._base = base
         self._first_row = len(canvas.rows)

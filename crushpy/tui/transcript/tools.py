@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
+from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.sanitize import one_line
 from crushpy.tui.items import OWN_COMMAND, ToolItem
 from crushpy.tui.transcript.canvas import Canvas, Margin
@@ -13,11 +13,14 @@ from crushpy.tui.transcript.diffs import draw_diff
 from crushpy.tui.transcript.markdown import ask_for_colours
 from crushpy.tui.transcript.palette import BOLD, STRIKE, Palette
 from crushpy.tui.transcript.text import headline, lines_of, listed, tail_of
+from crushpy.tui.transcript.wrap import cells, fit
 
 MOST_LINES = 2_000
 """More lines of output than these are shown as the first and the last of them."""
 PREVIEW = 3
 """How many lines of its output a running tool shows while it is closed."""
+LONG_NOTE = 40
+"""Cells of how a command ended that stand beside it."""
 SMALL_DIFF = 40
 """A diff with no more changed lines than this is open from the start."""
 
@@ -69,9 +72,11 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
         for spans in shown:
             canvas.rows.append(headline(spans, [], inside, canvas))
-    elif item.state == "failed" and item.output.strip():
-        first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
-        canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
+    elif item.state == "failed":
+        printed = item.display.output if isinstance(item.display, Terminal) else item.output
+        first = one_line(printed.strip()[:2_000].split("\n", 1)[0])
+        if first:
+            canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
 
 
 def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
@@ -82,9 +87,10 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
             return [("new ", muted), (f"+{added}", palette["success"])]
         case Diff(added=added, removed=removed):
             return [(f"+{added} ", palette["success"]), (f"−{removed}", palette["error"])]
-        case Terminal(exit_code=code, seconds=seconds, note=note):
-            words = [f"exit {code}"] if code else []
-            words += [one_line(note)[:40]] if note else []
+        case Terminal(exit_code=code, seconds=seconds):
+            note = _note(item.display)
+            words = [f"exit {code}"] if code and f"exit code {code}" not in note else []
+            words += [fit(note, LONG_NOTE)] if note else []
             words += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
             return [(" · ".join(words), palette["error"] if code else muted)]
         case FileList(rows=rows, total=total):
@@ -93,9 +99,9 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
             done = sum([todo.status == "completed" for todo in todos])
             return [(f"{done}/{len(todos)}", muted)]
         case Excerpt(text=text):
-            return [(f"{text.count(chr(10)) + 1:,} lines", muted)]
+            return [(counted(text.count("\n") + 1, "line"), muted)]
         case TaskReport(changed=changed, steps=steps, cost=cost):
-            words = [f"{steps:,} steps"] + ([f"{len(changed)} files"] if changed else [])
+            words = [counted(steps, "step"), *([counted(len(changed), "file")] if changed else [])]
             return [(" · ".join([*words, *([f"${cost:.2f}"] if cost >= 0.005 else [])]), muted)]
         case _:
             return [("denied", palette["warning"])] if item.state == "denied" else []
@@ -105,7 +111,8 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
     if item.display is not None:
         yield from draw_display(item.display, canvas, margin)
-    if item.output and (item.display is None or item.state == "failed"):
+    told = item.display is None or (item.state == "failed" and not isinstance(item.display, Terminal))
+    if item.output and told:
         style = palette["error"] if item.state == "failed" else palette.code
         yield from _output(item.output, canvas, margin, style)
 
@@ -141,11 +148,15 @@ def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[Non
     canvas.code(command, prompt, palette.code)
     if display.output.strip():
         yield from _output(display.output, canvas, margin, palette.code)
-    words = [] if display.exit_code is None else [f"exit {display.exit_code}"]
-    words += [f"{display.seconds:.1f} s"] if display.seconds else []
-    words += [one_line(display.note)] if display.note else []
-    if words:
-        canvas.prose([[(" · ".join(words), palette.muted)]], margin, palette.text)
+    note = _note(display)
+    if cells(note) > LONG_NOTE:  # the headline has but the beginning of it
+        canvas.prose([[(note, palette.muted)]], margin, palette.text)
+
+
+def _note(display: Terminal) -> str:
+    """What there is to say of a command's end beside its exit code."""
+    parts = one_line(display.note).split("; ")
+    return "; ".join([part for part in parts if part != f"exit code {display.exit_code}"])
 
 
 def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]:
@@ -177,7 +188,7 @@ def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator
     lines: Sequence[str] = list(lines_of(text.rstrip("\n")))
     left_out = len(lines) - MOST_LINES
     if left_out > 0:
-        note = f"… {left_out:,} lines left out …"
+        note = f"… {counted(left_out, 'line')} left out …"
         lines = [*lines[: MOST_LINES // 2], note, *lines[-MOST_LINES // 2 :]]
     for at in range(0, len(lines), 200):
         canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
