@@ -4,12 +4,32 @@ from pathlib import Path
 
 import msgspec
 
+from crushpy.engine.conversation import Conversation
+from crushpy.errors import CrushpyError
 from crushpy.tui import Options
 from crushpy.tui.screens.chat import ChatScreen
 
 
 async def new_conversation(chat: ChatScreen, argument: str) -> None:
-    await chat.replace_conversation(_fresh(chat))
+    await _replace(chat, _fresh(chat))
+
+
+async def _replace(chat: ChatScreen, options: Options) -> None:
+    """Goes over to another conversation, unless something runs in this one. Prompts not sent come along."""
+    if chat.own is not None and chat.own.running:
+        chat.say("A command of yours is running. Esc stops it first.", warning=True)
+        return
+    conversation = chat.conversation
+    if conversation is not None and conversation.busy:
+        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        return
+    queued = conversation.queue if conversation is not None else ()
+    await chat.replace_conversation(options)
+    for prompt in reversed(queued):
+        chat.prompt.take_back(prompt.text)
+    if queued:
+        which = "A queued prompt was" if len(queued) == 1 else f"{len(queued)} queued prompts were"
+        chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)
 
 
 def _fresh(chat: ChatScreen, **changes: object) -> Options:
@@ -19,7 +39,7 @@ def _fresh(chat: ChatScreen, **changes: object) -> Options:
 
 
 async def resume(chat: ChatScreen, session_id: str) -> None:
-    await chat.replace_conversation(_fresh(chat, session=session_id, model=""))
+    await _replace(chat, _fresh(chat, session=session_id, model=""))
 
 
 async def sessions(chat: ChatScreen, argument: str) -> None:
@@ -64,10 +84,55 @@ async def export(chat: ChatScreen, argument: str) -> None:
     if conversation is None or not conversation.history:
         chat.say("There is nothing to export yet.", warning=True)
         return
-    file = Path(chat.options.cwd) / (argument.strip() or f"crushpy-{conversation.info.id}.md")
+    usual = f"crushpy-{conversation.info.id}.md"
+    file = Path(chat.options.cwd) / _from_home(Path(argument.strip() or usual))
     try:
-        count = await conversation.library.export(conversation.info.id, file)
-    except OSError as error:
-        chat.say(f"{file} could not be written: {error.strerror}", warning=True)
+        count = await _export(chat, conversation, file, usual)
+    except CrushpyError as error:
+        chat.say(str(error), warning=True)
         return
-    chat.say(f"{count} messages are in {file}. Secrets are redacted.")
+    if count is None:
+        chat.say(f"Nothing was written: {file} is as it was. Name another file.")
+    else:
+        chat.say(f"{count} messages are in {file}. Secrets are redacted.")
+
+
+async def _export(chat: ChatScreen, conversation: Conversation, file: Path, usual: str) -> int | None:
+    """How many messages were written; None where the user would rather keep the file that is there."""
+    try:
+        if file.is_dir():
+            way_out = f"Name a file in it: /export {_short(chat, file / usual)}"
+            raise CrushpyError(f"{file} is a folder. {way_out}")
+        if file.exists() and not file.is_file():
+            raise CrushpyError(f"{file} is no ordinary file. Name another one.")
+        replace = file.name == usual or not file.exists() or await _wants_it_replaced(chat, file)
+        return await conversation.library.export(conversation.info.id, file) if replace else None
+    except FileNotFoundError:
+        folder = file.parent
+        raise CrushpyError(f"{folder} does not exist. Make it first, or name a file elsewhere.") from None
+    except OSError as error:
+        raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
+
+
+async def _wants_it_replaced(chat: ChatScreen, file: Path) -> bool:
+    from crushpy.tui.screens.choose import Choice, ChooseScreen
+
+    choices = [
+        Choice("keep", "Keep it", "nothing is written"),
+        Choice("replace", "Replace it", "what is in it is lost"),
+    ]
+    return (
+        await chat.show(ChooseScreen(f"{file.name} is there already", choices, hint=str(file))) == "replace"
+    )
+
+
+def _short(chat: ChatScreen, file: Path) -> Path:
+    """As it may be typed here."""
+    return file.relative_to(chat.options.cwd) if file.is_relative_to(chat.options.cwd) else file
+
+
+def _from_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # no such user: a name like any other
+        return path

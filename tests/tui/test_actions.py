@@ -1,0 +1,195 @@
+"""Commands that could cost the user something: an export over a file, another conversation in mid-work."""
+
+import os
+from pathlib import Path
+
+import pytest
+from driving import Driven, Start, start
+from scripted_llm.replies import Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.sessions import SessionsScreen
+
+__all__ = ["start"]
+
+HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)
+
+
+async def command(app: Driven, line: str) -> None:
+    app.chat.prompt.draft = line
+    app.chat.prompt.action_submit()
+    await app.pilot.pause()
+
+
+async def says(app: Driven, words: str) -> None:
+    """Returns once these words are told, however they are broken into lines."""
+    await app.until(lambda: words in " ".join(app.text.split()), repr(words))
+
+
+async def talked(app: Driven) -> None:
+    await app.say("hello")
+    await app.sees("Hi.")
+    await app.rests()
+
+
+# --- export ----------------------------------------------------------------------------------------------
+
+
+async def test_an_export_does_not_replace_a_file_unless_told_to(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.")
+    readme = workspace / "README.md"
+    readme.write_text("mine")
+    async with start(size=(140, 30)) as app:
+        await talked(app)
+        await command(app, "/export README.md")
+        await app.shows(ChooseScreen)
+        await app.sees("README.md is there already", "Keep it", "Replace it")
+        await app.press("enter")
+        await says(app, "is as it was")
+        assert readme.read_text() == "mine"
+        await command(app, "/export README.md")
+        await app.shows(ChooseScreen)
+        await app.press("down", "enter")
+        await says(app, "messages are in")
+        assert "Hi." in readme.read_text()
+
+
+async def test_escape_at_that_question_keeps_the_file(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.")
+    (workspace / "notes.md").write_text("mine")
+    async with start() as app:
+        await talked(app)
+        await command(app, "/export notes.md")
+        await app.shows(ChooseScreen)
+        await app.press("escape")
+        await says(app, "is as it was")
+    assert (workspace / "notes.md").read_text() == "mine"
+
+
+async def test_the_export_with_the_usual_name_is_written_anew(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.", "Again.")
+    async with start() as app:
+        await talked(app)
+        await command(app, "/export")
+        await says(app, "2 messages are in")
+        await app.say("more")
+        await app.sees("Again.")
+        await app.rests()
+        await command(app, "/export")
+        await says(app, "4 messages are in")
+        (file,) = workspace.iterdir()
+        assert file.name == f"crushpy-{app.conversation.info.id}.md"
+        assert "Again." in file.read_text()
+
+
+async def test_places_that_cannot_be_written_are_named_with_the_way_out(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.")
+    (workspace / "docs").mkdir()
+    (workspace / "file").write_text("mine")
+    os.mkfifo(workspace / "pipe")
+    async with start(size=(160, 40)) as app:
+        await talked(app)
+        for argument, said in {
+            "docs": "docs is a folder. Name a file in it: /export docs/crushpy-",
+            "no/such/notes.md": "no/such does not exist. Make it first",
+            "file/notes.md": "file/notes.md cannot be written: Not a directory",
+            "pipe": "pipe is no ordinary file",
+            "x" * 300: "cannot be written: File name too long",
+        }.items():
+            await command(app, f"/export {argument}")
+            await says(app, said)
+        assert sorted(one.name for one in workspace.iterdir()) == ["docs", "file", "pipe"]
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_folder_of_somebody_else_is_told(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script("Hi.")
+    (workspace / "locked").mkdir(mode=0o500)
+    async with start(size=(160, 40)) as app:
+        await talked(app)
+        await command(app, "/export locked/notes.md")
+        await says(app, "cannot be written: Permission denied")
+
+
+async def test_a_name_with_a_tilde_is_in_the_users_home(
+    start: Start, llm: ScriptedLLM, tmp_path: Path
+) -> None:
+    llm.script("Hi.")
+    async with start() as app:
+        await talked(app)
+        await command(app, "/export ~/notes.md")
+        await says(app, "2 messages are in")
+    assert "Hi." in (tmp_path / "user" / "notes.md").read_text()
+
+
+# --- another conversation --------------------------------------------------------------------------------
+
+
+async def test_a_new_session_is_refused_while_the_agent_works_and_the_queue_stays(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF, "To the second.")
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.say("second")
+        await app.sees("1 queued")
+        session = app.conversation.info.id
+        await app.press("ctrl+n")
+        await app.sees("The agent is working. Esc interrupts it first.")
+        assert app.conversation.busy and app.conversation.info.id == session
+        llm.release()
+        await app.sees("To the second.")
+
+
+async def test_prompts_that_were_still_queued_are_in_the_prompt_of_the_new_session(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        for text in ("second", "third"):
+            await app.say(text)
+        await app.press("escape")
+        await app.sees("Interrupted.", "2 queued")
+        await app.rests()
+        await app.type("a draft")
+        session = app.conversation.info.id
+        await app.press("ctrl+n")
+        await app.sees("2 queued prompts were not sent")
+        assert app.conversation.info.id != session
+        assert app.chat.prompt.draft == "second\n\nthird\n\na draft"
+        assert not app.conversation.queue
+
+
+async def test_resuming_another_conversation_is_refused_too(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hi.", HALF)
+    async with start() as app:
+        await talked(app)
+        await app.press("ctrl+n")
+        await app.sees_no("Hi.")
+        await app.say("first")
+        await app.sees("Half an")
+        await app.press("ctrl+r")
+        await app.shows(SessionsScreen)
+        await app.sees("hello")
+        await app.press("down", "enter")
+        await app.sees("The agent is working. Esc interrupts it first.", "Half an")
+
+
+async def test_a_running_command_is_not_left_behind_either(start: Start, workspace: Path) -> None:
+    async with start() as app:
+        await command(app, "!sleep 1000")
+        await app.sees("● ! sleep 1000")
+        await app.press("ctrl+n")
+        await app.sees("A command of yours is running. Esc stops it first.", "● ! sleep 1000")
