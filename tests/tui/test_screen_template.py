@@ -73,6 +73,15 @@ async def test_the_first_save_makes_a_copy_of_the_shipped_one() -> None:
     assert own().read_text() == "X" + shipped()
 
 
+async def test_saving_what_was_not_changed_says_so_and_writes_nothing() -> None:
+    async with shown(TemplateScreen(templates())) as screen:
+        await screen.press("ctrl+s")
+        assert any("Nothing was changed" in message for message in screen.messages)
+        await screen.press("escape")
+        assert screen.results == [False]
+    assert not own().exists()
+
+
 async def test_line_name_and_reason_are_said_while_typing() -> None:
     put("fine\n\n")
     async with shown(TemplateScreen(templates())) as screen:
@@ -175,6 +184,63 @@ async def test_the_preview_gets_the_edited_text_and_shows_what_it_gives() -> Non
         assert EVIL_SHOWN not in screen.text
         assert screen.results == []
     assert own().read_text() == "mine"
+
+
+async def lengthy(text: str) -> Rehearsal:
+    """A preview that does not fit on any screen."""
+    carried = "\n".join(f"carried over {number}" for number in range(100))
+    return Rehearsal(carried, "A summary.", 50_000, 8_000, 40, 6, 0.0, {}, None, None, "")
+
+
+async def test_what_is_typed_after_a_preview_goes_on_in_the_text() -> None:
+    put("mine")
+    async with shown(TemplateScreen(templates(), lengthy)) as screen:
+        await screen.type("not ")
+        await screen.press("f5")
+        await screen.type("really ")
+        assert "not really mine" in screen.text
+        assert "A summary." in screen.text
+
+
+async def test_on_a_short_screen_typing_leaves_the_preview_which_hides_the_text() -> None:
+    put("mine")
+    async with shown(TemplateScreen(templates(), lengthy), (40, 12)) as screen:
+        await screen.type("not ")
+        await screen.press("f5")
+        assert "mine" not in screen.text
+        assert "Nothing was changed." in screen.text
+        await screen.press("pagedown")
+        assert "Nothing was changed." not in screen.text
+        await screen.type("really ")
+        assert "not really mine" in screen.text
+        assert "carried over" not in screen.text
+
+
+async def test_on_a_short_screen_typing_leaves_a_preview_that_failed() -> None:
+    async def preview(text: str) -> None:
+        raise CrushpyError("no network")
+
+    put("mine")
+    async with shown(TemplateScreen(templates(), preview), (40, 12)) as screen:
+        await screen.press("f5")
+        assert "no network" in screen.text
+        await screen.type("X")
+        assert "Xmine" in screen.text
+
+
+async def test_tab_goes_to_the_preview_to_scroll_and_letters_go_back_to_the_text() -> None:
+    put("mine")
+    async with shown(TemplateScreen(templates(), lengthy)) as screen:
+        await screen.press("f5")
+        assert "Tab Read it" in screen.text
+        await screen.press("tab", "end")
+        assert "carried over 99" in screen.text
+        await screen.type("X")
+        assert "Xmine" in screen.text
+        await screen.press("tab", "escape")
+        assert "carried over" not in screen.text
+        await screen.type("Y")
+        assert "XYmine" in screen.text
 
 
 async def test_a_preview_that_fails_says_why_and_nothing_to_leave_behind_is_said() -> None:

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -44,6 +44,7 @@ class TemplateScreen(Screen[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
         Binding("f5", "preview", "Preview"),
+        Binding("tab", "read", "Read it"),
         Binding("f8", "reset", "Shipped text"),
         Binding("f4", "outside", "$EDITOR"),
         Binding("escape", "close", "Close"),
@@ -140,6 +141,9 @@ class TemplateScreen(Screen[bool]):
         self.run_worker(self._save(), group="file", exclusive=True)
 
     async def _save(self) -> None:
+        if not self._edited:
+            tell(self, "Nothing was changed, so nothing is saved.")
+            return
         await self._check_now()
         if self._problem is not None and self._insisted != "save":
             self._insisted = "save"
@@ -203,6 +207,7 @@ class TemplateScreen(Screen[bool]):
         if self.has_class("-tried"):
             self.remove_class("-tried")
             self._area.focus()
+            self.refresh_bindings()
         elif self._preview is not None:
             self.run_worker(self._try(self._preview), group="preview", exclusive=True)
 
@@ -212,6 +217,9 @@ class TemplateScreen(Screen[bool]):
             tell(self, "Mend it first: the reason stands below the text.", "warning")
             return
         self.add_class("-tried")
+        if self.has_class("-short"):  # where it hides the text
+            self.call_after_refresh(self.action_read)
+        self.refresh_bindings()
         shown = self.query_one("#tried", Static)
         shown.update(Content.styled("Writing a summary with it …", "$text-muted"))
         try:
@@ -220,10 +228,29 @@ class TemplateScreen(Screen[bool]):
             shown.update(Content.styled(clean(str(error)), "$error"))
             return
         shown.update(_outcome(outcome))
+
+    def action_read(self) -> None:
+        """To the preview, where the arrows and pages scroll."""
         self.query_one("#outcome").focus()
 
+    def on_key(self, event: events.Key) -> None:
+        """Letters typed while the preview has the focus belong to the text."""
+        if not (self.query_one("#outcome").has_focus and event.character and event.is_printable):
+            return
+        event.stop()
+        if self.has_class("-short"):
+            self.action_preview()
+        self._area.focus()
+        self._area.insert(event.character)
+
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        return self._preview is not None if action == "preview" else True
+        match action:
+            case "preview":
+                return self._preview is not None
+            case "read":
+                return self.has_class("-tried") and self._area.has_focus
+            case _:
+                return True
 
     def action_close(self) -> None:
         if self.has_class("-tried"):
