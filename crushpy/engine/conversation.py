@@ -384,6 +384,16 @@ class Conversation:
         if not self._closed:
             self._store.begin_import()
 
+    async def earlier_prompts(self) -> list[str]:
+        """What was asked in this folder before, the latest last. Nothing where storage cannot be read."""
+        if self._closed:
+            return []
+        try:
+            return await self.library.prompts(self.info.cwd)
+        except StorageError as error:  # told when something is to be stored
+            log.info("no earlier prompts: %s", error.message)
+            return []
+
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""
         if self._running is not None:

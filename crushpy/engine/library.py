@@ -23,6 +23,8 @@ HITS = 200
 HITS_EACH = 5
 """How many of them are shown of one conversation."""
 TITLE_LENGTH = 200
+PROMPTS = 200
+"""How many earlier prompts are offered."""
 
 Way = Literal["first", "continues", "branch", "task"]
 
@@ -89,6 +91,10 @@ class Library:
     async def conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationRow]:
         """Those of this folder (or all), newest first, one row each."""
         return await self._store.conversation_rows(cwd, limit)
+
+    async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
+        """What was asked in this folder, the latest last, nothing twice."""
+        return await self._store.prompts(cwd, limit)
 
     async def rename(self, root_id: str, title: str) -> str:
         """Gives a conversation another title, and returns it as stored."""

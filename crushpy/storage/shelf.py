@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import BindParameter, bindparam, func, or_, select, update
 
-from crushpy.messages import Message
+from crushpy.messages import Message, Text, parts_from_json
 from crushpy.storage import statements
 from crushpy.storage.codec import storable
 from crushpy.storage.records import ConversationRow
@@ -22,6 +22,13 @@ _S = sessions.c
 _M = messages.c
 
 _parent = sessions.alias()
+
+_SESSIONS = 200
+"""So many of the latest sessions are looked through for prompts."""
+_REPEATED = 4
+"""So many times more messages are looked at than prompts are wanted: some are there twice."""
+_LONGEST = 20_000
+"""A longer prompt (most of it was pasted) is not worth being offered again."""
 
 
 def _rows(tips: "Statement") -> "Statement":
@@ -56,6 +63,18 @@ _ENDS = (
     .where(_M.session_id == _session, or_(_M.seq <= _many, _M.seq > _last - _many))
     .order_by(_M.seq)
 )
+_LATEST_SESSIONS = (
+    select(_S.id)
+    .where(_S.cwd == bindparam("folder"), _S.kind != "task")  # what a task is asked is the model's
+    .order_by(_S.updated_at.desc())
+    .limit(_SESSIONS)
+)
+_PROMPTS = (
+    select(_M.parts)
+    .where(_M.session_id.in_(_LATEST_SESSIONS), _M.role == "user", func.length(_M.parts) <= _LONGEST)
+    .order_by(_M.created_at.desc(), _M.number.desc())
+    .limit(bindparam("rows"))
+)
 _RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind != "task")
 
 
@@ -89,6 +108,15 @@ class Shelf:
         with self._database.transaction():
             renamed = self._database.execute(_RENAME.values(title=storable(title)), {"root": root_id})
             self._database.require(renamed.rowcount, root_id)
+
+    def prompts(self, cwd: str, limit: int) -> list[str]:
+        values = {"folder": storable(cwd), "rows": limit * _REPEATED}
+        found: dict[str, None] = {}
+        for row in self._database.execute(_PROMPTS, values).all():
+            text = "".join(part.text for part in parts_from_json(row.parts) if isinstance(part, Text))
+            if text.strip():  # seeds and notes are nothing the user wrote
+                found.setdefault(text)
+        return list(found)[:limit][::-1]
 
     def ends(self, session_id: str, many: int) -> list[Message]:
         rows = self._database.execute(_ENDS, {"session": session_id, "many": many})

@@ -109,6 +109,10 @@ class Store:
         """The session's first `many` messages and its last, in order, none twice."""
         return await self._do(lambda database: database.shelf.ends(session_id, many))
 
+    async def prompts(self, cwd: str, limit: int) -> list[str]:
+        """The last `limit` different texts that a user wrote in this folder, the latest last."""
+        return await self._do(lambda database: database.shelf.prompts(cwd, limit))
+
     async def add_message(self, session_id: str, message: Message) -> None:
         """Appends a message and adds its usage to the session's."""
         await self._do(lambda database: database.add_message(session_id, message))

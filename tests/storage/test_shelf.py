@@ -10,6 +10,7 @@ from shelves import continued
 from stored import a_session, replied, said
 
 from crushpy.ids import new_id
+from crushpy.messages import Message, Note
 from crushpy.storage.records import BoundaryInfo, SessionBusy, StorageError
 from crushpy.storage.store import Store
 
@@ -96,3 +97,21 @@ async def test_a_lease_is_dropped_for_one_session_and_kept_for_the_others(store:
     }
     assert results[one.id].returncode == 0, results[one.id].stderr
     assert SessionBusy.__name__ in results[two.id].stderr
+
+
+async def test_the_prompts_of_a_folder_come_oldest_first_and_each_once(store: Store) -> None:
+    root = a_session("/work")
+    await store.create_session(root, said("one"))
+    await store.add_message(root.id, replied("not a prompt"))
+    for text in ("two", "one", " \n", "long " * 10_000):
+        await store.add_message(root.id, said(text))
+    note = Message(new_id(), "user", (Note("from crushpy"),), created_at=time.time())
+    await store.add_message(root.id, note)
+    await store.create_session(a_session("/elsewhere"), said("not here"))
+    task = a_session("/work", root_id=root.id, parent_id=root.id, kind="task")
+    await store.create_session(task, said("written by the model"))
+    tip = await continued(store, root)
+    await store.add_message(tip.id, said("three\nlines"))
+    assert await store.prompts("/work", 10) == ["two", "one", "three\nlines"]
+    assert await store.prompts("/work", 2) == ["one", "three\nlines"]
+    assert await store.prompts("/nowhere", 2) == []

@@ -144,11 +144,17 @@ class ChatScreen(Screen[None]):
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
         self.set_timer(WARM_UP, conversation.warm_up)
+        if not self.prompt.prompts.loaded:
+            self.set_timer(WARM_UP, lambda: self.run_worker(self._recall(conversation)))
         self.status.follow(conversation, yolo=options.yolo)
         for text in self._early:
             conversation.submit(text)
         self._early.clear()
         self._tried.set()
+
+    async def _recall(self, conversation: "Conversation") -> None:
+        """Brings the earlier prompts of this folder, for Up and Down."""
+        self.prompt.prompts.load(await conversation.earlier_prompts())
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""

@@ -9,6 +9,8 @@ class PromptHistory:
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._stored: list[str] = list(entries)
         self._added: list[str] = []
+        self.loaded = False
+        """Whether what was stored is here."""
         self._back = 0
         """How far back the walk is; 0 is the draft."""
         self._edited: dict[int, str] = {}
@@ -16,7 +18,8 @@ class PromptHistory:
 
     def load(self, entries: Iterable[str]) -> None:
         """Takes what was stored, oldest first. It goes before the prompts of this run, also during a walk."""
-        self._stored = list(entries)
+        self._stored = [entry for entry in entries if entry not in self._added]
+        self.loaded = True
 
     def add(self, text: str) -> None:
         """Remembers a prompt, unless it repeats the last one, and ends the walk."""
