@@ -18,8 +18,6 @@ from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen
-from crushpy.tui.widgets import approval
-from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.queue import QueueView
 
 __all__ = ["start"]
@@ -229,32 +227,6 @@ async def test_escape_in_the_method_dialog_changes_nothing(start: Start, home: P
 
 
 # --- approvals -------------------------------------------------------------------------------------------
-
-
-async def test_keys_of_the_first_half_second_decide_nothing_and_the_draft_stays(
-    start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(approval, "GRACE", 3_600.0)  # a half second that lasts until it is looked at
-    llm.script(Stall(bash("touch made"), after=0), "Made it.")
-    async with start() as app:
-        await app.say("make it")
-        await llm.wait_requests(1)
-        await app.type("my draft")
-        await app.until(lambda: app.chat.prompt.draft == "my draft")
-        llm.release()
-        await app.until(lambda: app.approval is not None and app.approval.has_focus, "the question")
-        await app.type("yan")
-        assert isinstance(app.approval, ApprovalPanel) and not app.approval.has_class("denying")
-        assert "[n] deny" not in app.text
-        assert not (workspace / "made").exists()
-        app.approval._arm()
-        await app.asked()
-        assert app.chat.prompt.draft == "my draftyan", "what was meant for the draft is in the draft"
-        await app.press("y")
-        await app.sees("Made it.")
-        assert (workspace / "made").exists()
-        assert app.chat.prompt.draft == "my draftyan"
-        assert app.chat.prompt.has_focus
 
 
 async def test_the_question_of_a_sub_agent_says_so(start: Start, llm: ScriptedLLM, workspace: Path) -> None:

@@ -17,7 +17,6 @@ from crushpy.paths import Paths
 from crushpy.prompts import Templates
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
-from crushpy.tui.screens import review
 from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.help import HelpScreen
@@ -29,6 +28,7 @@ from crushpy.tui.screens.review import ReviewScreen
 from crushpy.tui.screens.search import SearchScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.template import TemplateScreen
+from crushpy.tui.widgets import grace
 from crushpy.tui.widgets.keybar import KeyBar
 from crushpy.tui.widgets.rows import CURSOR, Rows
 
@@ -53,7 +53,7 @@ async def screen(
     request: pytest.FixtureRequest, store: Store, library: Library, monkeypatch: pytest.MonkeyPatch
 ) -> Screen[Any]:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
-    monkeypatch.setattr(review, "GRACE", 0.0)
+    monkeypatch.setattr(grace, "GRACE", 0.001)
     for number in range(6):
         info = await begun(store, f"talk {number}", "a zebra", "and **another**\n\n```py\nx = 1\n```")
         info = await continued(store, info, "It was about a zebra.", "go on", "yes")

@@ -1,6 +1,8 @@
 """The review of a summary, with real keys; and a real boundary that waits for it."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 import pytest
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
@@ -11,21 +13,30 @@ from textual import events
 from crushpy.engine.reviews import Verdict
 from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Seed
-from crushpy.tui.screens import review
 from crushpy.tui.screens.review import ReviewScreen
+from crushpy.tui.widgets import grace
 
 EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a.py\n  b.py", 75_000, 9_000)
 
 
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keys count from the first moment on."""
-    monkeypatch.setattr(review, "GRACE", 0.0)
+    """A short pause is enough."""
+    monkeypatch.setattr(grace, "GRACE", 0.001)
+
+
+@asynccontextmanager
+async def reviewed(event: ReviewNeeded = EVENT, size: tuple[int, int] = (80, 24)) -> AsyncIterator[Shown]:
+    """The review, once keys count."""
+    review = ReviewScreen(event)
+    async with shown(review, size) as screen:
+        await screen.until(lambda: review.has_class(grace.ARMED))
+        yield screen
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_summary_sizes_and_keys_are_there_at_every_size(size: tuple[int, int]) -> None:
-    async with shown(ReviewScreen(EVENT), size) as screen:
+    async with reviewed(size=size) as screen:
         assert "75,000 → 9,000" in screen.text
         assert "(manual)" in screen.text
         assert "Repair it." in screen.text
@@ -47,14 +58,14 @@ async def test_summary_sizes_and_keys_are_there_at_every_size(size: tuple[int, i
 
 
 async def test_accept_takes_it_as_it_is() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("a")
         assert screen.results == [Verdict("accept")]
 
 
 @pytest.mark.parametrize("accept", [["ctrl+s"], ["escape", "a"]])
 async def test_an_edited_summary_is_accepted_as_edited(accept: list[str]) -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("e", "down", "end")
         await screen.type(" a Well.")
         assert "Ctrl+S Accept as edited" in screen.text
@@ -64,20 +75,20 @@ async def test_an_edited_summary_is_accepted_as_edited(accept: list[str]) -> Non
 
 
 async def test_an_edit_that_changes_nothing_is_none() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("e", "x", "backspace", "ctrl+s")
         assert screen.results == [Verdict("accept")]
 
 
 async def test_an_emptied_summary_is_not_accepted() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("e", "f7", "backspace", "ctrl+s")
         assert screen.results == []
         assert any("cannot be empty" in message for message in screen.messages)
 
 
 async def test_another_one_is_asked_for_with_a_note() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("r")
         await screen.type("more on a.py ")
         await screen.press("enter")
@@ -85,18 +96,18 @@ async def test_another_one_is_asked_for_with_a_note() -> None:
 
 
 async def test_declining_with_words_and_without() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("d")
         await screen.type("finish first")
         await screen.press("enter")
         assert screen.results == [Verdict("decline", "finish first")]
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("escape")
         assert screen.results == [Verdict("decline")]
 
 
 async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> None:
-    async with shown(ReviewScreen(EVENT)) as screen:
+    async with reviewed() as screen:
         await screen.press("r", "x", "escape")
         assert screen.results == []
         await screen.press("e", "y", "escape", "escape")
@@ -107,18 +118,36 @@ async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> 
         assert screen.results == [Verdict("decline")]
 
 
-async def test_keys_meant_for_something_else_decide_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(review, "GRACE", 3_600.0)
-    async with shown(ReviewScreen(EVENT)) as screen:
-        await screen.press("a", "d", "enter", "r", "enter", "e", "x", "ctrl+s", "escape")
+async def test_typing_on_decides_nothing_and_every_letter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grace, "GRACE", 3_600.0)
+    kept: list[str] = []
+    review = ReviewScreen(EVENT, kept.append)
+    async with shown(review) as screen:
+        await screen.type("read there v")
+        await screen.press("a", "d", "enter", "r", "enter", "e", "x", "backspace", "ctrl+s", "escape", "down")
+        await paste(screen, " pasted")
         assert screen.results == []
+        assert "".join(kept) == "read there vadrex\x7f pasted"
         assert "## Goal" in screen.text
         assert "x## Goal" not in screen.text
+        assert "a.py" not in screen.text
+        monkeypatch.setattr(grace, "GRACE", 0.001)
+        await screen.press("l")
+        await screen.until(lambda: review.has_class(grace.ARMED))
+        monkeypatch.setattr(grace, "GRACE", 3_600.0)
+        await screen.press("l", "a")  # l is no answer: somebody types
+        assert screen.results == []
+        monkeypatch.setattr(grace, "GRACE", 0.001)
+        await screen.press("l")
+        await screen.until(lambda: review.has_class(grace.ARMED))
+        await screen.press("a")
+        assert screen.results == [Verdict("accept")]
+        assert "".join(kept) == "read there vadrex\x7f pastedllal"
 
 
 async def test_foreign_text_is_shown_and_does_nothing() -> None:
     event = ReviewNeeded("r1", EVIL, EVIL, EVIL, 1, 2)
-    async with shown(ReviewScreen(event), (140, 30)) as screen:
+    async with reviewed(event, (140, 30)) as screen:
         await screen.press("v")
         assert screen.text.count(EVIL_SHOWN) == 3
         await paste(screen, EVIL)
@@ -143,7 +172,7 @@ async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: Scripted
         await talk.ask(f"Tell me about {number}")
     compacting = asyncio.create_task(talk.conversation.compact(review=True))
     needed = await talk.until_event(ReviewNeeded)
-    async with shown(ReviewScreen(needed)) as screen:
+    async with reviewed(needed) as screen:
         await screen.press("e")
         await screen.type("My ")
         await screen.press("ctrl+s")

@@ -252,7 +252,14 @@ class ChatScreen(Screen[None]):
 
     @on(ApprovalPanel.TypedEarly)
     def _typed_early(self, event: ApprovalPanel.TypedEarly) -> None:
-        self.prompt.feed_keys(event.letter)
+        self.keep(event.letter)
+
+    def keep(self, typed: str) -> None:
+        """Takes what was meant for the draft when something else came up; it is never sent by this."""
+        if typed == "\x7f":
+            self.prompt.action_delete_left()
+        else:
+            self.prompt.paste_text(typed)
 
     @on(ApprovalPanel.Answered)
     def _answered(self, event: ApprovalPanel.Answered) -> None:
@@ -390,7 +397,7 @@ class ChatScreen(Screen[None]):
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.review import ReviewScreen
 
-        verdict = await self.show(ReviewScreen(event))
+        verdict = await self.show(ReviewScreen(event, self.keep))
         if self.conversation is not None and verdict is not None:
             self.conversation.review(event.id, verdict)
 

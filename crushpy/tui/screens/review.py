@@ -1,9 +1,9 @@
 """Shows a summary before it takes effect: accept it, change it, have another one written, or decline."""
 
-import time
+from collections.abc import Callable
 from typing import ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
@@ -16,19 +16,29 @@ from crushpy.events import ReviewNeeded
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.tell import tell
 from crushpy.tui.widgets.fields import Area, Line
+from crushpy.tui.widgets.grace import Grace
 from crushpy.tui.widgets.keybar import KeyBar
-
-GRACE = 0.5
-"""Seconds in which keys decide nothing: they were meant for something else."""
 
 ASKED = {
     "regenerate": "what the next summary should heed (Enter sends, Esc goes back)",
     "decline": "what the agent should do instead (Enter declines, Esc goes back)",
 }
+KEYS = ("a", "e", "r", "d", "v", "escape")
+
+
+class Summary(Area):
+    """A paste into what is only read is not for it."""
+
+    def on_paste(self, event: events.Paste) -> None:
+        if self.read_only:
+            event.prevent_default()
 
 
 class ReviewScreen(Screen[Verdict]):
-    """Returns a `Verdict`, always: closing it declines, and nothing changes."""
+    """Returns a `Verdict`, always: closing it declines, and nothing changes.
+
+    It may open while the user types: keys decide only once that has paused, and `typed` gets the letters.
+    """
 
     DEFAULT_CSS = """
     ReviewScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; text-style: bold; }
@@ -51,11 +61,12 @@ class ReviewScreen(Screen[Verdict]):
     ]
     AUTO_FOCUS = "Area"
 
-    def __init__(self, event: ReviewNeeded) -> None:
+    def __init__(self, event: ReviewNeeded, typed: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
         self._event = event
         self._summary = clean(event.summary)
-        self._opened_at = time.monotonic()
+        self._typed = typed
+        self._grace = Grace(self, typed)
         self._asked = ""
         self._editing = False
         self._warned = False
@@ -70,7 +81,7 @@ class ReviewScreen(Screen[Verdict]):
             ),
             classes="title",
         )
-        yield Area(self._summary, read_only=True)
+        yield Summary(self._summary, read_only=True)
         yield Static(id="fold")
         with VerticalScroll(id="evidence"):
             yield Static(Content(clean(event.evidence).strip() or "(none)"))
@@ -78,8 +89,8 @@ class ReviewScreen(Screen[Verdict]):
         yield KeyBar()
 
     def on_mount(self) -> None:
-        self._opened_at = time.monotonic()
         self._say_fold()
+        self._grace.begin()
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -113,13 +124,15 @@ class ReviewScreen(Screen[Verdict]):
 
     # --- what the user says ------------------------------------------------------------------------------
 
-    @property
-    def _too_soon(self) -> bool:
-        return time.monotonic() - self._opened_at < GRACE
+    def on_key(self, event: events.Key) -> None:
+        if not self._editing and not self._asked:
+            self._grace.decides(event, KEYS)
+
+    def on_paste(self, event: events.Paste) -> None:
+        self._typed(event.text)
+        self._grace.restart()
 
     def action_accept(self) -> None:
-        if self._too_soon:
-            return
         if not self._edited:
             self.dismiss(Verdict("accept"))
         elif self._area.text.strip():
@@ -131,8 +144,7 @@ class ReviewScreen(Screen[Verdict]):
         self.action_accept()
 
     def action_edit(self) -> None:
-        if not self._too_soon:
-            self._set_editing(True)
+        self._set_editing(True)
 
     def _set_editing(self, editing: bool) -> None:
         self._editing = editing
@@ -141,8 +153,6 @@ class ReviewScreen(Screen[Verdict]):
         self.refresh_bindings()
 
     def action_ask(self, kind: str) -> None:
-        if self._too_soon:
-            return
         self._asked = kind
         line = self.query_one(Line)
         line.placeholder = ASKED[kind]
@@ -163,8 +173,6 @@ class ReviewScreen(Screen[Verdict]):
         self._set_editing(False)
 
     def action_decline(self) -> None:
-        if self._too_soon:
-            return
         if self._edited and not self._warned:
             self._warned = True
             tell(self, "Your changes would be lost: Esc again declines, a accepts them.")

@@ -1,0 +1,94 @@
+"""Keys decide only once typing has paused: those typed when a question comes up were meant for the draft."""
+
+import time
+from collections.abc import Callable, Collection
+from typing import TYPE_CHECKING, Any, cast
+
+from textual import events
+from textual.timer import Timer
+from textual.widget import Widget
+
+from crushpy.tui.typed import app_of
+
+if TYPE_CHECKING:
+    from textual.signal import Signal
+
+GRACE = 0.5
+"""Seconds without a key, in view of the user, after which keys decide."""
+ARMED = "-armed"
+"""The class of a widget whose keys decide now."""
+BREAKS = ("ctrl+j", "shift+enter")
+"""Break a line of the draft."""
+
+
+class Grace:
+    """Arms and disarms `widget`; `typed` gets what belongs to the draft, `changed` hears of each change.
+
+    The wait begins anew with every key, and when the widget's screen comes on top again.
+    """
+
+    def __init__(
+        self, widget: Widget, typed: Callable[[str], None], changed: Callable[[], None] = lambda: None
+    ) -> None:
+        self._widget = widget
+        self._typed = typed
+        self._changed = changed
+        self._timer: Timer | None = None
+        self._since = 0.0
+
+    @property
+    def on_top(self) -> bool:
+        """The user sees it, and no other screen has the keys."""
+        return app_of(self._widget).screen is self._widget.screen
+
+    def begin(self) -> None:
+        """Call this when the widget is mounted."""
+        self._widget.watch(self._widget.screen, "stack_updates", self.restart, init=False)
+        resumed = cast("Signal[Any]", app_of(self._widget).app_resume_signal)
+        resumed.subscribe(self._widget, lambda _: self.restart())
+        self.restart()
+
+    def restart(self) -> None:
+        if self._timer is not None:
+            self._timer.stop()
+            self._timer = None
+        self._set(False)
+        if self.on_top:
+            self._timer = self._widget.set_timer(GRACE, self._over)
+
+    def _over(self) -> None:
+        self._timer = None
+        self._since = time.monotonic()
+        self._set(True)
+
+    def _set(self, armed: bool) -> None:
+        if armed != self._widget.has_class(ARMED):
+            self._widget.set_class(armed, ARMED)
+            self._changed()
+
+    def decides(self, event: events.Key, choices: Collection[str]) -> bool:
+        """The key is one of `choices` and was pressed when keys counted. Else it begins the wait anew.
+
+        A key that was waiting to be handled when keys began to count does not count itself.
+        """
+        armed = self._widget.has_class(ARMED) and event.time >= self._since
+        if armed and event.key in choices:
+            return True
+        text = _text(event)
+        if text:
+            self._typed(text)
+        if text or event.key in choices or event.key == "enter":
+            event.stop()
+            event.prevent_default()
+        if text or not armed:
+            self.restart()
+        return False
+
+
+def _text(event: events.Key) -> str:
+    """What the key does to a draft; DEL for one letter less."""
+    if event.key == "backspace":
+        return "\x7f"
+    if event.key in BREAKS:
+        return "\n"
+    return event.character or "" if event.is_printable and not event.key.startswith("alt+") else ""

@@ -1,0 +1,119 @@
+"""What an approval shows: the exact command, change or arguments, and the keys. Knows no widgets."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, cast
+
+from textual.content import Content
+
+from crushpy.events import ApprovalNeeded
+from crushpy.messages import Diff
+from crushpy.sanitize import revealed_pieces
+
+MARK = "reverse"
+"""Tells the name of a hidden character from the same letters in plain text."""
+WAIT = Content.styled("Keys count once typing has paused.", "dim")
+DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "dim")
+_STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
+
+
+def revealed(text: str, style: str = "") -> Content:
+    """Foreign text with every hidden character named and marked."""
+    pieces = [(piece, f"{style} {MARK}" if hidden else style) for piece, hidden in revealed_pieces(text)]
+    return Content.assemble(*pieces)
+
+
+def _in_line(text: str) -> Content:
+    """The same for text that belongs on a line."""
+    return revealed(text.replace("\n", " ⏎ "))
+
+
+def head(question: ApprovalNeeded) -> Content:
+    """Who asks for what, and why it is asked."""
+    task = " for a task" if question.task else ""
+    name = revealed(question.name, "bold")
+    return Content.assemble(("Allow ", "bold"), name, (f"{task}?  ", "bold"), _in_line(question.reason))
+
+
+def what(question: ApprovalNeeded) -> Content:
+    """The exact command or change; where there is neither, the arguments."""
+    diff = _diff(question)
+    if diff:
+        return _joined(revealed(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
+    args = dict(question.args)
+    command = [revealed(str(args.pop("command")), "bold")] if "command" in args else []
+    return _joined([*command, *(revealed(f"{name}: {value}") for name, value in args.items())])
+
+
+def rule(question: ApprovalNeeded) -> Content:
+    """What "always" would store."""
+    if not question.rule:
+        return Content("")
+    return Content.assemble(("always would store: ", "dim"), _in_line(question.rule))
+
+
+def warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
+    """Says that there is more than meets the eye; empty where there is not."""
+    names = _hidden(question)
+    unshown = _returns(question.args) - _diff(question).count("\r") if _diff(question) else 0
+    words: list[str] = []
+    if names:
+        some = ", ".join(list(dict.fromkeys(names))[:3])
+        many = f"{len(names):,} hidden character{'' if len(names) == 1 else 's'}"
+        words.append(f"{many}: {some}" if briefly else f"It holds {many}, shown as {some}.")
+    if unshown > 0:
+        many = f"{unshown:,} carriage return{'' if unshown == 1 else 's'}"
+        words.append(f"{many} left out" if briefly else f"The diff leaves out {many}.")
+    return Content.styled(" ".join(words), "bold $text-warning") if words else Content("")
+
+
+def keys(question: ApprovalNeeded, *, briefly: bool = False) -> list[Content]:
+    """What can be pressed, as labels."""
+    more = ["[c] this conversation", "[a] always"] if question.rule else []
+    labels = ["[y] once", *more, "[n] deny", "Esc interrupts"]
+    if briefly:
+        labels = ["[y] [n]" + (" [c] [a]" if question.rule else "") + " Esc"]
+    return [Content(label) for label in labels]
+
+
+def shortened(content: Content, width: int, rows: int) -> Content:
+    """`content`, or what of its beginning fits into `rows` lines of `width` cells, with a mark at the end."""
+    if rows < 1 or content.get_height({}, width) <= rows:
+        return content if rows else Content("")
+    lines: list[Content] = []
+    for _ in range(rows - 1):
+        lines.append(content.truncate(width))
+        content = content[len(lines[-1].plain) :]
+    return Content("\n").join([*lines, content.truncate(width, ellipsis=True)])
+
+
+def _diff(question: ApprovalNeeded) -> str:
+    return question.preview.unified if isinstance(question.preview, Diff) else ""
+
+
+def _hidden(question: ApprovalNeeded) -> list[str]:
+    """The names of what would hide, as often as it stands there."""
+    args = [f"{name}: {value}" for name, value in question.args.items()]
+    asked = [_diff(question)] if _diff(question) else args
+    for texts in ([question.name, *asked], [question.reason, question.rule]):
+        found = [piece for text in texts for piece, hidden in revealed_pieces(text) if hidden]
+        if found:
+            return found  # the reason and the rule repeat what is asked
+    return []
+
+
+def _returns(value: object) -> int:
+    """Carriage returns in arguments."""
+    return sum([text.count("\r") for text in _texts(value)])
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inside = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+        for one in inside:
+            yield from _texts(one)
+
+
+def _joined(lines: Iterable[Content]) -> Content:
+    return Content("\n").join(list(lines))
