@@ -164,6 +164,10 @@ class Settings(Data, frozen=True):
         str, Meta(description="Where sessions are stored, as an SQLAlchemy address; empty: crushpy.db.")
     ] = ""
     theme: Annotated[str, Meta(description="Colours of the app; empty: Textual's own choice.")] = ""
+    welcome: Annotated[
+        Literal["show", "hide"],
+        Meta(description="Whether the app greets with a line about the built-in demo; Esc there hides it."),
+    ] = "show"
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()

@@ -30,6 +30,7 @@ from crushpy.tui.items import NoticeItem
 from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
+from crushpy.tui.welcome import Welcome
 from crushpy.tui.visiting import Home
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.keybar import KeyBar
@@ -44,10 +45,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-WELCOME = (
-    "You are talking to demo/tour, which is built in and no language model: say `help`, or `look around`. "
-    "/connect shows how to use a real model."
-)
 WARM_UP = 0.7
 """Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
 QUIT_AGAIN = 2.0
@@ -97,6 +94,7 @@ class ChatScreen(Screen[None]):
         self.farewell = ""
         """Printed when the app has gone: how to resume."""
         self.transcript = Transcript()
+        self._welcome = Welcome(self.transcript)
         self.prompt = PromptInput(commands=_hints())
         self.queue = QueueView()
         self._home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
@@ -138,8 +136,7 @@ class ChatScreen(Screen[None]):
         self.feed.load(conversation.history)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
-        if conversation.info.model == "demo/tour" and not conversation.history:
-            self.feed.show(NoticeItem(WELCOME))
+        self._welcome.greet(conversation)
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
@@ -317,7 +314,8 @@ class ChatScreen(Screen[None]):
 
     def action_interrupt(self) -> None:
         """Wherever the focus is, Esc stops what runs and brings the focus home."""
-        self._stop()
+        if not self._stop() and self.prompt.has_focus and self.conversation is not None:
+            self._welcome.dismiss(self.conversation)
         self._home.come_back()
 
     def _stop(self) -> bool:

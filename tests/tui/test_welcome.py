@@ -1,0 +1,49 @@
+"""The line about the built-in demo: shown to who is new, taken away by a key, and gone from then on."""
+
+import tomllib
+from pathlib import Path
+
+from driving import Start, start
+from scripted_llm.server import ScriptedLLM
+
+__all__ = ["start"]
+
+LINE = "You are talking to demo/tour"
+
+
+async def test_escape_takes_the_line_away_for_good(start: Start, home: Path) -> None:
+    async with start(model="demo/tour") as app:
+        await app.sees(LINE, "Esc takes this line away for good")
+        await app.press("escape")
+        await app.sees_no(LINE)
+        await app.say("/new")
+        await app.until(lambda: app.chat.conversation is not None and not app.conversation.history)
+    assert tomllib.loads((home / "state.toml").read_text())["welcome"] == "hide"
+    async with start(model="demo/tour") as app:
+        await app.sees("demo/tour")
+        assert LINE not in app.text
+
+
+async def test_an_escape_that_interrupts_leaves_the_line(start: Start) -> None:
+    async with start(model="demo/tour") as app:
+        await app.sees(LINE)
+        app.chat.prompt.draft = "!sleep 1000"
+        app.chat.prompt.action_submit()
+        await app.sees("● ! sleep 1000")
+        await app.press("escape")
+        await app.sees("stopped", LINE)
+
+
+async def test_where_that_cannot_be_remembered_it_is_told(start: Start, home: Path) -> None:
+    async with start(model="demo/tour") as app:
+        await app.sees(LINE)
+        (home / "state.toml").mkdir(parents=True)
+        await app.press("escape")
+        await app.sees_no(LINE)
+        await app.sees("It will be back", "state.toml")
+
+
+async def test_there_is_no_such_line_for_a_real_model(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        await app.sees("test-model")
+        assert "demo/tour" not in app.text
