@@ -30,8 +30,8 @@ from crushpy.tui.items import NoticeItem
 from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
-from crushpy.tui.welcome import Welcome
 from crushpy.tui.visiting import Home
+from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.keybar import KeyBar
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
