@@ -17,12 +17,38 @@ TOOLS = (
 
 async def copy(app: App[object], text: str) -> str:
     """Copies, and says honestly how: a terminal never tells whether it took it."""
-    if not os.environ.get("SSH_CONNECTION"):
-        for tool in TOOLS:
-            if shutil.which(tool[0]) and await _pipe(tool, text):
-                return f"Copied {len(text):,} characters."
+    many = "1 character" if len(text) == 1 else f"{len(text):,} characters"
+    in_system, in_tmux = await hand_on(text)
+    if in_system:
+        return f"Copied {many}, also to tmux's buffer." if in_tmux else f"Copied {many}."
     app.copy_to_clipboard(text)
-    return f"Sent {len(text):,} characters to the terminal's clipboard (OSC 52); some terminals ignore that."
+    if in_tmux:
+        return f"Copied {many} to tmux's buffer (its prefix and ] paste), and sent to the terminal (OSC 52)."
+    return f"Sent {many} to the terminal's clipboard (OSC 52); some terminals ignore that."
+
+
+async def hand_on(text: str) -> tuple[bool, bool]:
+    """Fills the system's own clipboard and tmux's buffer, and says whether there was one and took it."""
+    return await _fill_system(text), await _fill_tmux(text)
+
+
+async def _fill_system(text: str) -> bool:
+    if os.environ.get("SSH_CONNECTION"):  # that would be another machine's clipboard
+        return False
+    for tool in TOOLS:
+        if shutil.which(tool[0]) and await _pipe(tool, text):
+            return True
+    return False
+
+
+async def _fill_tmux(text: str) -> bool:
+    """tmux by its defaults keeps from the terminal what a program in it sends there."""
+    if not os.environ.get("TMUX") or not shutil.which("tmux"):
+        return False
+    # With -w it hands the text on to the terminal; before 3.2 it could not.
+    return await _pipe(("tmux", "load-buffer", "-w", "-"), text) or await _pipe(
+        ("tmux", "load-buffer", "-"), text
+    )
 
 
 async def _pipe(command: tuple[str, ...], text: str) -> bool:

@@ -3,6 +3,7 @@
 import msgspec
 
 from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.tell import tell
 from crushpy.tui.typed import app_of
 
 
@@ -21,7 +22,7 @@ async def copy_reply(chat: ChatScreen, argument: str) -> None:
         return
     from crushpy.tui.clipboard import copy
 
-    chat.say(await copy(app_of(chat), reply))
+    tell(chat, await copy(app_of(chat), reply))  # in passing: each time a line in the flow would be too much
 
 
 async def fold_all(chat: ChatScreen, argument: str) -> None:

@@ -117,14 +117,19 @@ class FoldingTextArea(TextArea):
         self._copy_whole()
 
     def action_cut(self) -> None:
+        something = bool(self.text)
         super().action_cut()
-        self._copy_whole()
+        if something:
+            self._copy_whole()
 
     def _copy_whole(self) -> None:
-        """Marks mean nothing elsewhere: what they stand for is copied."""
+        """Marks mean nothing elsewhere: what they stand for is copied, to every clipboard there is."""
+        from crushpy.tui.clipboard import hand_on
+
         whole = self.pastes.expand(self.host.clipboard)
         if whole != self.host.clipboard:
             self.host.copy_to_clipboard(whole)
+        self.run_worker(hand_on(whole), group="clipboard")
 
     # --- marks are units ---------------------------------------------------------------------------------
 

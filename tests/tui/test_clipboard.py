@@ -1,0 +1,142 @@
+"""Copying: what was put where, and an honest word about it."""
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from driving import Driven, Start, start
+from scripted_llm.server import ScriptedLLM
+
+__all__ = ["start"]
+
+REPLY = "The rate is 0.07 now."
+
+
+async def copied(app: Driven) -> str:
+    """What is told after the last reply was copied."""
+    await app.say("what is the rate?")
+    await app.sees(REPLY)
+    await app.rests()
+    await app.press("f9")
+    await app.until(lambda: "characters" in app.notices, "a word about it")
+    return app.notices
+
+
+@pytest.fixture
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder for programs that go before all others; no other clipboard is found."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:/usr/bin:/bin")
+    for name in ("pbcopy", "wl-copy", "xclip", "xsel", "clip.exe"):
+        if shutil.which(name):
+            program(folder, name, "exit 1")
+    return folder
+
+
+def program(folder: Path, name: str, script: str) -> None:
+    path = folder / name
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o700)
+
+
+async def test_without_a_clipboard_the_terminal_is_asked_and_that_is_said(
+    start: Start, llm: ScriptedLLM, programs: Path
+) -> None:
+    llm.script(REPLY)
+    async with start() as app:
+        told = await copied(app)
+        assert "Sent 21 characters to the terminal's clipboard (OSC 52)" in told
+        assert "tmux" not in told
+        assert app.app.clipboard == REPLY
+
+
+async def test_the_systems_own_clipboard_is_used_where_there_is_one(
+    start: Start, llm: ScriptedLLM, programs: Path, tmp_path: Path
+) -> None:
+    llm.script(REPLY)
+    program(programs, "pbcopy", f"cat > {tmp_path}/taken")
+    async with start() as app:
+        assert await copied(app) == "Copied 21 characters."
+    assert (tmp_path / "taken").read_text() == REPLY
+
+
+async def test_copying_leaves_no_line_in_the_transcript(
+    start: Start, llm: ScriptedLLM, programs: Path
+) -> None:
+    llm.script(REPLY)
+    async with start() as app:
+        await copied(app)
+        items = len(app.chat.transcript.keys())
+        await app.press("f9", "f9")
+        await app.until(lambda: app.notices.count("characters") == 3)
+        assert len(app.chat.transcript.keys()) == items == 2
+
+
+# --- tmux --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tmux(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The words that begin a tmux command for a server of our own, which we seem to run in."""
+    if not shutil.which("tmux"):
+        pytest.skip("there is no tmux")
+    with tempfile.TemporaryDirectory(prefix="tmux") as folder:  # short, as the name of a socket must be
+        words = ["tmux", "-S", f"{folder}/s", "-f", "/dev/null"]
+        subprocess.run(
+            [*words, "new-session", "-d", "sleep 1000"], check=True, env={**os.environ, "TERM": "xterm"}
+        )
+        monkeypatch.setenv("TMUX", f"{folder}/s,1,0")
+        yield words
+        subprocess.run([*words, "kill-server"])
+
+
+async def test_in_tmux_its_own_buffer_has_the_text_too(
+    start: Start, llm: ScriptedLLM, programs: Path, tmux: list[str]
+) -> None:
+    llm.script(REPLY)
+    async with start() as app:
+        told = await copied(app)
+        assert "tmux's buffer" in told and "OSC 52" in told
+        assert app.app.clipboard == REPLY
+    assert subprocess.run([*tmux, "show-buffer"], capture_output=True, text=True).stdout == REPLY
+
+
+async def test_what_is_copied_in_the_prompt_is_there_too(
+    start: Start, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    program(programs, "tmux", f"cat > {tmp_path}/tmux")
+    program(programs, "pbcopy", f"cat > {tmp_path}/system")
+    monkeypatch.setenv("TMUX", "/tmp/some,1,0")
+    async with start() as app:
+        await app.type("some words")
+        await app.press("ctrl+shift+left", "ctrl+c")
+        for taken in (tmp_path / "tmux", tmp_path / "system"):
+            await app.until(lambda taken=taken: taken.exists() and taken.read_text() == "words", taken.name)
+        assert app.app.clipboard == "words"
+
+
+async def test_a_tmux_that_cannot_pass_it_on_gets_it_all_the_same(
+    start: Start, llm: ScriptedLLM, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm.script(REPLY)
+    program(programs, "tmux", f'[ "$*" = "load-buffer -" ] && cat > {tmp_path}/taken')
+    monkeypatch.setenv("TMUX", "/tmp/some,1,0")
+    async with start() as app:
+        assert "tmux's buffer" in await copied(app)
+    assert (tmp_path / "taken").read_text() == REPLY
+
+
+async def test_a_tmux_that_fails_is_not_spoken_of(
+    start: Start, llm: ScriptedLLM, programs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm.script(REPLY)
+    program(programs, "tmux", "exit 1")
+    monkeypatch.setenv("TMUX", "/tmp/some,1,0")
+    async with start() as app:
+        told = await copied(app)
+        assert "tmux" not in told and "OSC 52" in told
