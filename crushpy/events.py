@@ -100,6 +100,8 @@ class ApprovalDone(Event, frozen=True, tag="approval_done"):
 
     id: str
     answer: str
+    words: str = ""
+    """With deny: what the user told the agent."""
 
 
 class ToolStarted(Event, frozen=True, tag="tool_start"):

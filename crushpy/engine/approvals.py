@@ -128,14 +128,14 @@ class Approvals:
     async def _wait(self, call_id: str) -> Answer:
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = waiting
-        kind = "interrupted"
+        done = ApprovalDone(call_id, "interrupted")
         try:
             answer = await waiting
-            kind = answer.kind
+            done = ApprovalDone(call_id, answer.kind, answer.words)
             return answer
         finally:
             del self._waiting[call_id]
-            self._emit(ApprovalDone(call_id, kind))
+            self._emit(done)
 
 
 def _unasked_text(decision: Decision) -> str:

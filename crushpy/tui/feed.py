@@ -8,6 +8,7 @@ import msgspec
 from crushpy.errors import CrushpyError
 from crushpy.events import (
     ApprovalDone,
+    ApprovalNeeded,
     Boundary,
     Error,
     Event,
@@ -56,6 +57,7 @@ class Feed:
         self._reply: int | None = None
         self._thinking: int | None = None
         self._tools: dict[str, tuple[int, ToolItem]] = {}
+        self._asked: dict[str, ApprovalNeeded] = {}
         self._denied: set[str] = set()
 
     def show(self, item: Item) -> None:
@@ -105,10 +107,11 @@ class Feed:
                 item = ToolItem(event.id, event.name, headline(event.name, event.args, more=" …"), "waiting")
                 self._tools[event.id] = (self._view.add(item), item)
             case ToolStarted():
-                self._change_tool(event.id, "running")
+                self._change_tool(event.id, state="running")
+            case ApprovalNeeded():
+                self._asked[event.id] = event
             case ApprovalDone():
-                if event.answer == "deny":
-                    self._denied.add(event.id)
+                self._answered(event)
             case ToolFinished():
                 self._finish_tool(event)
             case Boundary():
@@ -138,10 +141,22 @@ class Feed:
                 self._view.remove(key)
         self._thinking = self._reply = None
 
-    def _change_tool(self, call_id: str, state: ToolState) -> None:
+    def _answered(self, event: ApprovalDone) -> None:
+        """Leaves a trace of what was granted or denied: on the call, or for a task's call in a line."""
+        question = self._asked.pop(event.id, None)
+        said = _said(event, question.rule if question else "")
+        if event.answer == "deny":
+            self._denied.add(event.id)
+        if event.id in self._tools:
+            self._change_tool(event.id, answer=said)
+        elif question is not None and said:
+            what = f"{question.name} {headline(question.name, question.args, more=' …')}"
+            self.show(NoticeItem(f"For a task, {said}: {what}"))
+
+    def _change_tool(self, call_id: str, **changes: str) -> None:
         if call_id in self._tools:
             key, item = self._tools[call_id]
-            item = msgspec.structs.replace(item, state=state)
+            item = msgspec.structs.replace(item, **changes)
             self._tools[call_id] = (key, item)
             self._view.replace(key, item)
 
@@ -155,6 +170,21 @@ class Feed:
         result = ToolResult(event.id, event.name, event.text, event.is_error, (), event.display)
         self._view.replace(key, _finished(item, result, state))
         self._view.finish(key)
+
+
+def _said(event: ApprovalDone, rule: str) -> str:
+    """The user's answer to a question, in a few words; empty where there was none."""
+    match event.answer:
+        case "once":
+            return "allowed once"
+        case "conversation":
+            return "allowed: this conversation"
+        case "always":
+            return f"always: {rule}"
+        case "deny":
+            return f"denied: {event.words}" if event.words else "denied"
+        case _:
+            return ""
 
 
 def stored_items(history: Iterable[Message]) -> Iterable[Item]:

@@ -47,6 +47,8 @@ class ToolItem(Data, frozen=True):
     display: Display | None = None
     output: str = ""
     """What it prints while it runs, and its result as text where there is no `display` or it failed."""
+    answer: str = ""
+    """What the user said when it was asked for; empty where it was not."""
 
 
 class NoticeItem(Data, frozen=True):

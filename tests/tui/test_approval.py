@@ -202,6 +202,48 @@ async def test_escape_interrupts_at_once_and_the_panel_says_so(
         await app.until(lambda: app.approval is None, "the question to go")
 
 
+# --- what was said is seen afterwards --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("keys", "trace"),
+    [
+        ("y", "bash touch made  allowed once"),
+        ("c", "bash touch made  allowed: this conversation"),
+        ("a", "bash touch made  always: bash(touch made)"),
+        ("n", "bash touch made  denied"),
+        ("nuse mkdir", "bash touch made  denied: use mkdir"),
+    ],
+)
+async def test_the_flow_tells_what_was_granted_or_denied(
+    start: Start, llm: ScriptedLLM, keys: str, trace: str
+) -> None:
+    llm.script(bash("touch made"), "I see.")
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        await app.type(keys[0])
+        if keys[0] == "n":
+            await app.sees("what the agent should do instead")
+            await app.type(keys[1:])
+            await app.press("enter")
+        await app.sees("I see.")
+        await app.rests()
+        (line,) = [line for line in app.text.split("\n") if "bash touch made" in line]
+        assert line.strip(" ▸✓⊘") == trace
+
+
+async def test_the_flow_tells_what_was_granted_to_a_task(start: Start, llm: ScriptedLLM) -> None:
+    errand = Reply(calls=[Call("task", {"prompt": "make a file"})])
+    llm.script(errand, bash("touch made"), "Made by the task.", "The task is done.")
+    async with start() as app:
+        await app.say("have it made")
+        await armed(app)
+        await app.press("y")
+        await app.sees("The task is done.")
+        assert "For a task, allowed once: bash touch made" in app.text
+
+
 # --- at every size ---------------------------------------------------------------------------------------
 
 

@@ -19,6 +19,8 @@ MOST_LINES = 2_000
 """More lines of output than these are shown as the first and the last of them."""
 PREVIEW = 3
 """How many lines of its output a running tool shows while it is closed."""
+SHORT_ANSWER = 12
+"""Cells for the user's answer below which it is left out."""
 LONG_NOTE = 40
 """Cells of how a command ended that stand beside it."""
 SMALL_DIFF = 40
@@ -63,7 +65,8 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         (f"{one_line(item.name)} ", palette.over(palette.text, BOLD)),
         (one_line(item.headline[:2_000]), palette.text),
     ]
-    canvas.rows.append(headline(head, _summary(item, palette), margin, canvas, copied_from=2))
+    right = _beside(item, palette, canvas.room(margin))
+    canvas.rows.append(headline(head, right, margin, canvas, copied_from=2))
     yield
     inside = margin.add(Segment("    ", palette.text))
     if opened:
@@ -79,8 +82,21 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
             canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
 
 
+def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
+    """What stands at the right of the line: the user's answer, where it was asked, and the result."""
+    result = [span for span in _summary(item, palette) if span[0]]
+    answer = item.answer or ("denied" if item.state == "denied" else "")
+    if not answer:
+        return result
+    style = palette["warning"] if item.state == "denied" else palette.muted
+    between = [(" · ", palette.muted)] if result else []
+    left = room // 2 - sum([cells(text) for text, _ in (*between, *result)])
+    said = fit(one_line(answer[:200]), min(LONG_NOTE, left)) if left >= SHORT_ANSWER else ""
+    return [(said, style), *between, *result] if said else result
+
+
 def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
-    """What stands at the right of the line: the result in a few words."""
+    """The result in a few words."""
     muted = palette.muted
     match item.display:
         case Diff(created=True, added=added):
@@ -104,7 +120,7 @@ def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
             words = [counted(steps, "step"), *([counted(len(changed), "file")] if changed else [])]
             return [(" · ".join([*words, *([f"${cost:.2f}"] if cost >= 0.005 else [])]), muted)]
         case _:
-            return [("denied", palette["warning"])] if item.state == "denied" else []
+            return []
 
 
 def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
