@@ -182,7 +182,7 @@ class Boundary(Event, frozen=True, tag="boundary"):
     cost: float = 0.0
     seconds: float = 0.0
     summary_source: str = ""
-    """model, agent, user or evidence (no prose)."""
+    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
     summary_model: str = ""
     template: str = ""
     problem: str = ""

@@ -250,9 +250,8 @@ class Crossing:
                 raise Declined(answer.text)
             if answer.kind == "accept":
                 if answer.text.strip() and answer.text != summary.text:
-                    summary = msgspec.structs.replace(
-                        summary, text=answer.text, model=summary.model or "user"
-                    )
+                    source = "edited" if summary.text else "user"
+                    summary = msgspec.structs.replace(summary, text=answer.text, source=source)
                 return msgspec.structs.replace(seed, summary=summary.text), summary
             written, focus = "", "\n".join(part for part in (way.focus, answer.text) if part)
 
@@ -321,7 +320,7 @@ def _record(
         trigger=way.trigger,
         created_at=now,
         tail=tuple(message.id for message in plan.parts.tail),
-        summary_source=source if summary.text else "evidence",
+        summary_source=(summary.source or source) if summary.text else "evidence",
         summary_model=summary.model,
         template_name=summary.template,
         template_hash=summary.template_hash,

@@ -9,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+from crushpy.context.coverage import Coverage
+from crushpy.context.coverage import Found as Counted
 from crushpy.engine.live import fork_session
 from crushpy.engine.transcript import as_markdown, led_to, redacted
 from crushpy.engine.undo import undo_boundary
@@ -66,6 +68,21 @@ class Preview(Data, frozen=True):
     last: tuple[Message, ...]
     left_out: int
     """How many messages lie between `first` and `last`."""
+
+
+class Seam(Data, frozen=True):
+    """The fresh start that a session's history begins with, and what lies before it."""
+
+    boundary: BoundaryInfo
+    own: bool
+    """It opened this very session; False where this one is a branch of one that it opened."""
+    sessions: int
+    messages: int
+    """Of all those sessions, what was carried over left out."""
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage({kind: Counted(*counts) for kind, counts in self.boundary.coverage.items()})
 
 
 class Library:
@@ -199,6 +216,22 @@ class Library:
     async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
         """A session with all messages of its own."""
         return await self._store.session(session_id), await self._store.messages(session_id)
+
+    async def seam(self, session_id: str) -> Seam | None:
+        """The fresh start that a session's history begins with; None where it goes back to the very first."""
+        lineage = await self._store.lineage(session_id)
+        if len(lineage) < 2:
+            return None
+        boundaries = {one.child_id: one for one in await self._store.boundaries(lineage[-1].root_id)}
+        opened = [boundaries.get(session.id) for session in lineage]
+        crossed = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
+        if True not in crossed:
+            return None
+        place = len(crossed) - 1 - crossed[::-1].index(True)
+        boundary = opened[place]
+        assert boundary is not None
+        messages = sum(session.message_count for session in lineage[:place]) - sum(crossed[:place])
+        return Seam(boundary, place == len(lineage) - 1, place, messages)
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` where it continues no other."""

@@ -59,6 +59,8 @@ class Summary(Data, frozen=True):
     """Characters of tool results left out because the middle was larger than all chunks together."""
     problem: str = ""
     """Why there is no summary, or why not the first model's."""
+    source: str = ""
+    """edited where the user changed it, user where it is all the user's; else empty."""
 
 
 class Postponed(CrushpyError):

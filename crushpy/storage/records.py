@@ -68,7 +68,7 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     tail: tuple[str, ...] = ()
     """Messages of the parent that the child carries on verbatim."""
     summary_source: str = ""
-    """model, agent, user or evidence (no prose)."""
+    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
     summary_model: str = ""
     template_name: str = ""
     template_hash: str = ""

@@ -1,7 +1,7 @@
 """Turns what the engine says, and what is stored, into items of the transcript."""
 
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
@@ -26,8 +26,10 @@ from crushpy.events import (
 )
 from crushpy.messages import Image, Message, Note, Seed, Thinking, ToolResult, headline
 from crushpy.tui.items import (
+    ALL_SEAM_ACTIONS,
     ErrorItem,
     Item,
+    ItemAction,
     NoticeItem,
     ReplyItem,
     SeamItem,
@@ -36,6 +38,9 @@ from crushpy.tui.items import (
     ToolState,
     UserItem,
 )
+
+if TYPE_CHECKING:
+    from crushpy.engine.library import Seam
 
 
 class View(Protocol):
@@ -50,10 +55,17 @@ class View(Protocol):
 
 
 class Feed:
-    """Keeps track of what is being written. One for each transcript."""
+    """Keeps track of what is being written. One for each transcript.
 
-    def __init__(self, view: View) -> None:
+    `offers` is what can be done with a seam card there, and `reach` says how to get to its keys.
+    """
+
+    def __init__(
+        self, view: View, offers: tuple[ItemAction, ...] = ALL_SEAM_ACTIONS, reach: str = ""
+    ) -> None:
         self._view = view
+        self._offers = offers
+        self._reach = reach
         self._reply: int | None = None
         self._thinking: int | None = None
         self._tools: dict[str, tuple[int, ToolItem]] = {}
@@ -74,11 +86,21 @@ class Feed:
     def clear(self) -> None:
         self.load(())
 
-    def load(self, history: Sequence[Message]) -> None:
-        """Shows a stored session."""
+    def load(self, history: Sequence[Message], seam: "Seam | None" = None) -> None:
+        """Shows a stored session. `seam` is what is stored of the fresh start it begins with."""
         self._reply = self._thinking = None
         self._tools.clear()
-        self._view.set_items(list(stored_items(history)))
+        self._view.set_items(
+            [
+                self._placed(item) if isinstance(item, SeamItem) else item
+                for item in stored_items(history, seam)
+            ]
+        )
+
+    def _placed(self, seam: SeamItem) -> SeamItem:
+        """A card with what can be done with it here."""
+        offers = tuple(action for action in seam.offers if action in self._offers)
+        return msgspec.structs.replace(seam, offers=offers, reach=self._reach)
 
     def hear(self, event: Event) -> None:
         match event:
@@ -115,7 +137,7 @@ class Feed:
             case ToolFinished():
                 self._finish_tool(event)
             case Boundary():
-                self.show(seam_of(event))
+                self.show(self._placed(seam_of(event)))
             case Notice():
                 self.show(NoticeItem(event.text, "warning" if event.level == "warning" else "info"))
             case Error():
@@ -187,7 +209,7 @@ def _said(event: ApprovalDone, rule: str) -> str:
             return ""
 
 
-def stored_items(history: Iterable[Message]) -> Iterable[Item]:
+def stored_items(history: Iterable[Message], seam: "Seam | None" = None) -> Iterable[Item]:
     """A stored history as items, each call with its result."""
     messages = list(history)
     results = {one.result.call_id: one.result for one in messages if one.result is not None}
@@ -197,7 +219,7 @@ def stored_items(history: Iterable[Message]) -> Iterable[Item]:
         for part in message.parts:
             match part:
                 case Seed():
-                    yield SeamItem("", "", summary=part.summary, evidence=part.evidence)
+                    yield stored_seam(part, seam)
                 case Note():
                     yield NoticeItem(part.text)
                 case Thinking():
@@ -222,6 +244,38 @@ def stored_items(history: Iterable[Message]) -> Iterable[Item]:
 
 def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
     return msgspec.structs.replace(item, state=state, display=result.display, output=result.text)
+
+
+def stored_seam(seed: Seed, seam: "Seam | None") -> SeamItem:
+    """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
+    if seam is None:
+        card = SeamItem("", "", summary=seed.summary, evidence=seed.evidence)
+        return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
+    boundary = seam.boundary
+    return SeamItem(
+        boundary_id=boundary.id,
+        trigger=boundary.trigger,
+        parent_id=boundary.parent_id,
+        child_id=boundary.child_id,
+        tokens_before=boundary.tokens_before,
+        tokens_after=boundary.tokens_after,
+        cost=boundary.cost,
+        seconds=boundary.seconds,
+        coverage=seam.coverage.share,
+        prose_coverage=seam.coverage.prose_share,
+        summary_source=boundary.summary_source,
+        summary_model=boundary.summary_model,
+        template=boundary.template_name,
+        problem=boundary.problem,
+        summary=seed.summary,
+        evidence=seed.evidence,
+        undone=boundary.undone_at is not None,
+        sessions_before=seam.sessions,
+        messages_before=seam.messages,
+        offers=ALL_SEAM_ACTIONS
+        if seam.own
+        else tuple(action for action in ALL_SEAM_ACTIONS if action != "undo"),
+    )
 
 
 def seam_of(event: Boundary) -> SeamItem:

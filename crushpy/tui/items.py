@@ -75,6 +75,7 @@ SEAM_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "l": ("lineage", "lineage"),
 }
 """Keys on a seam card, what they ask for and how the card names it."""
+ALL_SEAM_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in SEAM_ACTIONS.values())
 
 
 class SeamItem(Data, frozen=True):
@@ -94,14 +95,19 @@ class SeamItem(Data, frozen=True):
     prose_coverage: float | None = None
     """The same for the summary alone."""
     summary_source: str = ""
-    """model, agent, user or evidence (no prose)."""
+    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
     summary_model: str = ""
     template: str = ""
     problem: str = ""
     summary: str = ""
     evidence: str = ""
     undone: bool = False
-    offers: tuple[ItemAction, ...] = tuple(action for action, _ in SEAM_ACTIONS.values())
+    sessions_before: int = 0
+    messages_before: int = 0
+    """What lies before it and is not shown above it."""
+    reach: str = ""
+    """How to get to its keys."""
+    offers: tuple[ItemAction, ...] = ALL_SEAM_ACTIONS
     """What can be done where it is shown."""
 
     @property

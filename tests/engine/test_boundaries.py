@@ -529,6 +529,8 @@ async def test_a_reviewed_summary_can_be_regenerated_edited_and_declined(
     talk.conversation.review(second.id, Verdict("accept", "edited by hand"))
     assert await compacting
     assert seed_of(talk).summary == "edited by hand"
+    (boundary,) = talk.of(Boundary)
+    assert (boundary.summary_source, boundary.summary_model) == ("edited", "openai/test-model")
 
     llm.script("three", "third try")
     await talk.ask("more")

@@ -92,7 +92,7 @@ async def test_the_keys_of_the_transcript_work_there_and_are_named(
         await app.press("tab")
         await app.sees("▌ I have looked.", "Enter Open or close", "c Copy", "Esc")
         await app.press("c")
-        await app.sees("14 characters")
+        await app.until(lambda: "14 characters" in app.notices, "the copy")
         await app.press("up", "up", "space")
         await app.sees("the second line")
         await app.press("enter")

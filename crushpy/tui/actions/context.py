@@ -55,10 +55,9 @@ async def handoff(chat: ChatScreen, argument: str) -> None:
 async def undo_boundary(chat: ChatScreen, argument: str) -> None:
     conversation = chat.conversation
     if conversation is not None and await conversation.undo():
-        chat.feed.clear()
-        chat.feed.load(conversation.history)
+        await chat.show_history(conversation)
         chat.status.refresh()
-        chat.say("The fresh start is undone: this session goes on where it was.")
+        chat.say("The fresh start is undone. What came after it stays as a branch (/lineage).")
 
 
 async def inspect(chat: ChatScreen, argument: str) -> None:

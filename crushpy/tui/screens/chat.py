@@ -1,7 +1,9 @@
 """The chat: transcript, prompt, gauge. It shows what the engine says and passes on what the user wants."""
 
 import asyncio
+import logging
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -11,6 +13,7 @@ from textual.binding import Binding
 from textual.message import Message
 from textual.screen import Screen
 
+from crushpy.errors import CrushpyError, mistake
 from crushpy.events import (
     ApprovalDone,
     ApprovalNeeded,
@@ -26,7 +29,8 @@ from crushpy.tui import Options
 from crushpy.tui.attention import call, set_title
 from crushpy.tui.commands import COMMANDS, by_slash
 from crushpy.tui.feed import Feed
-from crushpy.tui.items import NoticeItem
+from crushpy.tui.items import Item, ItemAction, NoticeItem, SeamItem
+from crushpy.tui.screens.showing import Showing
 from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
@@ -40,8 +44,11 @@ from crushpy.tui.widgets.statusbar import StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+    from crushpy.engine.library import Library
     from crushpy.settings import Settings
     from crushpy.tui.shell import OwnCommands
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -54,7 +61,7 @@ AT_ANY_TIME = ("quit", "help")
 NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
 
 
-class ChatScreen(Screen[None]):
+class ChatScreen(Showing):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
 
     DEFAULT_CSS = """
@@ -115,7 +122,7 @@ class ChatScreen(Screen[None]):
         yield StatusBar()
 
     def on_mount(self) -> None:
-        self.feed = Feed(self.transcript)
+        self.feed = Feed(self.transcript, reach="Tab and arrows first, or click")
         self.status = Status(self.query_one(StatusBar))
         self.prompt.focus()
         self.prompt.feed_keys(self._typed)
@@ -133,7 +140,7 @@ class ChatScreen(Screen[None]):
             self.feed.fail(error)
             self._tried.set()
             return
-        self.feed.load(conversation.history)
+        await self.show_history(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
         self._welcome.greet(conversation)
@@ -152,6 +159,14 @@ class ChatScreen(Screen[None]):
     async def _recall(self, conversation: "Conversation") -> None:
         """Brings the earlier prompts of this folder, for Up and Down."""
         self.prompt.prompts.load(await conversation.earlier_prompts())
+
+    async def show_history(self, conversation: "Conversation") -> None:
+        """Shows the session at the tip anew, with what is stored of the fresh start it begins with."""
+        seam = None
+        if conversation.info.parent_id:
+            with suppress(CrushpyError):
+                seam = await conversation.library.seam(conversation.info.id)
+        self.feed.load(conversation.history, seam)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -285,30 +300,21 @@ class ChatScreen(Screen[None]):
     def _scrolled(self, event: Transcript.Scrolled) -> None:
         self.status.set_below(event.more_below)
 
-    @on(Transcript.LinkClicked)
-    def _link(self, event: Transcript.LinkClicked) -> None:
-        if event.href.startswith(("https://", "http://")):
-            app_of(self).open_url(event.href)
+    @property
+    def library(self) -> "Library | None":
+        return self.conversation.library if self.conversation is not None else None
 
-    @on(Transcript.ItemActivated)
-    def _item(self, event: Transcript.ItemActivated) -> None:
-        self.run_worker(self._activate(event.key, event.action))
-
-    async def _activate(self, key: int, action: str) -> None:
-        """A key or a click on an item: copy it, or what a seam card offers."""
-        item = self.transcript.item(key)
-        if action == "copy" and item is not None:
-            from crushpy.tui.items import source_text
-
-            await self._copy(source_text(item))
-            return
-        commands = {"undo": "undo_boundary", "edit_template": "edit_template"}
-        await self.perform(commands.get(action, "lineage"))
-
-    async def _copy(self, text: str) -> None:
-        from crushpy.tui.clipboard import copy
-
-        self.say(await copy(app_of(self), text))
+    async def act(self, item: Item, action: ItemAction) -> None:
+        """What a seam card offers."""
+        if action == "undo" and isinstance(item, SeamItem) and self.conversation is not None:
+            if item.child_id != self.conversation.info.id:
+                self.say(
+                    "This is not the last fresh start. The lineage (l) can undo any of them.", warning=True
+                )
+                return
+            await self.perform("undo_boundary")
+        else:
+            await self.perform("edit_template" if action == "edit_template" else "lineage")
 
     # --- keys --------------------------------------------------------------------------------------------
 
@@ -341,7 +347,7 @@ class ChatScreen(Screen[None]):
         selected = self.get_selected_text()
         if selected:
             self.clear_selection()
-            self.run_worker(self._copy(selected))
+            self.run_worker(self.copy(selected))
             return
         if self._stop():
             self._last_interrupt = now
@@ -390,7 +396,11 @@ class ChatScreen(Screen[None]):
 
         if action not in AT_ANY_TIME:
             await self._tried.wait()
-        await ACTIONS[action](self, argument)
+        try:
+            await ACTIONS[action](self, argument)
+        except Exception as error:  # a bug in one command must not end the whole app
+            log.exception("%s failed", action)
+            self.feed.fail(error if isinstance(error, CrushpyError) else mistake(error))
 
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.review import ReviewScreen

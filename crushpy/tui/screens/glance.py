@@ -66,9 +66,12 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
             if total
         )
         lines.append(Content(f"{words} carried: {kinds}"))
-    made = f"summary by {boundary.summary_source or 'nobody'}"
+    edited = boundary.summary_source == "edited"
+    by = "agent" if edited and boundary.trigger == "agent" else boundary.summary_source or "nobody"
+    made = f"summary by {'model' if by == 'edited' else by}"
     if boundary.summary_model:
         made += f" ({one_line(boundary.summary_model)})"
+    made += ", edited by you" if edited else ""
     lines.append(_muted(f"{made}, {boundary.seconds:.1f} s, ${boundary.cost:.4f}"))
     if boundary.problem:
         lines.append(Content.styled(one_line(boundary.problem), "$warning"))

@@ -5,19 +5,19 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
-from crushpy.engine.library import Library
+from crushpy.engine.library import Library, seed_of
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.tui.feed import Feed
 from crushpy.tui.items import ErrorItem
+from crushpy.tui.screens.showing import Showing
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.widgets.keybar import KeyBar
 
 
-class ReadingScreen(Screen[None]):
+class ReadingScreen(Showing):
     """The session as the chat would show it, from its beginning."""
 
     DEFAULT_CSS = """
@@ -38,6 +38,10 @@ class ReadingScreen(Screen[None]):
         self._session_id = session_id
         self._folded = True
 
+    @property
+    def library(self) -> Library:
+        return self._library
+
     def compose(self) -> ComposeResult:
         yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
         yield Transcript()
@@ -50,12 +54,13 @@ class ReadingScreen(Screen[None]):
         transcript = self.query_one(Transcript)
         try:
             info, messages = await self._library.messages(self._session_id)
+            seam = await self._library.seam(info.id) if seed_of(messages) else None
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
-        Feed(transcript).load(messages)
+        Feed(transcript, offers=("open_parent",)).load(messages, seam)
         self.call_after_refresh(transcript.scroll_home, animate=False)
 
     def action_edge(self, where: str) -> None:
