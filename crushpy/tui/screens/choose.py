@@ -14,6 +14,8 @@ from textual.widgets.option_list import Option
 from crushpy.messages import Data
 from crushpy.sanitize import clean
 
+KEYS = "Enter choose  Esc cancel  ↑↓ move"
+
 
 class Choice(Data, frozen=True):
     """One row: `value` is what the dialog returns."""
@@ -35,10 +37,14 @@ class ChooseScreen(ModalScreen[str | None]):
     }
     ChooseScreen Input, ChooseScreen Input:focus { border: none; }
     ChooseScreen Input { height: 1; margin: 1 0; background: $surface; padding: 0; }
-    ChooseScreen OptionList { height: auto; max-height: 20; border: none; background: $surface; padding: 0; }
+    ChooseScreen OptionList { height: auto; border: none; background: $surface; padding: 0; }
     ChooseScreen .empty { color: $text-muted; }
+    ChooseScreen.-short > Vertical { max-height: 100%; }
+    ChooseScreen.-short Input { margin: 0; }
+    ChooseScreen.-short .hint { display: none; }
     """
     BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
 
     def __init__(self, title: str, choices: Sequence[Choice], *, hint: str = "") -> None:
         super().__init__()
@@ -47,16 +53,30 @@ class ChooseScreen(ModalScreen[str | None]):
         self._hint = hint
 
     def compose(self) -> ComposeResult:
-        with Vertical():
+        with Vertical() as dialog:
+            dialog.border_subtitle = KEYS
             yield Static(Content.styled(clean(self._title), "bold"))
             yield Input(placeholder="type to filter")
             yield OptionList()
+            yield Static("Nothing matches.", classes="empty")
             if self._hint:
-                yield Static(Content.styled(clean(self._hint), "$text-muted"))
+                yield Static(Content.styled(clean(self._hint), "$text-muted"), classes="hint")
 
     def on_mount(self) -> None:
         self._fill("")
         self.query_one(Input).focus()
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)
+
+    def _fit(self) -> None:
+        """Leaves the list the rows that nothing else needs, so that its cursor is always in view."""
+        dialog, options = self.query_one(Vertical), self.query_one(OptionList)
+        share = 100 if self.has_class("-short") else 80
+        others = [one for one in dialog.children if one.display and one is not options]
+        taken = dialog.gutter.height + sum(one.outer_size.height + one.styles.margin.height for one in others)
+        options.styles.max_height = max(1, self.size.height * share // 100 - taken)
+        self.call_after_refresh(options.scroll_to_highlight)
 
     def _fill(self, words: str) -> None:
         wanted = words.casefold().split()
@@ -68,6 +88,8 @@ class ChooseScreen(ModalScreen[str | None]):
         options = self.query_one(OptionList)
         options.clear_options()
         options.add_options([Option(_row(choice), id=choice.value) for choice in shown])
+        options.display = bool(shown)
+        self.query_one(".empty").display = not shown
         if shown:
             current = next((number for number, choice in enumerate(shown) if choice.current), 0)
             options.highlighted = current
