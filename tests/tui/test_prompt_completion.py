@@ -8,7 +8,7 @@ import pytest
 from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
-from crushpy.tui.widgets.completion import CompletionList
+from crushpy.tui.widgets.completion import CommandHint, CompletionList
 from crushpy.tui.widgets.filefinder import SLICE, FileFinder, Search
 from crushpy.tui.widgets.prompt import PromptInput
 
@@ -123,6 +123,35 @@ async def test_at_most_eight_are_shown_and_no_more_than_there_is_room_for():
         assert "main7.py" in str(shown.render())
         await pilot.press("tab")
         assert app.prompt.text == "main7.py "
+
+
+async def test_more_choices_than_are_shown_are_told_of():
+    commands = [CommandHint(f"command{number}", f"Title {number}") for number in range(21)]
+    app = Host(PromptInput(commands=commands))
+    async with app.run_test(size=(80, 24)) as pilot:
+        await type_text(pilot, "/")
+        await pilot.pause()
+        shown = app.query_one(CompletionList)
+        assert "1–7 of 21" in str(shown.render())
+        assert shown.region.height == 8
+        await pilot.press("up")
+        assert "15–21 of 21" in str(shown.render())
+        assert "command20" in str(shown.render())
+        await pilot.click(CompletionList, offset=(3, 0))
+        await pilot.pause()
+        assert app.heard == [("command", "command14", "")]
+        await type_text(pilot, "/command1")
+        assert "of 11" in str(shown.render())
+        await type_text(pilot, "9")
+        assert "of" not in str(shown.render())
+
+
+async def test_where_one_row_is_all_there_is_room_for_it_is_a_choice():
+    app = host([f"main{number}.py" for number in range(30)])
+    async with app.run_test(size=(20, 2)) as pilot:
+        await type_text(pilot, "@main")
+        await pilot.press("down", "tab")
+        assert app.prompt.text == "main1.py "
 
 
 async def listed(pilot: Pilot[None]) -> None:

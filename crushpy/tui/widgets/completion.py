@@ -134,8 +134,22 @@ class CompletionList(Widget):
     def render(self) -> Content:
         if not self.choices:
             return Content.styled(self.note, "$text-muted").truncate(self._width, ellipsis=True)
-        shown = window(len(self.choices), self.highlighted, self._rows)
-        return Content("\n").join([self._row(index) for index in shown])
+        shown = self._shown
+        rows = [self._row(index) for index in shown]
+        if len(shown) < len(self.choices) and self._rows > 1:
+            rows.append(self._more(shown))
+        return Content("\n").join(rows)
+
+    @property
+    def _shown(self) -> range:
+        """Which choices are in view. Where not all are, the last row says so."""
+        many = len(self.choices)
+        rows = self._rows if many <= self._rows else max(1, self._rows - 1)
+        return window(many, self.highlighted, rows)
+
+    def _more(self, shown: range) -> Content:
+        line = f"{' ' * len(POINTER)}{shown[0] + 1}–{shown[-1] + 1} of {len(self.choices)}, ↑↓ for the others"
+        return Content.styled(line, "$text-muted").truncate(self._width, ellipsis=True)
 
     @property
     def _width(self) -> int:
@@ -152,6 +166,6 @@ class CompletionList(Widget):
 
     def on_click(self, event: events.Click) -> None:
         event.stop()
-        shown = window(len(self.choices), self.highlighted, self._rows)
+        shown = self._shown
         if event.y < len(shown):
             self._owner.post_message(self.Picked(shown[event.y]))
