@@ -130,6 +130,38 @@ async def test_escape_leaves_the_title_and_the_screen(store: Store, library: Lib
         assert screen.results == [None]
 
 
+@pytest.mark.parametrize("size", SIZES)
+async def test_while_renaming_the_line_and_the_keys_say_so(
+    store: Store, library: Library, size: tuple[int, int]
+) -> None:
+    await begun(store, "old name")
+    async with shown(SessionsScreen(library, "/work"), size) as screen:
+        await screen.press("f2")
+        assert screen.lines[0].strip().startswith("New title of")
+        assert screen.lines[1].strip() == "old name"
+        assert "Enter Rename" in screen.text and "Esc Keep the old title" in screen.text
+        assert "Close" not in screen.text and "Resume" not in screen.text
+        await screen.press("escape")
+        assert "Esc Close" in screen.text
+        assert screen.lines[0].strip().startswith("Sessions")
+
+
+async def test_a_click_on_another_row_while_renaming_changes_nothing_else(
+    store: Store, library: Library
+) -> None:
+    await begun(store, "one")
+    await begun(store, "two")
+    async with shown(SessionsScreen(library, "/work")) as screen:
+        await screen.press("f2")
+        await screen.type("x")
+        await screen.click("one  ")
+        await screen.click("one  ")
+        assert screen.results == []
+        await screen.type("y")
+        await screen.click("Enter Rename")
+        assert await titles(store) == {"one", "twoxy"}
+
+
 async def test_an_empty_title_is_refused(store: Store, library: Library) -> None:
     await begun(store, "ab")
     async with shown(SessionsScreen(library, "/work")) as screen:

@@ -42,6 +42,8 @@ class SessionsScreen(PickScreen[str | None]):
         Binding("f3", "scope", "Folder/all"),
         Binding("f4", "inside", "Look inside"),
         Binding("escape", "close", "Close"),
+        Binding("enter", "name", "Rename"),
+        Binding("escape", "keep_title", "Keep the old title"),
     ]
     placeholder = "type to search titles; F4 looks inside"
     one_click = False
@@ -56,10 +58,14 @@ class SessionsScreen(PickScreen[str | None]):
         self._shown: list[ConversationRow] = []
         self._inside: dict[str, Found] | None = None
         """What was found in messages, by conversation; None while only titles are looked at."""
+        self._renamed: ConversationRow | None = None
+        """Which one is being renamed."""
 
     def compose(self) -> ComposeResult:
-        yield from super().compose()
-        yield Title(placeholder="a new title; Enter keeps it, Esc leaves the old one")
+        for widget in super().compose():
+            yield widget
+            if isinstance(widget, Words):
+                yield Title(placeholder="a title needs at least one letter")
 
     def on_mount(self) -> None:
         self._load()
@@ -162,16 +168,15 @@ class SessionsScreen(PickScreen[str | None]):
 
     def taken(self, number: int) -> None:
         row = self._shown[number]
+        if self._renamed is not None:
+            return
         if row.root_id in self._library.deleted:
             tell(self, "It is deleted. Press u to bring it back first.", "warning")
             return
         self._leave(row.id)
 
     def action_close(self) -> None:
-        if self.has_class("-renaming"):
-            self._end_renaming()
-        else:
-            self._leave(None)
+        self._leave(None)
 
     def _leave(self, chosen: str | None) -> None:
         if self._library.deleted:
@@ -230,9 +235,11 @@ class SessionsScreen(PickScreen[str | None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         if action == "restore":
-            return bool(self._library.deleted)
-        if action in ("take", "rename", "delete", "scope", "inside"):
-            return not self.has_class("-renaming")
+            return bool(self._library.deleted) and self._renamed is None
+        if action in ("take", "rename", "delete", "scope", "inside", "close"):
+            return self._renamed is None
+        if action in ("name", "keep_title"):
+            return self._renamed is not None
         return True
 
     # --- renaming ----------------------------------------------------------------------------------------
@@ -241,23 +248,29 @@ class SessionsScreen(PickScreen[str | None]):
         row = self._current()
         if row is None:
             return
+        self._renamed = row
         name = self.query_one(Title)
         name.value = one_line(row.title)
         self.add_class("-renaming")
+        self.rows.can_focus = False  # a click must not take the keys away from the title
+        self.head(Content.assemble("New title of  ", (name.value or "untitled", "$text-muted")))
         name.focus()
         self.refresh_bindings()
 
-    def _end_renaming(self) -> None:
+    def action_keep_title(self) -> None:
+        self._renamed = None
         self.remove_class("-renaming")
+        self.rows.can_focus = True
+        self._say_where()
         self.query_one(Words).focus()
         self.refresh_bindings()
 
     @on(Input.Submitted, "Title")
-    def _named(self, event: Input.Submitted) -> None:
-        row = self._current()
-        self._end_renaming()
-        if row is not None and event.value != one_line(row.title):
-            self.run_worker(self._rename(row.root_id, event.value), group="rename")
+    def action_name(self) -> None:
+        row, title = self._renamed, self.query_one(Title).value
+        self.action_keep_title()
+        if row is not None and title != one_line(row.title):
+            self.run_worker(self._rename(row.root_id, title), group="rename")
 
     async def _rename(self, root_id: str, title: str) -> None:
         try:
