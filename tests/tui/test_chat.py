@@ -318,10 +318,10 @@ async def test_a_theme_is_switched_and_holds_the_next_time(start: Start, home: P
 async def test_a_key_from_the_settings_replaces_the_usual_one(start: Start, home: Path) -> None:
     home.mkdir()
     (home / "config.toml").write_text('[keys]\nhelp = "f6"\ncompact = "f7"\n')
-    async with start() as app:
+    async with start(size=(100, 140)) as app:
         await app.press("f6")
         await app.shows(HelpScreen)
-        await app.sees("F7")
+        await app.until(lambda: any("F7" in line and "/compact " in line for line in app.text.splitlines()))
         await app.press("escape")
         await app.shows(type(app.chat))
         await app.press("f1")

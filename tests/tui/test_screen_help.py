@@ -1,14 +1,79 @@
-"""Help: everything of the command table, with the keys as they are."""
+"""Help: everything of the command table and every key that is bound, with the keys as they are."""
+
+from pathlib import Path
 
 import pytest
 from hosting import SIZES, shown
+from textual.binding import Binding, BindingType
 
+from crushpy.tui.app import CrushpyApp
 from crushpy.tui.commands import COMMANDS
+from crushpy.tui.keys import places
+from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
 from crushpy.tui.widgets.keybar import key_name
+from crushpy.tui.widgets.prompt import PromptInput
+from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.textfield import FoldingTextArea
+
+APP_PAGE = Path(__file__).parents[2] / "docs" / "app.md"
+NAMES = {"Ctrl+Underscore": "Ctrl+_"}
 
 
-@pytest.mark.parametrize("size", [(80, 120), (40, 240)])
+def bound(*lists: list[BindingType]) -> set[str]:
+    """The keys of these bindings, those of commands left out."""
+    ids = {command.action for command in COMMANDS}
+    names: set[str] = set()
+    for binding in (one for bindings in lists for one in bindings):
+        if isinstance(binding, Binding) and binding.id not in ids:
+            names |= {key_name(key.strip()) for key in binding.key.split(",")}
+    return {NAMES.get(name, name) for name in names}
+
+
+@pytest.mark.parametrize(
+    ("title", "keys"),
+    [
+        ("In the prompt", bound(PromptInput.BINDINGS)),
+        ("Editing the prompt", bound(FoldingTextArea.BINDINGS)),
+        ("Everywhere", bound(ChatScreen.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
+        ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l"}),
+        ("On the card", {"p", "u", "t", "l"}),
+        ("In the queue", bound(QueueView.BINDINGS)),
+        ("When the agent asks", bound(ApprovalPanel.BINDINGS) | {*ONCE, *FOR_LONGER}),
+    ],
+)
+def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]) -> None:
+    (rows,) = [place.rows for place in places() if place.title.startswith(title)]
+    told = {key for keys, _ in rows for key in keys.split(", ")}
+    assert keys
+    assert keys <= told
+    assert all(what for _, what in rows)
+
+
+async def test_every_place_and_key_is_shown() -> None:
+    async with shown(HelpScreen(), (120, 140)) as screen:
+        for place in places():
+            assert place.title in screen.text
+            for keys, what in place.rows:
+                assert any(line.startswith(f" {keys} ") and what in line for line in screen.lines)
+
+
+def test_the_page_about_the_app_names_every_key() -> None:
+    page = APP_PAGE.read_text()
+    told = {key.strip("` ") for line in page.splitlines() if line.startswith("|") for key in _cells(line)}
+    for place in places():
+        for keys, _ in place.rows:
+            assert set(keys.split(", ")) <= told, f"{place.title}: {keys}"
+
+
+def _cells(line: str) -> list[str]:
+    """The keys in the first cell of a row of a table."""
+    return line.split("|")[1].split(",")
+
+
+@pytest.mark.parametrize("size", [(80, 140), (40, 280)])
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
     async with shown(HelpScreen(), size) as screen:
         words = " ".join(screen.text.split())
@@ -31,7 +96,7 @@ async def test_it_scrolls_by_keys_and_closes(size: tuple[int, int]) -> None:
 
 
 async def test_a_key_the_user_changed_is_shown_as_changed() -> None:
-    async with shown(HelpScreen(keys={"select_compaction": "ctrl+k,f9"}), (120, 40)) as screen:
+    async with shown(HelpScreen(keys={"select_compaction": "ctrl+k,f9"}), (120, 140)) as screen:
         line = screen.line("/compaction")
         assert "Ctrl+K, F9" in line
         assert "Ctrl+T" not in screen.text

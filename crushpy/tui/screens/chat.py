@@ -122,7 +122,7 @@ class ChatScreen(Showing):
         yield StatusBar()
 
     def on_mount(self) -> None:
-        self.feed = Feed(self.transcript, reach="Tab and arrows first, or click")
+        self.feed = Feed(self.transcript, reach="Tab first, or click")
         self.status = Status(self.query_one(StatusBar))
         self.prompt.focus()
         self.prompt.feed_keys(self._typed)

@@ -1,6 +1,6 @@
-"""Keys and commands, from the command table and from what the screen below has bound."""
+"""Keys and commands: the command table, and what is bound in the chat."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -12,27 +12,16 @@ from textual.widgets import Static
 
 from crushpy.sanitize import one_line
 from crushpy.tui.commands import COMMANDS, Command
+from crushpy.tui.keys import places
 from crushpy.tui.typed import app_of
 from crushpy.tui.widgets.keybar import KeyBar, key_name
 
 NARROW = 60
 """Columns below which an explanation stands below its command."""
 
-PROMPT_KEYS = (
-    ("Enter", "send; while the agent works, it waits its turn"),
-    ("Shift+Enter, Ctrl+J", "a new line"),
-    ("Up, Down", "what was sent before; the draft is kept"),
-    ("@", "a file of this folder"),
-    ("/", "a command"),
-    ("!", "a line for the shell"),
-    ("Esc", "interrupt the agent; what waits is kept"),
-    ("Ctrl+C", "interrupt; twice, leave"),
-    ("Ctrl+P", "the command palette"),
-)
-
 
 class HelpScreen(Screen[None]):
-    """`keys` are those the user changed, by action; `prompt_keys` what the prompt answers to."""
+    """`keys` are those of commands that the user changed, by action."""
 
     DEFAULT_CSS = """
     HelpScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -42,16 +31,10 @@ class HelpScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Close")]
     AUTO_FOCUS = "VerticalScroll"
 
-    def __init__(
-        self,
-        commands: Sequence[Command] = COMMANDS,
-        keys: Mapping[str, str] | None = None,
-        prompt_keys: Iterable[tuple[str, str]] = PROMPT_KEYS,
-    ) -> None:
+    def __init__(self, commands: Sequence[Command] = COMMANDS, keys: Mapping[str, str] | None = None) -> None:
         super().__init__()
         self._commands = commands
         self._keys = dict(keys or {})
-        self._prompt_keys = tuple(prompt_keys)
 
     def compose(self) -> ComposeResult:
         yield Static(Content("Help"), classes="title")
@@ -63,9 +46,11 @@ class HelpScreen(Screen[None]):
         self.query_one("#text", Static).update(self._text(app_of(self).size.width - 4))
 
     def _text(self, width: int) -> Content:
-        lines = [Content.styled("In the prompt", "bold $accent")]
-        lines += _table([(key, "", what) for key, what in self._prompt_keys], width)
-        lines += [Content(""), Content.styled("Commands (Ctrl+P lists them too)", "bold $accent")]
+        lines: list[Content] = []
+        for title, rows in places():
+            lines += [Content.styled(title, "bold $accent")]
+            lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
+        lines += [Content.styled("Commands (Ctrl+P lists them too)", "bold $accent")]
         lines += _table([self._row(command) for command in self._commands], width)
         return Content("\n").join(lines)
 

@@ -20,17 +20,17 @@ class Pointing(Visited, Scrolling):
     """Every action is reachable by key: while the transcript has focus the cursor shows what they act on."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "cursor_up", "Previous"),
-        Binding("down", "cursor_down", "Next"),
-        Binding("enter,space", "toggle_item", "Open or close"),
-        Binding("left", "fold(False)", "Close", show=False),
+        Binding("up", "cursor_up", "Previous", tooltip="the item before"),
+        Binding("down", "cursor_down", "Next", tooltip="the next item"),
+        Binding("enter,space", "toggle_item", "Open or close", tooltip="open or close the item"),
         Binding("right", "fold(True)", "Open", show=False),
+        Binding("left", "fold(False)", "Close", show=False),
         Binding("pageup", "page_up", "A page up", show=False),
         Binding("pagedown", "page_down", "A page down", show=False),
         Binding("home", "scroll_home", "To the beginning", show=False),
         Binding("end", "scroll_end", "To the end", show=False),
-        Binding("c", "activate('copy')", "Copy"),
-        Binding("o", "open_link", "Open link"),
+        Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
+        Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
             for key, (action, name) in SEAM_ACTIONS.items()
