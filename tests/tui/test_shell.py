@@ -142,6 +142,14 @@ async def test_a_failed_one_says_so_and_shows_its_output_once(start: Start) -> N
         assert app.text.count("     broken pieces") == 1
 
 
+async def test_how_it_ended_is_said_below_an_output_that_fills_the_screen(start: Start) -> None:
+    async with start() as app:
+        await run(app, "seq 100; exit 3")
+        await app.sees("    ✗ exit 3", " 100")
+        await run(app, "seq 101 200")
+        await app.until(lambda: app.text.splitlines()[-3].lstrip().startswith("✓"), "the good end")
+
+
 async def test_the_agent_does_not_see_it_and_it_is_not_stored(start: Start, llm: ScriptedLLM) -> None:
     llm.script("Hi.")
     async with start() as app:

@@ -23,6 +23,8 @@ SHORT_ANSWER = 12
 """Cells for the user's answer below which it is left out."""
 LONG_NOTE = 40
 """Cells of how a command ended that stand beside it."""
+LONG_OUTPUT = 15
+"""Below more lines of a command of the user's own its end is told again: its headline may be out of view."""
 SMALL_DIFF = 40
 """A diff with no more changed lines than this is open from the start."""
 
@@ -131,6 +133,11 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
     if item.output and told:
         style = palette["error"] if item.state == "failed" else palette.code
         yield from _output(item.output, canvas, margin, style)
+    own = item.display if item.name == OWN_COMMAND and isinstance(item.display, Terminal) else None
+    if own is not None and own.output.count("\n") > LONG_OUTPUT:
+        icon, role = _ICONS[item.state]
+        how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
+        canvas.rows.append(headline([(f"{icon} ", palette[role]), *how], [], margin, canvas))
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
