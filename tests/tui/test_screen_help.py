@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.commands import COMMANDS
 from crushpy.tui.keys import places
-from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.surface import Surface
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
 from crushpy.tui.widgets.keybar import key_name
@@ -37,7 +37,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
     [
         ("In the prompt", bound(PromptInput.BINDINGS)),
         ("Editing the prompt", bound(FoldingTextArea.BINDINGS)),
-        ("Everywhere", bound(ChatScreen.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
+        ("Everywhere", bound(Surface.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
         ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l"}),
         ("On the card", {"p", "u", "t", "l"}),
         ("In the queue", bound(QueueView.BINDINGS)),

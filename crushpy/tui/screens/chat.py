@@ -2,16 +2,12 @@
 
 import asyncio
 import logging
-import time
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from textual import events, on
-from textual.app import ComposeResult
-from textual.binding import Binding
+from textual import on
 from textual.message import Message
-from textual.screen import Screen
 
 from crushpy.errors import CrushpyError, mistake
 from crushpy.events import (
@@ -27,20 +23,14 @@ from crushpy.events import (
 )
 from crushpy.tui import Options
 from crushpy.tui.attention import call, set_title
-from crushpy.tui.commands import COMMANDS, by_slash
-from crushpy.tui.feed import Feed
+from crushpy.tui.commands import by_slash
 from crushpy.tui.items import Item, ItemAction, NoticeItem, SeamItem
-from crushpy.tui.screens.showing import Showing
-from crushpy.tui.status import Status
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.screens.surface import Surface
 from crushpy.tui.typed import app_of
-from crushpy.tui.visiting import Home
 from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.approval import ApprovalPanel
-from crushpy.tui.widgets.keybar import KeyBar
-from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.queue import QueueView
-from crushpy.tui.widgets.statusbar import StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -50,34 +40,15 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
-
 WARM_UP = 0.7
 """Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
-QUIT_AGAIN = 2.0
-"""Seconds within which a second Ctrl-C leaves."""
 AT_ANY_TIME = ("quit", "help")
 """Commands that need not wait for the engine."""
 NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
 
 
-class ChatScreen(Showing):
+class ChatScreen(Surface):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
-
-    DEFAULT_CSS = """
-    ChatScreen { layout: vertical; }
-    ChatScreen Transcript { height: 1fr; }
-    ChatScreen.-cramped PromptInput { max-height: 1; }
-    ChatScreen.-cramped QueueView { max-height: 0; }
-    ChatScreen KeyBar { dock: none; display: none; max-height: 2; }
-    ChatScreen.-reading KeyBar { display: block; }
-    """
-    BINDINGS = [
-        Binding("escape", "interrupt", "Back, interrupt"),
-        Binding("pageup", "page(-1)", "A page up", show=False),
-        Binding("pagedown", "page(1)", "A page down", show=False),
-        Binding("ctrl+end", "to_end", "To the end", show=False),
-    ]
 
     class Opened(Message):
         """A conversation is open, with these settings."""
@@ -96,34 +67,11 @@ class ChatScreen(Showing):
         """Set once the engine is there, or is known not to come."""
         self.own: OwnCommands | None = None
         """The user's own commands, once there was one."""
-        self._last_interrupt = 0.0
-        self.folded = True
         self.farewell = ""
         """Printed when the app has gone: how to resume."""
-        self.transcript = Transcript()
         self._welcome = Welcome(self.transcript)
-        self.prompt = PromptInput(commands=_hints())
-        self.queue = QueueView()
-        self._home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
-
-    def say(self, text: str, *, warning: bool = False) -> None:
-        """A word to the user, in the flow."""
-        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
-
-    async def show(self, screen: Screen[T]) -> T | None:
-        """Opens a screen and waits for what it returns. Only from a worker."""
-        return await app_of(self).push_screen_wait(screen)
-
-    def compose(self) -> ComposeResult:
-        yield self.transcript
-        yield KeyBar()
-        yield self.queue
-        yield self.prompt
-        yield StatusBar()
 
     def on_mount(self) -> None:
-        self.feed = Feed(self.transcript, reach="Tab first, or click")
-        self.status = Status(self.query_one(StatusBar))
         self.prompt.focus()
         self.prompt.feed_keys(self._typed)
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
@@ -204,7 +152,7 @@ class ChatScreen(Showing):
             queued = [(one.id, one.text) for one in conversation.queue]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self.queue.has_focus:
-                self._home.come_back()
+                self.home.come_back()
             self.queue.show(queued, waiting=waiting)
 
     def _name_window(self, *, busy: bool | None = None) -> None:
@@ -266,13 +214,6 @@ class ChatScreen(Showing):
     def _typed_early(self, event: ApprovalPanel.TypedEarly) -> None:
         self.keep(event.letter)
 
-    def keep(self, typed: str) -> None:
-        """Takes what was meant for the draft when something else came up; it is never sent by this."""
-        if typed == "\x7f":
-            self.prompt.action_delete_left()
-        else:
-            self.prompt.paste_text(typed)
-
     @on(ApprovalPanel.Answered)
     def _answered(self, event: ApprovalPanel.Answered) -> None:
         from crushpy.tui.opening import answer
@@ -280,25 +221,7 @@ class ChatScreen(Showing):
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.kind, event.words)
 
-    def _question(self) -> ApprovalPanel | None:
-        return next(iter(self.query(ApprovalPanel)), None)
-
-    def on_key(self, event: events.Key) -> None:
-        """Keys that come while nothing has the focus belong to the prompt."""
-        if self.focused is None and self._home.take(event):
-            event.stop()
-
     # --- what the user does in the transcript ------------------------------------------------------------
-
-    @on(events.DescendantFocus)
-    @on(events.DescendantBlur)
-    def _focus_moved(self) -> None:
-        """Its keys are named while it has the focus."""
-        self.set_class(self.focused is self.transcript, "-reading")
-
-    @on(Transcript.Scrolled)
-    def _scrolled(self, event: Transcript.Scrolled) -> None:
-        self.status.set_below(event.more_below)
 
     @property
     def library(self) -> "Library | None":
@@ -316,51 +239,18 @@ class ChatScreen(Showing):
         else:
             await self.perform("edit_template" if action == "edit_template" else "lineage")
 
-    # --- keys --------------------------------------------------------------------------------------------
+    # --- stopping and leaving ----------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
-        """Wherever the focus is, Esc stops what runs and brings the focus home."""
-        if not self._stop() and self.prompt.has_focus and self.conversation is not None:
+        """Esc where there is nothing to stop takes the welcome away."""
+        if not self.stop() and self.prompt.has_focus and self.conversation is not None:
             self._welcome.dismiss(self.conversation)
-        self._home.come_back()
+        self.home.come_back()
 
-    def _stop(self) -> bool:
+    def stop(self) -> bool:
         """Stops the agent and the user's own commands; False where nothing runs."""
         own = self.own is not None and self.own.stop()
         return (self.conversation is not None and self.conversation.interrupt()) or own
-
-    def action_page(self, direction: int) -> None:
-        if direction < 0:
-            self.transcript.action_page_up()
-        else:
-            self.transcript.action_page_down()
-
-    def action_to_end(self) -> None:
-        self.transcript.following = True
-
-    def interrupt_or_quit(self) -> None:
-        """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
-        now = time.monotonic()
-        if self.prompt.selected_text:
-            self.prompt.action_copy()
-            return
-        selected = self.get_selected_text()
-        if selected:
-            self.clear_selection()
-            self.run_worker(self.copy(selected))
-            return
-        if self._stop():
-            self._last_interrupt = now
-            return
-        if self.prompt.draft:
-            self.prompt.draft = ""
-            self._last_interrupt = now
-            return
-        if now - self._last_interrupt < QUIT_AGAIN:
-            self.run_worker(self.leave())
-            return
-        self._last_interrupt = now
-        self.notify("Press Ctrl+C again to leave.", timeout=QUIT_AGAIN, markup=False)
 
     def show_way_back(self, conversation: "Conversation | None") -> None:
         """What to print once the app is gone."""
@@ -408,7 +298,3 @@ class ChatScreen(Showing):
         verdict = await self.show(ReviewScreen(event, self.keep))
         if self.conversation is not None and verdict is not None:
             self.conversation.review(event.id, verdict)
-
-
-def _hints() -> list[CommandHint]:
-    return [CommandHint(one.slash, one.title, one.argument) for one in COMMANDS if one.slash]
