@@ -185,6 +185,25 @@ async def test_the_wait_begins_when_the_question_comes_into_view(
     assert not (workspace / "made").exists()
 
 
+async def test_a_list_for_what_is_typed_meanwhile_does_not_cover_the_question(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    llm.script(bash("touch made"), "Made it.")
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        monkeypatch.setattr(grace, "GRACE", 0.01)
+        await app.press("slash")
+        await app.type("hel")
+        await app.until(lambda: app.chat.prompt.draft == "/hel")
+        await armed(app)
+        assert "[y] once" in app.text
+        await app.press("y")
+        await app.sees("Made it.")
+        await app.until(lambda: app.chat.prompt.has_focus)
+        await app.sees("› /help")
+
+
 async def test_escape_interrupts_at_once_and_the_panel_says_so(
     start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -331,6 +350,27 @@ async def test_on_the_smallest_screen_the_command_and_the_keys_are_there(
         await app.press("enter")
         await app.sees("Ok.")
     assert "denied this call. nope" in str(llm.requests[-1].body)
+
+
+async def test_one_question_after_the_other_has_the_whole_small_screen(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    both = [Call("bash", {"command": f"touch made{number}"}, f"call_{number}") for number in (1, 2)]
+    llm.script(Reply(calls=both), "Both made.")
+    async with start(size=(40, 10)) as app:
+        await app.say("make both")
+        await armed(app)
+        app.chat.prompt.draft = "a draft\nof\nthree lines"
+        await app.sees("touch made1", "always would store: bash(touch made1)", "[n] deny")
+        await app.press("y")
+        await app.sees("touch made2", "always would store: bash(touch made2)", "[n] deny")
+        await armed(app)
+        await app.pilot.pause()
+        assert app.chat.has_class("-cramped")
+        assert "of" not in app.text.split("\n")[-3]
+        await app.press("y")
+        await app.sees("Both made.")
+        await app.until(lambda: not app.chat.has_class("-cramped"))
 
 
 async def test_what_is_cut_short_stands_in_full_below_the_command(start: Start, llm: ScriptedLLM) -> None:

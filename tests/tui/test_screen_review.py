@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from driving import Start, start
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
@@ -15,6 +16,8 @@ from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Seed
 from crushpy.tui.screens.review import ReviewScreen
 from crushpy.tui.widgets import grace
+
+__all__ = ["start"]
 
 EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a.py\n  b.py", 75_000, 9_000)
 
@@ -163,6 +166,28 @@ async def test_foreign_text_is_shown_and_does_nothing() -> None:
 async def paste(screen: Shown, text: str) -> None:
     screen.app.screen.focused.post_message(events.Paste(text))
     await screen.settle()
+
+
+async def test_what_is_typed_when_it_opens_is_in_the_draft(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace, "GRACE", 3_600.0)
+    llm.script("Yes. " * 200, "The summary.")
+    async with start() as app:
+        await app.say("is it so?")
+        await app.sees("Yes.")
+        await app.rests()
+        app.app.run_worker(app.conversation.compact(review=True))
+        await app.shows(ReviewScreen)
+        await app.type("look at the readme")
+        assert app.chat.prompt.draft == "look at the readme"
+        monkeypatch.setattr(grace, "GRACE", 0.001)
+        await app.press("s")
+        await app.until(lambda: app.app.screen.has_class(grace.ARMED))
+        await app.press("escape")
+        await app.shows(type(app.chat))
+        assert app.chat.prompt.draft == "look at the readmes"
+        assert app.conversation.info.generation == 0
 
 
 async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: ScriptedLLM) -> None:

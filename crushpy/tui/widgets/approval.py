@@ -86,6 +86,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._question = question
         self._answers = {**ONCE, **FOR_LONGER} if question.rule else ONCE
         self._grace = Grace(self, self._pass_on, self._say_keys)
+        self._what = asked.what(question)
         self._choices = Content("")
         self._fitted: tuple[Size, bool] | None = None
         self._stop_calling: Callable[[], None] = lambda: None
@@ -112,7 +113,8 @@ class ApprovalPanel(Vertical, can_focus=True):
 
     def on_unmount(self) -> None:
         self._stop_calling()
-        self.screen.remove_class(CRAMPED)
+        if all(panel is self for panel in self.screen.query(ApprovalPanel)):  # else the next one waits
+            self.screen.remove_class(CRAMPED)
 
     def _seen(self) -> None:
         if self._grace.on_top:
@@ -155,13 +157,13 @@ class ApprovalPanel(Vertical, can_focus=True):
             "rule": asked.shortened(rule, width, 0 if tiny else 1 if small else 3),
         }
         cut = [one for one, name in ((head, "head"), (rule, "rule")) if parts[name].plain != one.plain]
-        parts["what"] = Content("\n\n").join([asked.what(question), *cut])
+        parts["what"] = Content("\n\n").join([self._what, *cut])
         rows = 0
         for name, part in parts.items():
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
-            rows += part.get_height({}, width) if static.display else 0
+            rows += asked.height(part, width, app_of(self).size.height) if static.display else 0
         self._choices = flow(asked.keys(question, briefly=tiny), width)
         keys = self.query_one("#keys", Static)
         keys.display = not (tiny and self._denying)

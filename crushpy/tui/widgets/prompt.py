@@ -199,7 +199,7 @@ class PromptInput(FoldingTextArea):
         self._complete()
 
     def _complete(self) -> None:
-        if self.is_mounted:
+        if self.has_focus:
             self._completer.update()
 
     def intercept(self, key: str) -> bool:
@@ -228,6 +228,9 @@ class PromptInput(FoldingTextArea):
         event.stop()
         self._completer.pick(event.index)
         self.intercept("enter")
+
+    def on_focus(self) -> None:
+        self._completer.update()
 
     def on_blur(self, event: events.Blur) -> None:
         self._completer.close()

@@ -11,6 +11,8 @@ from crushpy.sanitize import revealed_pieces
 
 MARK = "reverse"
 """Tells the name of a hidden character from the same letters in plain text."""
+MOST_MARKS = 1_000
+"""More of them than this in one text are named but not marked: each would slow the screen down."""
 WAIT = Content.styled("Keys count once typing has paused.", "dim")
 DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "dim")
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
@@ -18,8 +20,10 @@ _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
 def revealed(text: str, style: str = "") -> Content:
     """Foreign text with every hidden character named and marked."""
-    pieces = [(piece, f"{style} {MARK}" if hidden else style) for piece, hidden in revealed_pieces(text)]
-    return Content.assemble(*pieces)
+    pieces = list(revealed_pieces(text))
+    if len(pieces) > MOST_MARKS:
+        return Content.styled("".join([piece for piece, _ in pieces]), style)
+    return Content.assemble(*[(piece, f"{style} {MARK}" if hidden else style) for piece, hidden in pieces])
 
 
 def _in_line(text: str) -> Content:
@@ -73,6 +77,14 @@ def keys(question: ApprovalNeeded, *, briefly: bool = False) -> list[Content]:
     if briefly:
         labels = ["[y] [n]" + (" [c] [a]" if question.rule else "") + " Esc"]
     return [Content(label) for label in labels]
+
+
+def height(content: Content, width: int, most: int) -> int:
+    """How many lines of `width` cells it takes, or `most`: what is longer need not be measured."""
+    text = content.plain
+    if text.count("\n") >= most or len(text) > most * width:
+        return most
+    return min(most, content.get_height({}, width))
 
 
 def shortened(content: Content, width: int, rows: int) -> Content:
