@@ -15,16 +15,6 @@ class CrushpyError(Exception):
         return f"{self.message}\n{self.hint}" if self.hint else self.message
 
 
-def mistake(error: Exception) -> CrushpyError:
-    """What to say of an error that nobody foresaw. Its text may hold anything, keys included."""
-    from crushpy.redact import redact
-
-    return CrushpyError(
-        redact(f"crushpy made a mistake: {type(error).__name__}: {error}"),
-        "What was stored is intact. The log file tells more; see `crushpy doctor` for its place.",
-    )
-
-
 class UsageError(CrushpyError):
     """What was asked for makes no sense: a flag, a setting, a name."""
 

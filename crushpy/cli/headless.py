@@ -17,8 +17,9 @@ from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.limits import Limits
+from crushpy.engine.mistakes import mistake
 from crushpy.engine.turn import Status
-from crushpy.errors import CrushpyError, UsageError, mistake
+from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
 from crushpy.messages import Data, Usage
 from crushpy.sanitize import encodable

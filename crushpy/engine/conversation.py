@@ -19,6 +19,7 @@ from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.crossing import Declined, Rehearsal
 from crushpy.engine.limits import Limits, Spent
 from crushpy.engine.live import LoadedSession, load_session, user_message
+from crushpy.engine.mistakes import mistake
 from crushpy.engine.models import Models
 from crushpy.engine.reviews import Verdict
 from crushpy.engine.summarise import Postponed
@@ -29,7 +30,7 @@ from crushpy.engine.turn import Status
 from crushpy.engine.undo import undo_boundary
 from crushpy.engine.wholly import wholly
 from crushpy.engine.worklist import Worklist
-from crushpy.errors import CrushpyError, mistake
+from crushpy.errors import CrushpyError
 from crushpy.events import Error, Event, Notice, PromptCommitted, PromptQueued, TurnEnded
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet

@@ -14,12 +14,13 @@ import msgspec
 from crushpy.engine.limits import Limits, Spent
 from crushpy.engine.live import LiveSession
 from crushpy.engine.loopguard import LoopGuard
+from crushpy.engine.mistakes import mistake
 from crushpy.engine.models import Models
 from crushpy.engine.overseer import Overseer
 from crushpy.engine.reply import Draft, ModelCall
 from crushpy.engine.toolrun import ToolRunner
 from crushpy.engine.wholly import wholly
-from crushpy.errors import CrushpyError, mistake
+from crushpy.errors import CrushpyError
 from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request

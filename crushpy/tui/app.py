@@ -13,7 +13,7 @@ from textual.binding import Binding
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
-from crushpy.errors import mistake
+from crushpy.engine.mistakes import mistake
 from crushpy.tui import Options, commands
 from crushpy.tui.attention import keep_title
 from crushpy.tui.screens.chat import ChatScreen

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.message import Message
 
-from crushpy.errors import CrushpyError, mistake
+from crushpy.engine.mistakes import mistake
+from crushpy.errors import CrushpyError
 from crushpy.events import (
     ApprovalDone,
     ApprovalNeeded,
