@@ -1,10 +1,11 @@
 """What holds for every screen: any size, any theme, and a way out."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from hosting import shown
+from hosting import Shown, shown
 from shelves import begun, continued
 from textual.screen import Screen
 
@@ -60,8 +61,17 @@ async def screen(
     return SCREENS[request.param](library, info.id)
 
 
-async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
+@asynccontextmanager
+async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
+    """The screen, once its keys count."""
     async with shown(screen) as open_screen:
+        if isinstance(screen, ReviewScreen):
+            await open_screen.until(lambda: screen.has_class(grace.ARMED))
+        yield open_screen
+
+
+async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
+    async with opened(screen) as open_screen:
         before = open_screen.text
         for size in ((20, 6), (300, 80), (1, 1), (40, 12), (80, 24)):
             await open_screen.pilot.resize_terminal(*size)
@@ -72,7 +82,7 @@ async def test_any_size_and_back_again(screen: Screen[Any]) -> None:
 
 
 async def test_any_theme_and_nothing_ticks_while_nothing_happens(screen: Screen[Any]) -> None:
-    async with shown(screen) as open_screen:
+    async with opened(screen) as open_screen:
         app = open_screen.app
         for theme in ("ansi-dark", "textual-light"):
             app.theme = theme
@@ -91,7 +101,7 @@ async def test_without_colours_and_with_the_mouse_alone(
     screen: Screen[Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    async with shown(screen) as open_screen:
+    async with opened(screen) as open_screen:
         assert open_screen.app.screen.query(KeyBar)
         await open_screen.click("Esc ", nth=-1)
         assert len(open_screen.results) == 1

@@ -1,0 +1,159 @@
+"""Approvals at every size: the rule and the keys stay in view, and what is asked for scrolls."""
+
+from pathlib import Path
+
+import pytest
+from asking import armed, bash, write
+from driving import Driven, Start, start
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from textual import events
+
+from crushpy.tui.widgets import grace
+
+__all__ = ["start"]
+
+SIZES = [(120, 36), (80, 24), (40, 10)]
+LONG = "\n".join(f"line {number} of the file" for number in range(1, 401))
+
+
+def inside(app: Driven) -> list[str]:
+    """The lines of the screen that the panel covers."""
+    assert app.approval is not None
+    region = app.approval.region
+    assert region.bottom <= app.app.size.height
+    return app.text.split("\n")[region.y : region.bottom]
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_rule_and_keys_stay_in_view_while_a_long_change_scrolls(
+    start: Start, llm: ScriptedLLM, size: tuple[int, int]
+) -> None:
+    llm.script(write(LONG), "Written.")
+    async with start(size=size) as app:
+        await app.say("write it")
+        await armed(app)
+
+        def stays() -> None:
+            text = "\n".join(inside(app))
+            words = ("Allow write?", "always would store: write(./made.sh)", "[y] once", "[n] deny", "Esc ")
+            for one in words:
+                assert one in text
+            assert "test-model" in app.text.split("\n")[-1]
+
+        stays()
+        assert "+line 1 of" in app.text
+        for key, there in (("end", False), ("home", True), ("pagedown", False), ("pageup", True)):
+            await app.press(key)
+            await app.until(lambda there=there: ("+line 1 of" in app.text) == there, key)
+            stays()
+        await app.press("end", *["up"] * 3)
+        await app.sees("+line 39")
+        stays()
+        await app.press("home", *["down"] * 4)
+        await app.sees("+line 2 of")
+        await app.sees_no("@@")
+        stays()
+        body = app.approval.query_one("#body")
+        before = body.scroll_y
+        await app.pilot._post_mouse_events([events.MouseScrollDown], widget=body)
+        await app.until(lambda: body.scroll_y > before, "the wheel to scroll")
+        stays()
+        await app.press("n")
+        await app.sees("what the agent should do instead")
+        assert any("what the agent should do instead" in line for line in inside(app))
+        await app.type("no, not this")
+        await app.sees("no, not this")
+        assert any("no, not this" in line for line in inside(app))
+        await app.press("enter")
+        await app.sees("Written.")
+
+
+async def test_a_small_question_takes_no_more_room_than_it_needs(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("touch made"), "Made it.")
+    async with start(size=(120, 36)) as app:
+        await app.say("make it")
+        panel = await armed(app)
+        assert panel.outer_size.height == 6, app.text  # frame, head, command, rule, keys
+
+
+async def test_on_the_smallest_screen_the_command_and_the_keys_are_there(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(bash("touch made && echo a rather long command"), "Made it.", bash("touch \x1b[8mno"), "Ok.")
+    async with start(size=(20, 6)) as app:
+        await app.say("go")
+        await armed(app)
+        text = "\n".join(inside(app))
+        assert "Allow bash?" in text
+        assert "touch made" in text
+        assert "[y] [n]" in text
+        await app.press("y")
+        await app.sees("Made it.")
+        assert (workspace / "made").exists()
+        await app.say("go")
+        await armed(app)
+        assert "1 hidden" in app.text
+        assert "touch <ESC>[8mno" in app.text
+        await app.press("n")
+        await app.type("nope")
+        await app.sees("nope")
+        await app.press("enter")
+        await app.sees("Ok.")
+    assert "denied this call. nope" in str(llm.requests[-1].body)
+
+
+async def test_one_question_after_the_other_has_the_whole_small_screen(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    both = [Call("bash", {"command": f"touch made{number}"}, f"call_{number}") for number in (1, 2)]
+    llm.script(Reply(calls=both), "Both made.")
+    async with start(size=(40, 10)) as app:
+        await app.say("make both")
+        await armed(app)
+        app.chat.prompt.draft = "a draft\nof\nthree lines"
+        await app.sees("touch made1", "always would store: bash(touch made1)", "[n] deny")
+        await app.press("y")
+        await app.sees("touch made2", "always would store: bash(touch made2)", "[n] deny")
+        await armed(app)
+        await app.pilot.pause()
+        assert app.chat.has_class("-cramped")
+        assert "of" not in app.text.split("\n")[-3]
+        await app.press("y")
+        await app.sees("Both made.")
+        await app.until(lambda: not app.chat.has_class("-cramped"))
+
+
+async def test_what_is_cut_short_stands_in_full_below_the_command(start: Start, llm: ScriptedLLM) -> None:
+    name = "a/rather/long/name/" * 8 + "end.txt"
+    llm.script(write("text", name), "Written.")
+    async with start(size=(40, 10)) as app:
+        await app.say("write it")
+        panel = await armed(app)
+        assert "always would store: write(a/rather/" in app.text, app.text
+        await app.press("end")
+        assert panel.query_one("#body").scroll_y > 0
+        await app.sees("end.txt)")
+
+
+async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_grows(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace, "GRACE", 0.01)
+    llm.script(write(LONG), "Written.")
+    async with start(size=(80, 24)) as app:
+        await app.say("write it")
+        await armed(app)
+        app.chat.prompt.draft = "one\ntwo\nthree\nfour\nfive\nsix\nseven\neight\nnine\nten"
+        for size in ((40, 10), (100, 30), (80, 20), (20, 6), (80, 24)):
+            await app.pilot.resize_terminal(*size)
+            await app.until(lambda size=size: app.app.size == size)
+            await armed(app)
+            await app.sees("[y]")
+            text = "\n".join(inside(app))
+            assert "[y]" in text and "[n]" in text, app.text
+            assert "+line 1 of" in text or "+++" in text, app.text
+            assert ("always would store" in text) == (size != (20, 6)), app.text
+        await app.press("y")
+        await app.sees("Written.")
+        assert not app.chat.has_class("-cramped")
