@@ -132,9 +132,10 @@ def draw(sessions: "list[SessionInfo]", boundaries: "dict[str, BoundaryInfo]", t
 
 
 def _line(session: "SessionInfo", boundary: "BoundaryInfo | None", tip: str) -> str:
+    from crushpy.messages import counted
     from crushpy.sanitize import one_line
 
-    words = [session.id, _ago(session.updated_at), f"{session.message_count} messages"]
+    words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
     if boundary is None:
         words.append(one_line(session.title))
     else:
@@ -175,6 +176,7 @@ async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_
 
 def _found(hits: "list[Hit]") -> str:
     """One conversation: its title once, then the places, each with the session to jump to."""
+    from crushpy.messages import counted
     from crushpy.sanitize import one_line
 
     lines = [f"{hits[0].root_id}  {one_line(hits[0].title)}"]
@@ -182,7 +184,7 @@ def _found(hits: "list[Hit]") -> str:
         lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_ago(hit.created_at)}")
         lines.append(f"    {one_line(hit.snippet)}")
     if len(hits) > HITS_EACH:
-        lines.append(f"  and {len(hits) - HITS_EACH} more places")
+        lines.append(f"  and {counted(len(hits) - HITS_EACH, 'more place')}")
     return "\n".join(lines) + "\n"
 
 

@@ -131,6 +131,7 @@ async def _show(name: str, *, as_json: bool) -> None:
 
 async def _export(name: str, form: Format, output: Path | None, *, keep_secrets: bool) -> None:
     from crushpy.engine.transcript import as_markdown, led_to, redacted
+    from crushpy.messages import counted
 
     async with open_store() as store:
         info = await find(store, name)
@@ -147,19 +148,21 @@ async def _export(name: str, form: Format, output: Path | None, *, keep_secrets:
         print_text(text)
         return
     _write(output, text)
-    print(f"{sum(len(messages) for _, messages in sessions)} messages are in {output}")
+    count = sum(len(messages) for _, messages in sessions)
+    print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
 
 
 async def _delete(name: str, *, yes: bool) -> None:
     from crushpy.errors import UsageError
+    from crushpy.messages import counted
     from crushpy.sanitize import one_line
 
     async with open_store() as store:
         info = await find(store, name)
         sessions = await store.conversation(info.root_id)
         title = one_line(info.title) or "untitled"
-        count = sum(session.message_count for session in sessions)
-        what = f'conversation {info.root_id} "{title}" ({len(sessions)} sessions, {count} messages)'
+        count = counted(sum(session.message_count for session in sessions), "message")
+        what = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
         if not yes:
             if not sys.stdin.isatty():
                 raise UsageError(f"nobody can be asked whether to delete {what}", "Add --yes to delete it.")

@@ -16,6 +16,7 @@ from crushpy.messages import (
     Thinking,
     ToolCall,
     ToolResult,
+    counted,
     headline,
     to_json,
 )
@@ -130,7 +131,7 @@ def _compact(message: Message) -> list[str]:
 def _result_line(result: ToolResult) -> str:
     rows = clean(result.text).strip().splitlines()
     first = one_line(rows[0]) if rows else "(nothing)"
-    more = f" (+{len(rows) - 1} lines)" if len(rows) > 1 else ""
+    more = f" (+{counted(len(rows) - 1, 'line')})" if len(rows) > 1 else ""
     return _short("  < error:" if result.is_error else "  <", first, more)
 
 

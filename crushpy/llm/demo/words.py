@@ -3,7 +3,7 @@
 import re
 
 from crushpy.llm.demo.plan import Ending
-from crushpy.messages import ToolResult
+from crushpy.messages import ToolResult, counted
 
 ABILITIES = """\
 - look around (or: what is in this folder?)
@@ -46,7 +46,7 @@ def excerpt(text: str, lines: int = _LINES) -> str:
     rows = text.rstrip().splitlines() or ["(nothing)"]
     shown = [row if len(row) <= _WIDTH else row[:_WIDTH] + " ..." for row in rows[:lines]]
     rest = len(rows) - len(shown)
-    more = f"\n({rest:,} more lines)" if rest > 0 else ""
+    more = f"\n({counted(rest, 'more line')})" if rest > 0 else ""
     return "```\n" + "\n".join(shown).replace("```", "'''") + f"\n```{more}"
 
 

@@ -6,6 +6,7 @@ import msgspec
 
 from crushpy.engine.conversation import Conversation
 from crushpy.errors import CrushpyError
+from crushpy.messages import counted
 from crushpy.tui import Options
 from crushpy.tui.screens.chat import ChatScreen
 
@@ -94,7 +95,8 @@ async def export(chat: ChatScreen, argument: str) -> None:
     if count is None:
         chat.say(f"Nothing was written: {file} is as it was. Name another file.")
     else:
-        chat.say(f"{count} messages are in {file}. Secrets are redacted.")
+        are = "is" if count == 1 else "are"
+        chat.say(f"{counted(count, 'message')} {are} in {file}. Secrets are redacted.")
 
 
 async def _export(chat: ChatScreen, conversation: Conversation, file: Path, usual: str) -> int | None:

@@ -16,7 +16,7 @@ from textual.widgets.tree import TreeNode
 from crushpy.engine.library import Branch, Library
 from crushpy.engine.transcript import age
 from crushpy.errors import CrushpyError
-from crushpy.messages import Data
+from crushpy.messages import Data, counted
 from crushpy.sanitize import one_line
 from crushpy.tui.screens.glance import coverage_words, glance, tokens_words
 from crushpy.tui.tell import tell
@@ -114,7 +114,7 @@ class LineageScreen(Screen[Chosen | None]):
         for node in self._drawn.values():
             node.allow_expand = bool(node.children)
         title = one_line(branches[0].session.title) if branches else ""
-        count = "1 session" if len(branches) == 1 else f"{len(branches)} sessions"
+        count = counted(len(branches), "session")
         self.query_one("#heading", Static).update(
             Content.assemble("Lineage  ", title, (f"  {count}", "$text-muted"))
         )

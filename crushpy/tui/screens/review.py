@@ -13,6 +13,7 @@ from textual.widgets import Input, Static
 
 from crushpy.engine.reviews import Verdict
 from crushpy.events import ReviewNeeded
+from crushpy.messages import counted
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.tell import tell
 from crushpy.tui.widgets.fields import Area, Line
@@ -103,10 +104,10 @@ class ReviewScreen(Screen[Verdict]):
         return self._area.text != self._summary
 
     def _say_fold(self) -> None:
-        lines = len(self._event.evidence.strip().splitlines())
+        lines = counted(len(self._event.evidence.strip().splitlines()), "line")
         arrow = "▾" if self.has_class("-open") else "▸"
         self.query_one("#fold", Static).update(
-            Content(f"{arrow} Evidence, built from what really happened: {lines} lines (v)")
+            Content(f"{arrow} Evidence, built from what really happened: {lines} (v)")
         )
 
     def action_fold(self) -> None:

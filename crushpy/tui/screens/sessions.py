@@ -12,6 +12,7 @@ from textual.widgets import Input
 from crushpy.engine.library import Found, Library
 from crushpy.engine.transcript import age
 from crushpy.errors import CrushpyError
+from crushpy.messages import counted
 from crushpy.sanitize import one_line
 from crushpy.storage.records import ConversationRow
 from crushpy.tui.screens.picking import PickScreen, Words, spread
@@ -132,13 +133,11 @@ class SessionsScreen(PickScreen[str | None]):
         if found is not None:
             others = len(found.hits) - 1 + found.more
             best = next(iter(found.hits))
-            more = f"  (and {others} more places)" if others > 0 else ""
+            more = f"  (and {counted(others, 'more place')})" if others > 0 else ""
             about = f"{best.role}: {one_line(best.snippet)}{more}"
         else:
-            sessions = "1 session" if row.generations == 1 else f"{row.generations} sessions"
-            about = (
-                f"{row.id}  {one_line(row.model)}  {row.messages} messages in {sessions}  {one_line(row.cwd)}"
-            )
+            size = f"{counted(row.messages, 'message')} in {counted(row.generations, 'session')}"
+            about = f"{row.id}  {one_line(row.model)}  {size}  {one_line(row.cwd)}"
         return note + Content(about) if note else Content(about)
 
     def nothing(self) -> Content:

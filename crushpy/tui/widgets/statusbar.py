@@ -4,7 +4,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from crushpy.messages import Data
+from crushpy.messages import Data, counted
 from crushpy.sanitize import clean
 
 WARN_AT = 0.75
@@ -73,7 +73,7 @@ def parts(state: State) -> dict[str, list[Content]]:
     """Everything the line says in its order, each part in its forms from the longest to the shortest."""
     model = clean(state.model)
     name = model.rpartition("/")[2]
-    below = f"↓ {state.below:,}"
+    below, lines = f"↓ {state.below:,}", counted(state.below, "more line")
     cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
     return {
         "activity": _forms(
@@ -81,7 +81,7 @@ def parts(state: State) -> dict[str, list[Content]]:
             style="$accent",
         ),
         "below": _forms(
-            *((f"{below} more lines (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
+            *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
             style="$accent",
         ),
         "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
