@@ -29,7 +29,6 @@ from crushpy.tui.items import Item, ItemAction, NoticeItem, SeamItem
 from crushpy.tui.screens.surface import Surface
 from crushpy.tui.typed import app_of
 from crushpy.tui.welcome import Welcome
-from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.queue import QueueView
 
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from crushpy.engine.library import Library
     from crushpy.settings import Settings
     from crushpy.tui.shell import OwnCommands
+    from crushpy.tui.widgets.approval import ApprovalPanel
 
 log = logging.getLogger(__name__)
 
@@ -125,10 +125,12 @@ class ChatScreen(Surface):
             return
         match event:
             case ApprovalNeeded():
+                from crushpy.tui.widgets.approval import ApprovalPanel
+
                 self.mount(ApprovalPanel(event), before=self.prompt)
                 call(app_of(self), f"crushpy asks: {event.name}")
             case ApprovalDone():
-                for panel in self.query(ApprovalPanel):
+                for panel in self.query("ApprovalPanel"):
                     panel.remove()
                 self.prompt.focus()
             case ReviewNeeded():
@@ -211,12 +213,12 @@ class ChatScreen(Surface):
             self.conversation.unqueue(event.prompt_id)
         self._show_queue()
 
-    @on(ApprovalPanel.TypedEarly)
-    def _typed_early(self, event: ApprovalPanel.TypedEarly) -> None:
+    # By name, not by class: the panel is loaded when there is a question.
+
+    def on_approval_panel_typed_early(self, event: "ApprovalPanel.TypedEarly") -> None:
         self.keep(event.letter)
 
-    @on(ApprovalPanel.Answered)
-    def _answered(self, event: ApprovalPanel.Answered) -> None:
+    def on_approval_panel_answered(self, event: "ApprovalPanel.Answered") -> None:
         from crushpy.tui.opening import answer
 
         if self.conversation is not None:

@@ -7,6 +7,7 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
+from textual.widget import Widget
 
 from crushpy.tui.commands import COMMANDS
 from crushpy.tui.feed import Feed
@@ -16,8 +17,6 @@ from crushpy.tui.status import Status
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.typed import app_of
 from crushpy.tui.visiting import Home
-from crushpy.tui.widgets.approval import ApprovalPanel
-from crushpy.tui.widgets.keybar import KeyBar
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.widgets.queue import QueueView
 from crushpy.tui.widgets.statusbar import StatusBar
@@ -32,7 +31,7 @@ class Surface(Showing):
     """Knows no engine: `stop` and `leave` are what the chat does about it."""
 
     DEFAULT_CSS = """
-    Surface { layout: vertical; }
+    Surface { layout: vertical; overflow: hidden; }
     Surface Transcript { height: 1fr; }
     Surface.-cramped PromptInput { max-height: 1; }
     Surface.-cramped QueueView { max-height: 0; }
@@ -60,7 +59,6 @@ class Surface(Showing):
 
     def compose(self) -> ComposeResult:
         yield self.transcript
-        yield KeyBar()
         yield self.queue
         yield self.prompt
         yield self._bar
@@ -91,14 +89,19 @@ class Surface(Showing):
 
     # --- focus -------------------------------------------------------------------------------------------
 
-    def _question(self) -> ApprovalPanel | None:
-        return next(iter(self.query(ApprovalPanel)), None)
+    def _question(self) -> Widget | None:
+        return next(iter(self.query("ApprovalPanel")), None)
 
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
         """The transcript's keys are named while it has the focus."""
-        self.set_class(self.focused is self.transcript, "-reading")
+        reading = self.focused is self.transcript
+        if reading and not self.query("KeyBar"):
+            from crushpy.tui.widgets.keybar import KeyBar
+
+            self.mount(KeyBar(), after=self.transcript)
+        self.set_class(reading, "-reading")
 
     def on_key(self, event: events.Key) -> None:
         """Keys that come while nothing has the focus belong to the prompt."""
