@@ -26,7 +26,7 @@ _SEEN = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
 _JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
 """Joins emoji, and letters of some scripts: kept where it can do so."""
 
-_SUSPECT = re.compile(f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}")
+_SUSPECT = f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}"
 _HARM = (
     rf"(?P<line>\r\n?)|(?P<gone>{_STRING}|{_CSI}|{_SHORT}|{_CONTROL})"
     rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
@@ -57,7 +57,7 @@ def clean(text: str) -> str:
     """
     if text.isascii() and text.isprintable():
         return text
-    if _SUSPECT.search(text) is None:
+    if re.search(_SUSPECT, text) is None:
         return text
     return re.sub(_HARM, _harmless, text)
 

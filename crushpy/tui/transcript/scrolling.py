@@ -51,6 +51,10 @@ class Scrolling(ScrollView, can_focus=True):
     @abstractmethod
     def current_palette(self) -> Palette: ...
 
+    @property
+    @abstractmethod
+    def empty_style(self) -> Style: ...
+
     @abstractmethod
     def filtered(self, style: Style) -> Style: ...
 
@@ -170,6 +174,9 @@ class Scrolling(ScrollView, can_focus=True):
 
     def _window(self) -> list[Strip]:
         """The lines that are seen, whole."""
+        if not self._sheet.entries and not self.virtual_size.height:
+            # Nothing was ever shown: the colours of all there could be need not be looked up yet.
+            return [Strip.blank(self.size.width, self.empty_style)] * self.size.height
         if self._stale or self._seen != tuple(self.size):
             if not self._lay_out():
                 return []

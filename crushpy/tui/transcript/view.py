@@ -254,6 +254,10 @@ class Transcript(Pointing):
     def _find_style(self, name: str, partial: bool) -> Style:
         return self.filtered(self.get_component_rich_style(name, partial=partial))
 
+    @property
+    def empty_style(self) -> Style:
+        return self._find_style("transcript--text", False)
+
     def filtered(self, style: Style) -> Style:
         """A style as the terminal is to get it: ANSI colours and missing colours are the app's decision."""
         background = self.background_colors[1]
@@ -276,5 +280,5 @@ class Transcript(Pointing):
         strips = self._window()
         if not 0 <= y < len(strips):
             return Strip.blank(self.size.width, self.current_palette().text)
-        place = self._places[y]
+        place = self._places[y] if self._places else None
         return strips[y] if place is None else strips[y].apply_offsets(0, place)
