@@ -128,10 +128,9 @@ class Pointing(Visited, Scrolling):
         item = None if index is None else self._sheet[index].item
         return isinstance(item, SeamItem) and parameters[0] in item.actions
 
-    def on_focus(self) -> None:
-        """The cursor is where it was, or at the last item that is seen where that is out of view."""
-        first, last = self._items_in_view()
-        if not first <= (self._cursor_index() or 0) <= last:
+    def on_focus(self, event: events.Focus) -> None:
+        """Every visit begins at the last item that is seen."""
+        if not event.from_app_focus:  # else it is the same visit: the user was in another window
             self._cursor = None
         self._pull_cursor()
         self._stale = True
@@ -176,20 +175,16 @@ class Pointing(Visited, Scrolling):
 
     def _pull_cursor(self) -> None:
         """Brings the cursor into view: to the last item that is seen, unless it is in view."""
-        if not self._sheet.total:
+        sheet = self._sheet
+        if not sheet.total:
             return
-        first, last = self._items_in_view()
+        top = round(self.scroll_y)
+        first = sheet.heights.find(top)[0]
+        last = sheet.heights.find(min(top + self.size.height, sheet.total) - 1)[0]
         index = self._cursor_index()
         if index is None or index > last:
             index = last
         self._set_cursor(max(index, first))
-
-    def _items_in_view(self) -> tuple[int, int]:
-        """The first and the last item that is seen."""
-        heights, top = self._sheet.heights, round(self.scroll_y)
-        if not heights.total:
-            return 0, 0
-        return heights.find(top)[0], heights.find(min(top + self.size.height, heights.total) - 1)[0]
 
     # --- mouse -------------------------------------------------------------------------------------------
 

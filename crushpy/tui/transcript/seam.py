@@ -78,7 +78,7 @@ def _figures(item: SeamItem) -> str:
         parts.append(f"coverage {item.coverage:.0%}{prose}")
     if item.cost:
         parts.append(f"${item.cost:.4f}")
-    if item.seconds:
+    if item.seconds >= 0.05:
         parts.append(f"{item.seconds:.1f}s")
     return " · ".join(parts)
 
