@@ -25,9 +25,7 @@ def run(options: Options) -> int:
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.attention import give_title_back
-        from crushpy.tui.pasting import read_pastes_whole
 
-        read_pastes_whole()
         app = CrushpyApp(options, typed)
         app.run()
         give_title_back()

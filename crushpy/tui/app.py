@@ -20,6 +20,7 @@ from crushpy.tui.screens.chat import ChatScreen
 
 if TYPE_CHECKING:
     from textual.command import Provider
+    from textual.driver import Driver
 
     from crushpy.settings import Settings
 
@@ -74,6 +75,14 @@ class CrushpyApp(App[object]):
         self._chat: ChatScreen | None = None
         self.keys: dict[str, str] = {}
         """Keys that the user changed, by action."""
+
+    def get_driver_class(self) -> "type[Driver]":
+        driver = super().get_driver_class()
+        if driver.__name__ != "LinuxDriver":  # Windows, or one that the user chose
+            return driver
+        from crushpy.tui.keyboard import Keyboard
+
+        return Keyboard
 
     def get_default_screen(self) -> Screen[None]:
         self._chat = ChatScreen(self._options, self._typed)

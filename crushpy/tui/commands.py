@@ -61,7 +61,11 @@ COMMANDS: tuple[Command, ...] = (
         "Switch Model", "switch_model", "Talk to another model from the next request on.", "model", "[name]"
     ),
     Command(
-        "Thinking Effort", "effort", "How long the model thinks, where it can.", "effort", "[default|low|medium|high]"
+        "Thinking Effort",
+        "effort",
+        "How long the model thinks, where it can.",
+        "effort",
+        "[default|low|medium|high]",
     ),
     Command("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
     Command("Theme", "theme", "Change the colours.", "theme", "[name]"),

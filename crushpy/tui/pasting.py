@@ -25,6 +25,11 @@ class PasteReader(XTermParser):
         """Whether Textual's reader saw the mark too, since it came in two pieces."""
         super().__init__(debug)
 
+    @property
+    def is_half_way(self) -> bool:
+        """Only time can tell whether what was read is a whole key."""
+        return self._timeout_time is not None
+
     def feed(self, data: str) -> Iterable[Message]:
         if not data:
             yield from super().feed(data)
@@ -64,15 +69,6 @@ class PasteReader(XTermParser):
                 pass
         yield events.Paste(text.replace("\0", ""))
         return data[end + len(BRACKETED_PASTE_END) :]
-
-
-def read_pastes_whole() -> None:
-    """Makes Textual's driver read with this one. Call it before the app runs."""
-    try:
-        from textual.drivers import linux_driver
-    except ImportError:  # Windows pastes in its own way
-        return
-    linux_driver.XTermParser = PasteReader  # pyright: ignore[reportPrivateImportUsage]
 
 
 def _open_end(text: str) -> str:

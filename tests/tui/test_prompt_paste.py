@@ -1,12 +1,16 @@
 """Pastes: never sent by a newline, harmless, folded where they are large."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from prompt_host import Host, send, type_text
 from textual import events
 
-from crushpy.tui.pasting import PasteReader, read_pastes_whole
+from crushpy.tui import Options
+from crushpy.tui.app import CrushpyApp
+from crushpy.tui.keyboard import Keyboard
+from crushpy.tui.pasting import PasteReader
 
 LINES = "\n".join(f"line {number}" for number in range(1_234))
 MARK = "[pasted 1,234 lines #1]"
@@ -202,9 +206,5 @@ def test_a_paste_may_come_letter_by_letter():
     assert read(*f"x{START}a\x1b[1m\r{END}\x1b[A") == ["x", repr("a\x1b[1m\r"), "up"]
 
 
-def test_the_terminal_is_read_with_it_once_installed(monkeypatch: pytest.MonkeyPatch):
-    from textual.drivers import linux_driver
-
-    monkeypatch.setattr(linux_driver, "XTermParser", linux_driver.XTermParser)
-    read_pastes_whole()
-    assert linux_driver.XTermParser is PasteReader
+def test_the_app_reads_the_terminal_with_it(tmp_path: Path):
+    assert CrushpyApp(Options(cwd=str(tmp_path))).driver_class is Keyboard

@@ -17,7 +17,7 @@ import pytest
 HOST = """
 import sys
 from textual.app import App
-from crushpy.tui.pasting import read_pastes_whole
+from crushpy.tui.keyboard import Keyboard
 from crushpy.tui.widgets.prompt import PromptInput
 
 class Host(App):
@@ -32,8 +32,7 @@ class Host(App):
         with open(sys.argv[1], "a") as file:
             file.write(line + "\\n")
 
-read_pastes_whole()
-Host().run()
+Host(driver_class=Keyboard).run()
 """
 START, END = b"\x1b[200~", b"\x1b[201~"
 
