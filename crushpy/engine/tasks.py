@@ -5,12 +5,10 @@ import time
 from collections.abc import Callable
 
 from crushpy.context import facts
-from crushpy.context.tags import element
 from crushpy.engine.agent import Agent, House
+from crushpy.engine.aside import ask_aside
 from crushpy.engine.limits import Limits, Spent
 from crushpy.engine.live import LoadedSession, title_of, user_message
-from crushpy.engine.models import Models
-from crushpy.engine.reply import ModelCall
 from crushpy.engine.toolset import Toolset
 from crushpy.engine.turn import Status
 from crushpy.errors import CrushpyError
@@ -24,15 +22,14 @@ from crushpy.events import (
 )
 from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
-from crushpy.llm.protocol import Request
 from crushpy.messages import ChangedFile, Data, TaskReport, Usage, headline
-from crushpy.prompts import Templates
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.tools.base import Delegation, Outcome, ToolError
 from crushpy.tools.filememory import FileMemory
 
 SHORT = 2_000
 """Characters, about 500 tokens: a report that is no longer is never summarised."""
+SUMMARY_TOKENS = 400
 PATIENCE = 30.0
 """Seconds that a summary of a report may take."""
 READING = ("view", "ls", "glob", "grep", "fetch", "todos", "recall")
@@ -165,11 +162,13 @@ class Tasks:
         model = settings.small_model or self._parent.session.info.model
         try:
             async with asyncio.timeout(PATIENCE):
-                summary, usage = await _in_short(models, self._house.templates, model, result.raw)
+                system = self._house.templates.render("task_summary")
+                answer = await ask_aside(models, model, system, "report", result.raw, SUMMARY_TOKENS)
         except (ModelError, TimeoutError) as error:
             reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
             self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
             return ""
+        summary, usage = answer.text.strip(), answer.usage or Usage()
         self._parent.session.spend(usage)
         self.spent.used += usage
         if not summary or len(summary) >= len(result.raw):
@@ -179,22 +178,6 @@ class Tasks:
         )
         await self._house.store.summarise_task_result(result)
         return summary
-
-
-async def _in_short(models: Models, templates: Templates, model: str, report: str) -> tuple[str, Usage]:
-    request = Request(
-        model=model,
-        system=templates.render("task_summary"),
-        messages=(user_message(element("report", report)),),
-        max_output_tokens=400,
-    )
-    draft = await ModelCall(models.provider(model), request, lambda _: None, _nothing).run()
-    message = models.priced(draft.message(model, set()))
-    return message.text.strip(), message.usage or Usage()
-
-
-async def _nothing() -> None:
-    pass
 
 
 class Shown:
