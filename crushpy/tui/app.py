@@ -150,6 +150,12 @@ class CrushpyApp(App[object]):
             self._chat.show_way_back(self._chat.conversation)
         self._close_messages_no_wait()
 
+    def action_command_palette(self) -> None:
+        from crushpy.tui.palette import TablePalette
+
+        if not TablePalette.is_open(self):
+            self.push_screen(TablePalette())
+
     def action_command(self, action: str, argument: str = "") -> None:
         """Does what a command of the table says; over an open dialog only leaving makes sense."""
         if self.screen is not self._chat and action != "quit":

@@ -1,9 +1,13 @@
 """What the command palette offers: the command table in its own order, found by title or by what it does."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, cast
 
-from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual import on
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.widgets import Input
+from textual.worker import Worker, WorkerError
 
 from crushpy.tui.commands import COMMANDS, Command
 from crushpy.tui.typed import app_of
@@ -39,3 +43,27 @@ class TableProvider(Provider):
     def _help(self, command: Command) -> str:
         key = cast("CrushpyApp", app_of(self.screen)).keys.get(command.action) or command.key
         return f"{command.help} · {key_name(key)}" if key else command.help
+
+
+class TablePalette(CommandPalette):
+    """Textual's palette, but Enter takes from the list of what was typed, never from the one before."""
+
+    def __init__(self) -> None:
+        super().__init__(id="--command-palette")
+        self._listing: Worker[None] | None = None
+
+    def _gather_commands(self, search_value: str) -> "Worker[None]":
+        self._listing = super()._gather_commands(search_value)
+        return self._listing
+
+    @on(Input.Submitted)
+    def _take(self, event: Input.Submitted) -> None:
+        event.prevent_default()
+        event.stop()
+        self.run_worker(self._take_when_listed(self._listing))
+
+    async def _take_when_listed(self, listing: "Worker[None] | None") -> None:
+        if listing is not None:
+            with suppress(WorkerError):
+                await listing.wait()
+        self._select_or_command()

@@ -1,0 +1,47 @@
+"""The command palette: its order, what it finds, and Enter pressed at once."""
+
+from driving import Start, start
+from textual.widgets import Input, OptionList
+
+from crushpy.tui.commands import COMMANDS
+from crushpy.tui.palette import TablePalette
+from crushpy.tui.screens.models import ModelsScreen
+
+__all__ = ["start"]
+
+
+async def test_it_lists_the_table_in_its_own_order(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        await app.until(lambda: len(listed(app.chat.app.screen)) == len(COMMANDS), "all commands")
+        assert listed(app.chat.app.screen) == [command.title for command in COMMANDS]
+
+
+async def test_a_command_is_found_by_what_it_does(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        await app.type("clipboard")
+        await app.until(lambda: listed(app.chat.app.screen) == ["Copy Last Reply"], "the one command")
+
+
+async def test_enter_takes_what_was_typed_however_fast(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        await app.until(lambda: listed(app.chat.app.screen), "the list")
+        field = app.chat.app.screen.query_one(Input)
+        field.value = "switch model"
+        await field.action_submit()
+        await app.shows(ModelsScreen)
+
+
+def listed(screen: object) -> list[str]:
+    """The titles in the palette."""
+    assert isinstance(screen, TablePalette)
+    options = screen.query_one(OptionList)
+    return [str(options.get_option_at_index(at).prompt).split("\n")[0] for at in range(options.option_count)]
