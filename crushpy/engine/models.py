@@ -12,7 +12,7 @@ from crushpy.llm.errors import BadRequest
 from crushpy.llm.placement import placement
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.select import explain_unknown, select
-from crushpy.messages import Message
+from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 
@@ -87,10 +87,15 @@ class Models:
 
     def priced(self, message: Message) -> Message:
         """The reply with the cost of its usage filled in."""
-        if message.usage is None or message.usage.cost:
+        if message.usage is None:
             return message
-        price = cost(self.info(message.model), message.usage)
-        return msgspec.structs.replace(message, usage=msgspec.structs.replace(message.usage, cost=price))
+        return msgspec.structs.replace(message, usage=self.with_cost(message.model, message.usage))
+
+    def with_cost(self, model: str, usage: Usage) -> Usage:
+        """`usage` with what it cost, unless the provider told that itself."""
+        if usage.cost:
+            return usage
+        return msgspec.structs.replace(usage, cost=cost(self.info(model), usage))
 
     async def close(self) -> None:
         for provider in self._providers.values():

@@ -22,7 +22,7 @@ from crushpy.events import (
 )
 from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
-from crushpy.messages import ChangedFile, Data, TaskReport, Usage, headline
+from crushpy.messages import ChangedFile, Data, TaskReport, headline
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.tools.base import Delegation, Outcome, ToolError
 from crushpy.tools.filememory import FileMemory
@@ -163,12 +163,11 @@ class Tasks:
         try:
             async with asyncio.timeout(PATIENCE):
                 system = self._house.templates.render("task_summary")
-                answer = await ask_aside(models, model, system, "report", result.raw, SUMMARY_TOKENS)
+                summary, usage = await ask_aside(models, model, system, "report", result.raw, SUMMARY_TOKENS)
         except (ModelError, TimeoutError) as error:
             reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
             self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
             return ""
-        summary, usage = answer.text.strip(), answer.usage or Usage()
         self._parent.session.spend(usage)
         self.spent.used += usage
         if not summary or len(summary) >= len(result.raw):

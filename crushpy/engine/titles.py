@@ -14,6 +14,6 @@ EXCERPT = 1_500
 async def suggest_title(models: Models, templates: Templates, model: str, prompt: str, reply: str) -> str:
     """A short title, or nothing where the model did not give one. Raises ModelError."""
     text = f"User: {prompt[:EXCERPT]}\n\nAgent: {reply[:EXCERPT]}"
-    answer = await ask_aside(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
-    title = one_line(answer.text).strip().strip("\"'`*# ").rstrip(".")
+    answer, _ = await ask_aside(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
+    title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
     return title if 0 < len(title) <= TITLE_LENGTH else ""
