@@ -125,6 +125,9 @@ def _print_text(
 
 
 def _table(offers: "Sequence[Offer]", default: str) -> list[str]:
+    from crushpy.llm.figures import price, size
+    from crushpy.sanitize import one_line
+
     if not offers:
         return []
     rows = [("model", "window", "output", "$ in", "$ out", "")]
@@ -133,11 +136,11 @@ def _table(offers: "Sequence[Offer]", default: str) -> list[str]:
         doubt = "?" if info.source == "default" else ""
         rows.append(
             (
-                _shown(info.name) + (" *" if info.name == default else ""),
-                _size(info.context_window) + doubt,
-                _size(info.max_output_tokens),
-                _price(info.input_cost),
-                _price(info.output_cost),
+                one_line(info.name) + (" *" if info.name == default else ""),
+                size(info.context_window) + doubt,
+                size(info.max_output_tokens),
+                price(info.input_cost),
+                price(info.output_cost),
                 offer.how,
             )
         )
@@ -171,8 +174,9 @@ def _how_to_use(local: "Sequence[Offer]") -> list[str]:
 
 def _ways(offer: "Offer") -> tuple[str, str]:
     from crushpy.llm.local_servers import ways
+    from crushpy.sanitize import one_line
 
-    provider, _, model = _shown(offer.info.name).partition("/")
+    provider, _, model = one_line(offer.info.name).partition("/")
     return ways(provider, offer.api_base, model)
 
 
@@ -194,24 +198,3 @@ def _nearest(wanted: str) -> list[str]:
     return (
         [f"Nearest names: {', '.join(near)}."] if near else ["`crushpy models --all` lists every known one."]
     )
-
-
-def _shown(name: str) -> str:
-    """A name as a terminal may show it: a server chose it."""
-    from crushpy.sanitize import clean
-
-    return " ".join(clean(name).split())
-
-
-def _size(tokens: int | None) -> str:
-    if tokens is None:
-        return "-"
-    if tokens >= 1_000_000:
-        return f"{tokens / 1_000_000:.1f}M"
-    return f"{round(tokens / 1_000)}k" if tokens >= 1_000 else str(tokens)
-
-
-def _price(dollars: float | None) -> str:
-    if dollars is None:
-        return "-"
-    return "free" if dollars == 0 else f"{dollars:.2f}"

@@ -2,6 +2,8 @@
 
 from collections.abc import Callable
 
+import msgspec
+
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.crossing import Crossing
 from crushpy.engine.gauge import Gauge
@@ -32,11 +34,11 @@ class House(Data, frozen=True):
     approvals: Approvals
     save: Callable[[str, str], None]
     """Keeps a choice for good."""
-    call_ids: set[str]
-    """Every call id in use: questions about calls are told apart by it."""
-    told: set[str]
-    """What the user was told once already."""
     interactive: bool = False
+    call_ids: set[str] = msgspec.field(default_factory=set[str])
+    """Every call id in use: questions about calls are told apart by it."""
+    told: set[str] = msgspec.field(default_factory=set[str])
+    """What the user was told once already."""
 
 
 class Agent:

@@ -17,6 +17,7 @@ from crushpy.context.inspect import Inspection
 from crushpy.engine.agent import Agent, House
 from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.crossing import Declined, Rehearsal
+from crushpy.engine.fanout import FanOut, Listener
 from crushpy.engine.limits import Limits, Spent
 from crushpy.engine.live import LoadedSession, load_session, user_message
 from crushpy.engine.mistakes import mistake
@@ -31,7 +32,7 @@ from crushpy.engine.undo import undo_boundary
 from crushpy.engine.wholly import wholly
 from crushpy.engine.worklist import Worklist
 from crushpy.errors import CrushpyError
-from crushpy.events import Error, Event, Notice, PromptCommitted, PromptQueued, TurnEnded
+from crushpy.events import Error, Notice, PromptQueued, TurnEnded
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
@@ -44,9 +45,6 @@ log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from crushpy.engine.library import Library
-
-Listener = Callable[[Event], None]
-
 
 TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
 
@@ -79,9 +77,7 @@ class Conversation:
         save: Callable[[str, str], None],
     ) -> None:
         """`remember` stores a rule for good, `save` a choice the user made in the app."""
-        self._listeners: list[Listener] = []
-        self._opened = stored
-        self._held_back: list[Notice] = []
+        self._emit = FanOut(opened=stored)
         self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
         self._store = store
@@ -104,7 +100,12 @@ class Conversation:
             yolo=choices.yolo,
         )
         house = House(
-            store, lambda: self._settings, templates, self._approvals, save, set(), set(), choices.interactive
+            store,
+            lambda: self._settings,
+            templates,
+            self._approvals,
+            save,
+            interactive=choices.interactive,
         )
         agent = self._agent = Agent(
             house,
@@ -129,19 +130,7 @@ class Conversation:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Every event from now on goes to `listener`, in order. Returns the way to stop that."""
-        self._listeners.append(listener)
-        return lambda: self._listeners.remove(listener)
-
-    def _emit(self, event: Event) -> None:
-        if isinstance(event, Notice) and not self._opened:
-            self._held_back.append(event)  # a session's first events are `session` and `prompt`
-            return
-        for listener in tuple(self._listeners):
-            listener(event)
-        if isinstance(event, PromptCommitted) and not self._opened:
-            self._opened = True
-            for notice in self._held_back:
-                self._emit(notice)
+        return self._emit.subscribe(listener)
 
     def _template_problem(self, problem: CrushpyError) -> None:
         self._emit(Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning"))

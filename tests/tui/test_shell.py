@@ -10,7 +10,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.tui import shell
+from crushpy.engine import own_commands
 from crushpy.tui.items import ToolItem
 
 __all__ = ["start"]
@@ -110,7 +110,7 @@ async def test_leaving_the_app_ends_it_and_what_it_left_in_the_background(
 async def test_one_that_takes_too_long_is_ended_and_what_it_printed_is_kept(
     start: Start, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shell, "TIME_LIMIT", 5.0)
+    monkeypatch.setattr(own_commands, "TIME_LIMIT", 5.0)
     async with start() as app:
         await run(app, "echo kept; echo $$ > shell; sleep 1000")
         await app.sees("✗ ! echo kept", " kept", "ended after 5 s")

@@ -35,8 +35,8 @@ from crushpy.tui.widgets.queue import QueueView
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.library import Library
+    from crushpy.engine.own_commands import OwnCommands
     from crushpy.settings import Settings
-    from crushpy.tui.shell import OwnCommands
     from crushpy.tui.widgets.approval import ApprovalPanel
 
 log = logging.getLogger(__name__)
@@ -194,10 +194,11 @@ class ChatScreen(Surface):
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
-        from crushpy.tui.shell import OwnCommands
+        from crushpy.engine.own_commands import OwnCommands
+        from crushpy.tui.shell import run_shown
 
-        self.own = self.own or OwnCommands(self.transcript, Path(self.options.cwd))
-        self.own.run(event.command)
+        self.own = self.own or OwnCommands(Path(self.options.cwd))
+        run_shown(self.own, event.command, self.transcript)
 
     @on(QueueView.Edit)
     def _edit_queued(self, event: QueueView.Edit) -> None:

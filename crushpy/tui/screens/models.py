@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from crushpy.errors import CrushpyError
+from crushpy.llm.figures import price, size
 from crushpy.llm.offers import Offer, local_offers, offers
 from crushpy.sanitize import one_line
 from crushpy.settings import Settings
@@ -175,18 +176,3 @@ class ModelsScreen(PickScreen[str | None]):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._choose_effort is not None if action == "effort" else True
-
-
-def size(tokens: int | None) -> str:
-    """A window as people say it: 200k, 1.0M."""
-    if tokens is None:
-        return "-"
-    if tokens >= 1_000_000:
-        return f"{tokens / 1_000_000:.1f}M"
-    return f"{round(tokens / 1_000)}k" if tokens >= 1_000 else str(tokens)
-
-
-def price(dollars: float | None) -> str:
-    if dollars is None:
-        return "-"
-    return "free" if dollars == 0 else f"{dollars:.2f}"
