@@ -9,9 +9,9 @@ import msgspec
 
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
-from crushpy.engine.limits import Limits
-from crushpy.engine.live import LoadedSession, fork_session, load_session
-from crushpy.engine.toolset import Toolset
+from crushpy.engine.session.session import LoadedSession, fork_session, load_session
+from crushpy.engine.turn.limits import Limits
+from crushpy.engine.turn.toolset import Toolset
 from crushpy.errors import UsageError
 from crushpy.ids import new_id
 from crushpy.llm.select import default_model
@@ -27,9 +27,9 @@ from crushpy.settings.files import user_files
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
-from crushpy.tools.filememory import FileMemory
-from crushpy.tools.jobs import Jobs
+from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools
+from crushpy.tools.shell.jobs import Jobs
 
 
 def start_logging(paths: Paths) -> None:
@@ -82,7 +82,7 @@ class Wanted(Data, frozen=True):
     limits: Limits = Limits()
 
 
-class Surroundings:
+class ProjectEnvironment:
     """What holds for a folder: its paths, its settings, its templates."""
 
     def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None) -> None:
@@ -114,7 +114,7 @@ class Surroundings:
         return Toolset(all_tools(), self.templates, 0.75 if isinstance(threshold, str) else threshold)
 
 
-async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversation:
+async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conversation:
     """A new conversation, or a stored one to go on with. A new one touches no database yet."""
     settings = around.settings
     chosen = settings.permissions
@@ -148,7 +148,7 @@ async def open_conversation(around: Surroundings, wanted: Wanted) -> Conversatio
     )
 
 
-async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedSession | None:
+async def _stored(around: ProjectEnvironment, wanted: Wanted, store: Store) -> LoadedSession | None:
     """The stored session that is asked for, at the tip of its conversation."""
     if wanted.session:
         info = await store.tip(wanted.session)
@@ -174,7 +174,7 @@ async def _stored(around: Surroundings, wanted: Wanted, store: Store) -> LoadedS
     return await load_session(store, info, read_only=wanted.read_only)
 
 
-def _new_session(around: Surroundings) -> SessionInfo:
+def _new_session(around: ProjectEnvironment) -> SessionInfo:
     now = time.time()
     session_id = new_id()
     return SessionInfo(

@@ -9,9 +9,9 @@ import pytest
 from event_order import assert_in_order
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.limits import Limits
+from crushpy.engine.turn.limits import Limits
 from crushpy.events import Event
 
 MODEL = "openai/test-model"
@@ -62,7 +62,7 @@ class Talks:
     async def __call__(
         self, *, flags: dict[str, object] | None = None, limits: Limits | None = None, **wanted: Any
     ) -> Talk:
-        around = Surroundings(self._cwd, {"model": MODEL, **(flags or {})})
+        around = ProjectEnvironment(self._cwd, {"model": MODEL, **(flags or {})})
         conversation = await open_conversation(
             around, Wanted(cwd=str(self._cwd), limits=limits or Limits(), **wanted)
         )

@@ -15,8 +15,8 @@ from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction.scenario import Fact, Scenario, Step
-from benchmarks.compaction.summarisers import Summariser
-from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+from benchmarks.compaction.summarisers import Summarizer
+from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
 from crushpy.engine.conversation import Conversation
 from crushpy.events import Boundary, Event
 from crushpy.messages import Usage
@@ -60,7 +60,7 @@ class Record:
 class Player:
     """The scripted model: plays the steps of a scenario, and the summariser when one is asked."""
 
-    def __init__(self, scenario: Scenario, summariser: Summariser, window: int, *, quick: bool) -> None:
+    def __init__(self, scenario: Scenario, summariser: Summarizer, window: int, *, quick: bool) -> None:
         self._scenario = scenario
         self._summariser = summariser
         self._window = window
@@ -186,7 +186,7 @@ def surroundings(scenario: Scenario, llm: ScriptedLLM) -> Iterator[Path]:
 
 @asynccontextmanager
 async def opened(workspace: Path, settings: dict[str, object]) -> AsyncIterator[Conversation]:
-    around = Surroundings(workspace, {"model": MODEL, **settings})
+    around = ProjectEnvironment(workspace, {"model": MODEL, **settings})
     conversation = await open_conversation(around, Wanted(cwd=str(workspace), yolo=True))
     try:
         yield conversation
@@ -197,7 +197,7 @@ async def opened(workspace: Path, settings: dict[str, object]) -> AsyncIterator[
 @asynccontextmanager
 async def played(
     scenario: Scenario,
-    summariser: Summariser,
+    summariser: Summarizer,
     *,
     window: int = 200_000,
     quick: bool = False,

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from benchmarks.compaction.drive import Crossed, Record, played
 from benchmarks.compaction.scenario import Fact, Scenario
-from benchmarks.compaction.summarisers import EVIDENCE, Summariser, overflowing, useless
+from benchmarks.compaction.summarisers import EVIDENCE, Summarizer, overflowing, useless
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.remember import recall
+from crushpy.engine.session.recall import recall
 from crushpy.storage.store import Store
 
 KINDS = (*EVIDENCE, "other")
@@ -44,7 +44,7 @@ class Figures:
     summary_calls: int
 
 
-async def run(scenario: Scenario, summariser: Summariser, *, window: int, quick: bool) -> Figures:
+async def run(scenario: Scenario, summariser: Summarizer, *, window: int, quick: bool) -> Figures:
     async with played(scenario, summariser, window=window, quick=quick) as (record, _):
         return Figures(
             input_recall(record),

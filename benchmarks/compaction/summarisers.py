@@ -8,7 +8,7 @@ from scripted_llm.replies import Answer, Overflow, Reply
 from benchmarks.compaction.scenario import Fact
 from crushpy.messages import Usage
 
-Summariser = Callable[[str, Iterable[Fact]], Answer]
+Summarizer = Callable[[str, Iterable[Fact]], Answer]
 """Given all that a summariser is sent, and the facts there are, what it answers."""
 ROOM = 12_000
 """Characters of a summary: about what it may be at most."""
@@ -37,7 +37,7 @@ def overflowing(sent: str, facts: Iterable[Fact]) -> Answer:
     return Overflow(limit=100_000, used=150_000)
 
 
-ALL: dict[str, Summariser] = {"perfect": perfect, "lossy": lossy, "useless": useless, "failing": failing}
+ALL: dict[str, Summarizer] = {"perfect": perfect, "lossy": lossy, "useless": useless, "failing": failing}
 
 
 def _notes(facts: Iterable[Fact]) -> Answer:

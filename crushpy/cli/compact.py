@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from crushpy.engine.compaction.boundary import Rehearsal
     from crushpy.engine.conversation import Conversation
-    from crushpy.engine.crossing import Rehearsal
     from crushpy.prompts import Found
 
 
@@ -45,11 +45,11 @@ def compact(
 async def _compact(
     session: str, focus: str, files: list[Path], model: str, *, dry_run: bool, as_json: bool
 ) -> None:
-    from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+    from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
     from crushpy.errors import UsageError
     from crushpy.events import Boundary, Event, Notice
 
-    around = Surroundings(Path.cwd(), {"model": model} if model else {})
+    around = ProjectEnvironment(Path.cwd(), {"model": model} if model else {})
     latest = session == "latest"
     wanted = Wanted(
         cwd=str(around.cwd),

@@ -9,7 +9,7 @@ import typer
 if TYPE_CHECKING:
     from crushpy.paths import Paths
     from crushpy.settings import Loaded
-    from crushpy.settings.keys import KeyPath
+    from crushpy.settings.setting_keys import KeyPath
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -30,17 +30,17 @@ def get_command(
 ) -> None:
     """Print the value in force."""
     from crushpy.errors import SettingsError
-    from crushpy.settings import keys
+    from crushpy.settings import setting_keys
 
-    path = keys.parse_key(key)
+    path = setting_keys.parse_key(key)
     loaded = _load()
-    if keys.find(path):
+    if setting_keys.find(path):
         value = _value(loaded, path)
-        print("" if value is None else value if isinstance(value, str) else keys.toml_value(value))
-    elif path and keys.general(path) in keys.tables():
-        _print_rows([row for row in _rows(loaded) if keys.parse_key(row["key"])[: len(path)] == path])
+        print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
+    elif path and setting_keys.general(path) in setting_keys.tables():
+        _print_rows([row for row in _rows(loaded) if setting_keys.parse_key(row["key"])[: len(path)] == path])
     else:
-        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+        raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
 
 
 def set_command(
@@ -50,14 +50,14 @@ def set_command(
     """Set a value in config.toml; an earlier choice in the app gives way to it."""
     from crushpy.errors import SettingsError
     from crushpy.paths import Paths
-    from crushpy.settings import keys, set_value
+    from crushpy.settings import set_value, setting_keys
 
-    path = keys.parse_key(key)
+    path = setting_keys.parse_key(key)
     _check_rules(path, value)
     file = set_value(Paths(), key, value)
-    print(f"{keys.spell(path)} is set in {file}")
+    print(f"{setting_keys.spell(path)} is set in {file}")
     try:
-        origin = _load().origins.get(keys.spell(path), "")
+        origin = _load().origins.get(setting_keys.spell(path), "")
     except SettingsError as error:
         _warn(f"saved, but another setting is wrong: {error.message}")
         return
@@ -69,16 +69,16 @@ def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of 
     """Remove a value from config.toml and state.toml."""
     from crushpy.errors import SettingsError
     from crushpy.paths import Paths
-    from crushpy.settings import keys, unset_value
+    from crushpy.settings import setting_keys, unset_value
 
-    path = keys.parse_key(key)
+    path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)
-    if not files and not keys.find(path) and keys.general(path) not in keys.tables():
-        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+    if not files and not setting_keys.find(path) and setting_keys.general(path) not in setting_keys.tables():
+        raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
     for file in files:
-        print(f"{keys.spell(path)} is removed from {file}")
+        print(f"{setting_keys.spell(path)} is removed from {file}")
     if not files:
-        print(f"{keys.spell(path)} was not set")
+        print(f"{setting_keys.spell(path)} was not set")
 
 
 def list_command(
@@ -152,9 +152,9 @@ def _cwd() -> Path:
 
 def _check_rules(path: "KeyPath", text: str) -> None:
     """Permission rules have a form of their own, which the schema does not know."""
-    from crushpy.settings import keys, values
+    from crushpy.settings import setting_keys, values
 
-    leaf = keys.find(path)
+    leaf = setting_keys.find(path)
     if leaf is None or not leaf.is_list:
         return
     from crushpy.permissions.rules import RuleSet
@@ -175,14 +175,18 @@ def _value(loaded: "Loaded", path: "KeyPath") -> Any:
 
 def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
     """One row for each key that has a value; with `everything` also for those of models and providers."""
-    from crushpy.settings import keys
+    from crushpy.settings import setting_keys
 
     rows: list[dict[str, Any]] = []
-    for leaf in keys.leaves().values():
+    for leaf in setting_keys.leaves().values():
         about = {"description": leaf.description, "allowed": leaf.allowed}
-        named = [path for path in map(keys.parse_key, loaded.origins) if keys.general(path) == leaf.path]
+        named = [
+            path
+            for path in map(setting_keys.parse_key, loaded.origins)
+            if setting_keys.general(path) == leaf.path
+        ]
         rows += [
-            {"key": keys.spell(path), "value": _shown(loaded, path), **_where(loaded, path), **about}
+            {"key": setting_keys.spell(path), "value": _shown(loaded, path), **_where(loaded, path), **about}
             for path in named
         ]
         if everything and not named:
@@ -192,9 +196,9 @@ def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
 
 def _where(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
     """The layer and the file, variable or flag; several where the rules of several layers are joined."""
-    from crushpy.settings import keys
+    from crushpy.settings import setting_keys
 
-    origins = [loaded.origins[keys.spell(path)]]
+    origins = [loaded.origins[setting_keys.spell(path)]]
     if path[0] == "permissions":
         found = dict.fromkeys(rule.origin for rule in loaded.rules if rule.kind == path[-1])
         origins = list(found) or origins
@@ -216,7 +220,7 @@ def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
 
 def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
     """The rows as TOML, the layer as a comment: what is printed can be pasted into config.toml."""
-    from crushpy.settings import keys
+    from crushpy.settings import setting_keys
 
     for row in rows:
         if explain:
@@ -224,7 +228,7 @@ def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
         if row["layer"] == "unset":
             line = f"# {row['key']} ="
         else:
-            line = f"{row['key']} = {keys.toml_value(row['value'])}"
+            line = f"{row['key']} = {setting_keys.toml_value(row['value'])}"
         where = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
         print(f"{line:<44}  # {where}" + ("\n" if explain else ""))
 

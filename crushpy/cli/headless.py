@@ -12,13 +12,13 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.limits import Limits
-from crushpy.engine.mistakes import mistake
-from crushpy.engine.turn import Status
+from crushpy.engine.turn.limits import Limits
+from crushpy.engine.turn.turn import Status
+from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
 from crushpy.messages import Data, Usage
@@ -65,7 +65,7 @@ def work(order: Order) -> int:
         code = 130
     except Exception as error:
         logging.getLogger(__name__).exception("the run failed")
-        code = _failed(out, mistake(error))
+        code = _failed(out, unexpected(error))
     return 1 if out.lost else code
 
 
@@ -103,7 +103,7 @@ def _do(order: Order) -> Callable[[Conversation], Coroutine[Any, Any, Status]]:
 
 
 async def _work(order: Order, do: Callable[[Conversation], Coroutine[Any, Any, Status]], out: Out) -> int:
-    around = Surroundings(working_folder(order.cwd), _flags(order))
+    around = ProjectEnvironment(working_folder(order.cwd), _flags(order))
     conversation = await open_conversation(
         around,
         Wanted(

@@ -52,9 +52,9 @@ def context_command(session: base.SessionId, as_json: base.AsJson = False) -> No
 
 
 async def _context(name: str, *, as_json: bool) -> None:
-    from crushpy.bootstrap import Surroundings, Wanted, open_conversation
+    from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
 
-    around = Surroundings(base.folder())
+    around = ProjectEnvironment(base.folder())
     wanted = Wanted(
         str(around.cwd),
         session="" if name == "latest" else name,
@@ -189,14 +189,14 @@ def _found(hits: "list[Hit]") -> str:
 
 
 def _ago(moment: float) -> str:
-    from crushpy.engine.transcript import age
+    from crushpy.engine.session.export import age
 
     since = age(time.time() - moment)
     return since if since == "now" else f"{since} ago"
 
 
 async def _undo(name: str) -> None:
-    from crushpy.engine.undo import undo_boundary
+    from crushpy.engine.compaction.undo import undo_boundary
 
     async with base.open_store() as store:
         info = await base.find(store, name)

@@ -182,7 +182,7 @@ def _ways(offer: "Offer") -> tuple[str, str]:
 
 def _out_of_reach(hidden: "Sequence[Offer]") -> list[str]:
     """How many more there are, and the keys that would bring them."""
-    from crushpy.llm.keys import PROVIDERS
+    from crushpy.llm.vendors import PROVIDERS
 
     counts = Counter(offer.how for offer in hidden)
     wishes = [f"set {provider.variables[0]}" for provider in PROVIDERS]

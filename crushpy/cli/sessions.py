@@ -118,7 +118,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
 
 
 async def _show(name: str, *, as_json: bool) -> None:
-    from crushpy.engine.transcript import as_text
+    from crushpy.engine.session.export import as_text
 
     async with open_store() as store:
         info = await find(store, name)
@@ -130,7 +130,7 @@ async def _show(name: str, *, as_json: bool) -> None:
 
 
 async def _export(name: str, form: Format, output: Path | None, *, keep_secrets: bool) -> None:
-    from crushpy.engine.transcript import as_markdown, led_to, redacted
+    from crushpy.engine.session.export import as_markdown, led_to, redacted
     from crushpy.messages import counted
 
     async with open_store() as store:
@@ -257,7 +257,7 @@ def _in_full(info: "SessionInfo", messages: "list[Message]") -> dict[str, Any]:
 
 
 def _table(tips: "list[SessionInfo]", counts: list[int], *, folders: bool) -> str:
-    from crushpy.engine.transcript import age
+    from crushpy.engine.session.export import age
     from crushpy.sanitize import one_line
 
     now = time.time()

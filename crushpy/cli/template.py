@@ -109,7 +109,7 @@ def reset(name: NAME = "summary") -> None:
 
 def _templates(name: str) -> "Templates":
     from crushpy import prompts
-    from crushpy.bootstrap import Surroundings
+    from crushpy.bootstrap import ProjectEnvironment
     from crushpy.errors import UsageError
 
     known = prompts.shipped_names()
@@ -119,7 +119,7 @@ def _templates(name: str) -> "Templates":
         near = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
         raise UsageError(f"There is no template named {name!r}.", f"{hint}There are: {', '.join(known)}.")
-    return Surroundings(Path.cwd()).templates
+    return ProjectEnvironment(Path.cwd()).templates
 
 
 def _own(name: str) -> Path:

@@ -20,7 +20,7 @@ SHORT_QUOTE = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
 
 
-class Standing(Data, frozen=True):
+class WorkspaceSnapshot(Data, frozen=True):
     """What the messages do not say: how things stand at the moment of the boundary."""
 
     cwd: str = "/"
@@ -48,7 +48,7 @@ class Section(Data, frozen=True):
 
 def build_evidence(
     lineage: Sequence[Message],
-    around: Standing,
+    around: WorkspaceSnapshot,
     *,
     limit: int,
     request_limit: int,
@@ -164,7 +164,7 @@ def _shown(title: str, entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _sections(lineage: Sequence[Message], around: Standing, redact: Redact) -> Iterable[Section]:
+def _sections(lineage: Sequence[Message], around: WorkspaceSnapshot, redact: Redact) -> Iterable[Section]:
     """Everything but the requests, in order of right to space."""
 
     def plain(title: str, lines: Iterable[str]) -> Section:

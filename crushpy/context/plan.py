@@ -14,7 +14,7 @@ FRAME = 120
 """Tokens of what stands round summary, evidence and quotes: the opening words, tags, marks of cuts."""
 
 
-class Wishes(Data, frozen=True):
+class TokenBudget(Data, frozen=True):
     """What the settings ask for."""
 
     window: int
@@ -56,7 +56,7 @@ class Plan(Data, frozen=True):
 
 def make_plan(
     history: Sequence[Message],
-    wishes: Wishes,
+    wishes: TokenBudget,
     *,
     has_seed: bool,
     size: Size,

@@ -14,29 +14,29 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection
-from crushpy.engine.agent import Agent, House
+from crushpy.engine.agents.agent import Agent, AgentServices
+from crushpy.engine.agents.subagents import Tasks
+from crushpy.engine.agents.task_list import TaskList
 from crushpy.engine.approvals import Answer, Approvals
-from crushpy.engine.crossing import Declined, Rehearsal
-from crushpy.engine.fanout import FanOut, Listener
-from crushpy.engine.limits import Limits, Spent
-from crushpy.engine.live import LoadedSession, load_session, user_message
-from crushpy.engine.mistakes import mistake
+from crushpy.engine.compaction.boundary import Declined, Rehearsal
+from crushpy.engine.compaction.review import Verdict
+from crushpy.engine.compaction.summarizer import Postponed
+from crushpy.engine.compaction.undo import undo_boundary
+from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
-from crushpy.engine.reviews import Verdict
-from crushpy.engine.summarise import Postponed
-from crushpy.engine.tasks import Tasks
-from crushpy.engine.titles import suggest_title
-from crushpy.engine.toolset import Toolset
-from crushpy.engine.turn import Status
-from crushpy.engine.undo import undo_boundary
-from crushpy.engine.wholly import wholly
-from crushpy.engine.worklist import Worklist
+from crushpy.engine.session.session import LoadedSession, load_session, user_message
+from crushpy.engine.session.titles import suggest_title
+from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.toolset import Toolset
+from crushpy.engine.turn.turn import Status
+from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
 from crushpy.events import Error, Notice, PromptQueued, TurnEnded
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
 from crushpy.settings import Settings
+from crushpy.shield import shielded
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation, ToolContext
@@ -44,7 +44,7 @@ from crushpy.tools.base import Delegation, ToolContext
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from crushpy.engine.library import Library
+    from crushpy.engine.session.browser import SessionBrowser
 
 TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
 
@@ -77,7 +77,7 @@ class Conversation:
         save: Callable[[str, str], None],
     ) -> None:
         """`remember` stores a rule for good, `save` a choice the user made in the app."""
-        self._emit = FanOut(opened=stored)
+        self._emit = EventBus(opened=stored)
         self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
         self._store = store
@@ -99,7 +99,7 @@ class Conversation:
             interactive=choices.interactive,
             yolo=choices.yolo,
         )
-        house = House(
+        house = AgentServices(
             store,
             lambda: self._settings,
             templates,
@@ -179,7 +179,7 @@ class Conversation:
         return await asyncio.shield(self._start(self._work_through(orders)))
 
     async def _work_through(self, orders: Sequence[Delegation]) -> Status:
-        worklist = Worklist(self._tasks, self._session, self._emit)
+        worklist = TaskList(self._tasks, self._session, self._emit)
         try:
             return await worklist.run(orders)
         finally:
@@ -208,7 +208,7 @@ class Conversation:
             self.failure = turn.failure
         except Exception as error:  # a bug before the turn could begin: it must not go unseen
             log.exception("the turn could not begin")
-            self.failure = mistake(error)
+            self.failure = unexpected(error)
             self._emit(Error("failed", self.failure.message, self.failure.hint))
             self._emit(TurnEnded("error"))
         finally:
@@ -307,7 +307,7 @@ class Conversation:
 
     async def undo(self) -> bool:
         """Takes the boundary before this session back: its parent is the tip again."""
-        return await self._alone(wholly(self._undo())) or False
+        return await self._alone(shielded(self._undo())) or False
 
     async def _undo(self) -> bool:
         parent = await undo_boundary(self._store, self._session.info.id, follow=True)
@@ -349,11 +349,11 @@ class Conversation:
         return self._templates
 
     @property
-    def library(self) -> "Library":
+    def library(self) -> "SessionBrowser":
         """What is stored of all conversations."""
-        from crushpy.engine.library import Library
+        from crushpy.engine.session.browser import SessionBrowser
 
-        return Library(
+        return SessionBrowser(
             self._store,
             open_root=self._session.info.root_id,
             renamed=self._session.renamed,

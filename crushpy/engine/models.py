@@ -9,9 +9,9 @@ from crushpy.context.history import well_formed
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, lookup
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.placement import placement
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.select import explain_unknown, select
+from crushpy.llm.status_placement import placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from crushpy.llm import keys
+from crushpy.llm import vendors
 from crushpy.llm.protocol import LongPrices, ModelInfo
 from crushpy.messages import Usage
 
@@ -70,7 +70,7 @@ def suggest(name: str, count: int = 3) -> list[str]:
     if same_provider:
         return [known[near] for near in difflib.get_close_matches(wanted, same_provider, count)]
     # An unknown provider, or none named: compare what comes after it; makers go before resellers.
-    makers = [provider.name for provider in keys.PROVIDERS]
+    makers = [provider.name for provider in vendors.PROVIDERS]
 
     def resold(known: str) -> bool:
         return known.partition("/")[0] not in makers

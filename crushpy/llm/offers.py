@@ -4,7 +4,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crushpy.llm import catalog, keys, local_servers
+from crushpy.llm import catalog, local_servers, vendors
 from crushpy.llm.protocol import ModelInfo
 from crushpy.llm.select import default_model, is_official, openai_base
 from crushpy.messages import Data
@@ -64,7 +64,7 @@ def _offer(info: ModelInfo, settings: "Settings", environ: Mapping[str, str], *,
     if provider == "demo":
         return Offer(info, True, "built in")
     chosen = settings.providers.get(provider) or ProviderSettings()
-    variables = (chosen.api_key_env,) if chosen.api_key_env else keys.variables_of(provider)
+    variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
     held = next((variable for variable in variables if environ.get(variable)), "")
     base = _base(provider, settings, environ)
     if base and not named:  # a server of the user's own: what it serves is not in the catalog

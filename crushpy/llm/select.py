@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from crushpy.llm import catalog, keys
+from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.protocol import Piece, Provider, Request
 from crushpy.settings.schema import ProviderSettings
@@ -44,14 +44,14 @@ def select(model: str, settings: "Settings", environ: Mapping[str, str] | None =
     chosen = settings.providers.get(name) or ProviderSettings()
     base = chosen.api_base or (openai_base(environ) if name == "openai" else "")
     key = _key(model, name, chosen, base, environ)
-    variable = chosen.api_key_env or next(iter(keys.variables_of(name)), "")
+    variable = chosen.api_key_env or next(iter(vendors.variables_of(name)), "")
     if settings.provider != "litellm" and _fits_wire(model, name, base):
-        from crushpy.llm.wire import WireProvider
+        from crushpy.llm.openai.provider import WireProvider
 
         return WireProvider(
             base or OPENAI_BASE, key, strip=f"{name}/", key_variable=variable or "OPENAI_API_KEY"
         )
-    from crushpy.llm.litellm_provider import LiteLLMProvider
+    from crushpy.llm.litellm.provider import LiteLLMProvider
 
     # A key in its usual variable, for the usual server, is left to litellm: it knows how each is sent.
     given = key if base or chosen.api_key_env else None
@@ -64,9 +64,9 @@ def default_model(settings: "Settings", environ: Mapping[str, str] | None = None
     environ = os.environ if environ is None else environ
     if settings.model:
         return settings.model
-    for provider in keys.PROVIDERS:
+    for provider in vendors.PROVIDERS:
         chosen = settings.providers.get(provider.name) or ProviderSettings()
-        if environ.get(chosen.api_key_env) or keys.find_key(provider.name, environ):
+        if environ.get(chosen.api_key_env) or vendors.find_key(provider.name, environ):
             return provider.default_model
     return catalog.DEMO
 
@@ -131,7 +131,7 @@ def _key(
     model: str, name: str, chosen: ProviderSettings, base: str, environ: Mapping[str, str]
 ) -> str | None:
     """The key to send; None where none is needed. The key of one provider never goes to another's server."""
-    variables = (chosen.api_key_env,) if chosen.api_key_env else keys.variables_of(name)
+    variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(name)
     key = next((environ[variable] for variable in variables if environ.get(variable)), None)
     if key or not variables:
         return key

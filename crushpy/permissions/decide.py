@@ -6,7 +6,7 @@ from typing import Literal
 
 from crushpy.access import Access
 from crushpy.messages import Data
-from crushpy.permissions.files import Target, allows, exact_pattern, forbids
+from crushpy.permissions.path_rules import Target, allows, exact_pattern, forbids
 from crushpy.permissions.rules import FILE_TOOLS, Rule, RuleSet
 
 Verdict = Literal["allow", "ask", "deny"]

@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crushpy.access import Access
-from crushpy.permissions.commands import Command, Redirect, ShellReading, with_inner
-from crushpy.permissions.coverage import cd_target, covered_by
+from crushpy.permissions.allowance import cd_target, covered_by
 from crushpy.permissions.decide import Decision, by_rule, path_part
-from crushpy.permissions.forbidding import Hit, hits, mentions
-from crushpy.permissions.risky import risky_words
+from crushpy.permissions.prohibition import Hit, hits, mentions
+from crushpy.permissions.risk.risky_words import risky_words
 from crushpy.permissions.rules import Rule, RuleSet
-from crushpy.permissions.shell import read
+from crushpy.permissions.shell.ast import Command, Redirect, ShellReading, with_inner
+from crushpy.permissions.shell.environment import is_obeyed
+from crushpy.permissions.shell.parser import read
 from crushpy.permissions.suggest import suggest
-from crushpy.permissions.variables import is_obeyed
 
 _HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _MOVES = frozenset(("cd", "pushd", "popd"))

@@ -6,8 +6,8 @@ from functools import lru_cache
 
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
-from crushpy.permissions.commands import word_set
 from crushpy.permissions.patterns import compiled
+from crushpy.permissions.shell.ast import word_set
 
 READERS = ("view", "ls", "glob", "grep")
 WRITERS = ("write", "edit", "multiedit")

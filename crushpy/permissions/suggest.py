@@ -4,12 +4,12 @@ import shlex
 from collections.abc import Iterator, Sequence
 
 from crushpy.errors import SettingsError
-from crushpy.permissions.commands import Command, Word, word_set
-from crushpy.permissions.coverage import covers, without_globals
-from crushpy.permissions.risky import OPERANDS_MATTER
-from crushpy.permissions.risky_scripts import is_interpreter
+from crushpy.permissions.allowance import covers, without_globals
+from crushpy.permissions.risk.risky_words import OPERANDS_MATTER
+from crushpy.permissions.risk.scripts import is_interpreter
 from crushpy.permissions.rules import RUNS_ANYTHING, parse_allow
-from crushpy.permissions.wrappers import RUNNERS
+from crushpy.permissions.shell.ast import Command, Word, word_set
+from crushpy.permissions.shell.wrappers import RUNNERS
 
 _PROGRAM_ALONE = word_set(
     "ls cat head tail wc grep egrep fgrep rg echo pwd which type file stat du df tree diff cmp sort uniq"

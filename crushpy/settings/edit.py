@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from crushpy.errors import SettingsError
 from crushpy.settings.files import parse
-from crushpy.settings.keys import KeyPath, spell, toml_value
+from crushpy.settings.setting_keys import KeyPath, spell, toml_value
 
 Table = dict[str, Any]
 

@@ -14,10 +14,10 @@ import msgspec
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
 from crushpy.paths import Paths
-from crushpy.settings import keys, values
+from crushpy.settings import setting_keys, values
 from crushpy.settings.files import exists, project_file, read_table, user_files
-from crushpy.settings.keys import KeyPath, Leaf, spell
 from crushpy.settings.schema import Settings
+from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
 DEFAULT = "default"
 
@@ -88,7 +88,9 @@ class _Merge:
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
         self.origins = {
-            leaf.key: DEFAULT for leaf in keys.leaves().values() if keys.ANY_NAME not in leaf.path
+            leaf.key: DEFAULT
+            for leaf in setting_keys.leaves().values()
+            if setting_keys.ANY_NAME not in leaf.path
         }
         self.warnings: list[str] = []
         self.rules: list[RuleOrigin] = []
@@ -101,11 +103,13 @@ class _Merge:
             if not name.startswith("CRUSHPY_") or name in NOT_SETTINGS or not environ[name]:
                 continue
             path = _variable_path(name)
-            leaf = keys.find(path)
+            leaf = setting_keys.find(path)
             if leaf:
                 self._put(leaf, path, environ[name], "environment", name)
             else:
-                near = keys.nearest(name, [keys.variable(known) for known in keys.leaves()])
+                near = setting_keys.nearest(
+                    name, [setting_keys.variable(known) for known in setting_keys.leaves()]
+                )
                 hint = f"; did you mean {near}?" if near else ""
                 self.warnings.append(f"environment: {name} is not a setting{hint}")
 
@@ -113,10 +117,10 @@ class _Merge:
         for key, value in flags.items():
             if value is None:
                 continue
-            path = keys.parse_key(key)
-            leaf = keys.find(path)
+            path = setting_keys.parse_key(key)
+            leaf = setting_keys.find(path)
             if not leaf:
-                raise SettingsError(keys.unknown(path))
+                raise SettingsError(setting_keys.unknown(path))
             self._put(leaf, path, value, "flag", FLAGS.get(key, key))
 
     def loaded(self) -> Loaded:
@@ -128,17 +132,17 @@ class _Merge:
     ) -> None:
         for name, value in table.items():
             path = (*prefix, name)
-            leaf = keys.find(path)
+            leaf = setting_keys.find(path)
             if path in forbidden:
                 self.warnings.append(f"{where}: {spell(path)} is ignored: a project may not set it")
             elif leaf:
                 self._keep(leaf, path, values.check(leaf, path, value, where), f"{layer}: {where}")
-            elif keys.general(path) not in keys.tables():
-                self.warnings.append(f"{where}: {keys.unknown(path, value)}")
+            elif setting_keys.general(path) not in setting_keys.tables():
+                self.warnings.append(f"{where}: {setting_keys.unknown(path, value)}")
             elif isinstance(value, dict):
                 self._add_table(cast("dict[str, Any]", value), path, layer, where, forbidden)
             else:
-                shown, section = keys.show(value), f"[{spell(path)}]"
+                shown, section = setting_keys.show(value), f"[{spell(path)}]"
                 raise SettingsError(f"{where}: {spell(path)} = {shown}: must be a table, opened by {section}")
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:

@@ -13,9 +13,9 @@ from typing import Literal
 
 from crushpy.errors import SettingsError
 from crushpy.paths import Paths, private_dir
-from crushpy.settings import edit, keys, values
+from crushpy.settings import edit, setting_keys, values
 from crushpy.settings.files import read_text, user_files
-from crushpy.settings.keys import KeyPath, Leaf
+from crushpy.settings.setting_keys import KeyPath, Leaf
 
 RuleKind = Literal["allow", "ask", "deny"]
 RULE_KINDS: tuple[RuleKind, ...] = ("allow", "ask", "deny")
@@ -54,7 +54,7 @@ def save_choice(paths: Paths, key: str, value: object) -> Path:
 
 def unset_value(paths: Paths, key: str) -> list[Path]:
     """Removes a key, known or not, from `config.toml` and `state.toml`; returns the files that had it."""
-    path = keys.parse_key(key)
+    path = setting_keys.parse_key(key)
     with _lock(paths):
         texts = {file: read_text(file) for file in user_files(paths)}
         changed = {file: edit.remove_key(text, path, file) for file, text in texts.items()}
@@ -65,7 +65,7 @@ def add_rule(paths: Paths, kind: RuleKind, rule: str) -> Path:
     """Keeps a permission rule in `state.toml`."""
     rule = rule.strip()
     if kind not in RULE_KINDS or not rule:
-        raise SettingsError(f"permissions.{kind}: {keys.show(rule)} is not a rule")
+        raise SettingsError(f"permissions.{kind}: {setting_keys.show(rule)} is not a rule")
     state = user_files(paths)[1]
     with _lock(paths):
         text = read_text(state)
@@ -88,10 +88,10 @@ def _without_rule(text: str, rule: str, file: Path) -> str:
 
 
 def _known(key: str) -> tuple[KeyPath, Leaf]:
-    path = keys.parse_key(key)
-    leaf = keys.find(path)
+    path = setting_keys.parse_key(key)
+    leaf = setting_keys.find(path)
     if not leaf:
-        raise SettingsError(keys.unknown(path), "`crushpy config list --all` shows every key.")
+        raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
     return path, leaf
 
 

@@ -3,7 +3,7 @@
 import msgspec
 
 from crushpy.errors import SettingsError
-from crushpy.settings.keys import KeyPath, Leaf, show, spell
+from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
 
 
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:

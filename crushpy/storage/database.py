@@ -20,12 +20,12 @@ from crushpy.sanitize import clean
 from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import storable, to_column
+from crushpy.storage.conversation_list import Shelf
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.rows import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.search import Search
-from crushpy.storage.shelf import Shelf
-from crushpy.storage.tasks import Tasks
+from crushpy.storage.task_results import Tasks
 
 _NO_USAGE = Usage()
 _SHOWN = 5

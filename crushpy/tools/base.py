@@ -11,8 +11,8 @@ from crushpy.access import Access
 from crushpy.messages import Data, Display, Image, Json, Todo
 
 if TYPE_CHECKING:
-    from crushpy.tools.filememory import FileMemory
-    from crushpy.tools.jobs import Jobs
+    from crushpy.tools.files.file_memory import FileMemory
+    from crushpy.tools.shell.jobs import Jobs
 
 
 class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

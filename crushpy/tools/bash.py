@@ -8,9 +8,9 @@ from msgspec import Meta
 from crushpy.access import Access
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.live import Live
-from crushpy.tools.output import Output, report
-from crushpy.tools.process import Process, cannot_kill
+from crushpy.tools.shell.live_output import Live
+from crushpy.tools.shell.output import Output, report
+from crushpy.tools.shell.process import Process, cannot_kill
 
 DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 600

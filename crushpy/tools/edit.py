@@ -3,9 +3,9 @@
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.change import make, report, show
-from crushpy.tools.edits import Replacement, plan_edits
-from crushpy.tools.locate import touched
+from crushpy.tools.files.change import make, report, show
+from crushpy.tools.files.edits import Replacement, plan_edits
+from crushpy.tools.files.locate import touched
 
 
 class EditArgs(Args, frozen=True):

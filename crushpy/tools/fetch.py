@@ -6,7 +6,7 @@ from crushpy.access import Access
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 
 if TYPE_CHECKING:
-    from crushpy.tools.visit import LookUp
+    from crushpy.tools.web.visit import LookUp
 
 MAX_SECONDS = 30
 
@@ -25,7 +25,7 @@ class Fetch(Tool[FetchArgs]):
         self._max_seconds = max_seconds
 
     def accesses(self, args: FetchArgs, context: ToolContext) -> tuple[Access, ...]:
-        from crushpy.tools.visit import target_of
+        from crushpy.tools.web.visit import target_of
 
         try:
             target = target_of(args.url)
@@ -35,7 +35,7 @@ class Fetch(Tool[FetchArgs]):
         return (Access(self.name, "host", target.authority, writes=True),)
 
     async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
-        from crushpy.tools.addresses import resolve
-        from crushpy.tools.visit import visit
+        from crushpy.tools.web.addresses import resolve
+        from crushpy.tools.web.visit import visit
 
         return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)

@@ -11,11 +11,11 @@ from msgspec import Meta
 from crushpy.access import Access
 from crushpy.messages import FileList
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.globs import Glob as Pattern
-from crushpy.tools.locate import locate, missing, touched
-from crushpy.tools.records import Ended, read_records
-from crushpy.tools.search import FindRipgrep, find_ripgrep, list_files
-from crushpy.tools.textfile import clean
+from crushpy.tools.files.locate import locate, missing, touched
+from crushpy.tools.files.text_file import clean
+from crushpy.tools.search.glob_patterns import Glob as Pattern
+from crushpy.tools.search.helper_records import Ended, read_records
+from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files
 
 _MAX_FILES = 100
 _TIMEOUT = 30.0

@@ -3,7 +3,7 @@
 from crushpy.access import Access
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.process import cannot_kill
+from crushpy.tools.shell.process import cannot_kill
 
 
 class JobKillArgs(Args, frozen=True):

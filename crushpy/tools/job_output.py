@@ -7,7 +7,7 @@ from msgspec import Meta
 from crushpy.access import Access
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.output import report
+from crushpy.tools.shell.output import report
 
 MAX_WAIT = 60
 

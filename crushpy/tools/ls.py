@@ -8,9 +8,9 @@ from pathlib import Path
 from crushpy.access import Access
 from crushpy.messages import FileList
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.ignore import Rules
-from crushpy.tools.locate import locate, missing, reason, touched
-from crushpy.tools.textfile import clean
+from crushpy.tools.files.locate import locate, missing, reason, touched
+from crushpy.tools.files.text_file import clean
+from crushpy.tools.search.ignore_files import Rules
 
 _MAX_ENTRIES = 400
 

@@ -9,9 +9,9 @@ from msgspec import Meta
 from crushpy.access import Access
 from crushpy.messages import Excerpt, Image
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.filetypes import describe_binary, image_type
-from crushpy.tools.locate import locate, missing, reason, touched
-from crushpy.tools.textfile import TextFile, clean, decode, normalize, read_regular, split_lines
+from crushpy.tools.files.file_types import describe_binary, image_type
+from crushpy.tools.files.locate import locate, missing, reason, touched
+from crushpy.tools.files.text_file import TextFile, clean, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 
 _DEFAULT_LINES = 2_000

@@ -5,9 +5,9 @@ from pathlib import Path
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.change import Planned, make, open_source, require_known, show
-from crushpy.tools.locate import touched
-from crushpy.tools.textfile import TextFile
+from crushpy.tools.files.change import Planned, make, open_source, require_known, show
+from crushpy.tools.files.locate import touched
+from crushpy.tools.files.text_file import TextFile
 
 
 class WriteArgs(Args, frozen=True):

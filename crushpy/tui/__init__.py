@@ -19,12 +19,12 @@ def run(options: Options) -> int:
     """Runs the app until the user leaves; the exit code."""
     import gc
 
-    from crushpy.tui.terminal import held
+    from crushpy.tui.terminal.raw_mode import held
 
     with held() as typed:
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
-        from crushpy.tui.attention import give_title_back
+        from crushpy.tui.terminal.attention import give_title_back
 
         app = CrushpyApp(options, typed)
         app.run()

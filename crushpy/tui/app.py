@@ -13,10 +13,10 @@ from textual.binding import Binding
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
-from crushpy.engine.mistakes import mistake
+from crushpy.engine.unexpected import unexpected
 from crushpy.tui import Options, commands
-from crushpy.tui.attention import keep_title
 from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.terminal.attention import keep_title
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -80,7 +80,7 @@ class CrushpyApp(App[object]):
         driver = super().get_driver_class()
         if driver.__name__ != "LinuxDriver":  # Windows, or one that the user chose
             return driver
-        from crushpy.tui.keyboard import Keyboard
+        from crushpy.tui.terminal.keyboard import Keyboard
 
         return Keyboard
 
@@ -144,7 +144,7 @@ class CrushpyApp(App[object]):
         """A bug ends the app. Textual would print local variables, keys among them. The log has it all."""
         error = sys.exc_info()[1] or self._exception
         log.error("the app failed", exc_info=error)
-        story = mistake(error) if isinstance(error, Exception) else "crushpy made a mistake."
+        story = unexpected(error) if isinstance(error, Exception) else "crushpy made a mistake."
         self._exit_renderables.append(Text(f"crushpy: {story}"))
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)

@@ -27,12 +27,12 @@ from crushpy.events import (
 from crushpy.messages import Image, Message, Note, Seed, Thinking, ToolResult, headline
 from crushpy.tui.items import (
     ALL_SEAM_ACTIONS,
+    BoundaryItem,
     ErrorItem,
     Item,
     ItemAction,
     NoticeItem,
     ReplyItem,
-    SeamItem,
     ThinkingItem,
     ToolItem,
     ToolState,
@@ -40,7 +40,7 @@ from crushpy.tui.items import (
 )
 
 if TYPE_CHECKING:
-    from crushpy.engine.library import Seam
+    from crushpy.engine.session.browser import Seam
 
 
 class View(Protocol):
@@ -92,12 +92,12 @@ class Feed:
         self._tools.clear()
         self._view.set_items(
             [
-                self._placed(item) if isinstance(item, SeamItem) else item
+                self._placed(item) if isinstance(item, BoundaryItem) else item
                 for item in stored_items(history, seam)
             ]
         )
 
-    def _placed(self, seam: SeamItem) -> SeamItem:
+    def _placed(self, seam: BoundaryItem) -> BoundaryItem:
         """A card with what can be done with it here."""
         offers = tuple(action for action in seam.offers if action in self._offers)
         return msgspec.structs.replace(seam, offers=offers, reach=self._reach)
@@ -246,13 +246,13 @@ def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
     return msgspec.structs.replace(item, state=state, display=result.display, output=result.text)
 
 
-def stored_seam(seed: Seed, seam: "Seam | None") -> SeamItem:
+def stored_seam(seed: Seed, seam: "Seam | None") -> BoundaryItem:
     """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
     if seam is None:
-        card = SeamItem("", "", summary=seed.summary, evidence=seed.evidence)
+        card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
     boundary = seam.boundary
-    return SeamItem(
+    return BoundaryItem(
         boundary_id=boundary.id,
         trigger=boundary.trigger,
         parent_id=boundary.parent_id,
@@ -278,8 +278,8 @@ def stored_seam(seed: Seed, seam: "Seam | None") -> SeamItem:
     )
 
 
-def seam_of(event: Boundary) -> SeamItem:
-    return SeamItem(
+def seam_of(event: Boundary) -> BoundaryItem:
+    return BoundaryItem(
         boundary_id=event.id,
         trigger=event.trigger,
         parent_id=event.parent_id,

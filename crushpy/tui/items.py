@@ -68,17 +68,17 @@ class ErrorItem(Data, frozen=True):
 ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage"]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
-SEAM_ACTIONS: dict[str, tuple[ItemAction, str]] = {
+BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "p": ("open_parent", "parent"),
     "u": ("undo", "undo"),
     "t": ("edit_template", "template"),
     "l": ("lineage", "lineage"),
 }
 """Keys on a seam card, what they ask for and how the card names it."""
-ALL_SEAM_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in SEAM_ACTIONS.values())
+ALL_SEAM_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
 
 
-class SeamItem(Data, frozen=True):
+class BoundaryItem(Data, frozen=True):
     """A boundary, as a card: who decided, why, what it cost, what was carried over."""
 
     boundary_id: str
@@ -116,7 +116,7 @@ class SeamItem(Data, frozen=True):
         return tuple(action for action in self.offers if action != "undo" or not self.undone)
 
 
-Item = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | SeamItem
+Item = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | BoundaryItem
 
 
 def source_text(item: Item) -> str:
@@ -129,7 +129,7 @@ def source_text(item: Item) -> str:
             return f"{item.name} {item.headline}\n{shown}"
         case ErrorItem():
             return f"{item.message}\n{item.hint}" if item.hint else item.message
-        case SeamItem():
+        case BoundaryItem():
             return f"{item.summary}\n\n{item.evidence}" if item.evidence else item.summary
 
 

@@ -14,7 +14,9 @@ async def open_conversation(options: Options) -> "tuple[Conversation, tuple[str,
     """The conversation that was asked for, and what the user should know about its settings."""
     bootstrap: Any = await asyncio.to_thread(_load)
     flags = {"model": options.model, "compaction.method": options.compaction}
-    around = bootstrap.Surroundings(Path(options.cwd), {key: value for key, value in flags.items() if value})
+    around = bootstrap.ProjectEnvironment(
+        Path(options.cwd), {key: value for key, value in flags.items() if value}
+    )
     wanted = bootstrap.Wanted(
         cwd=options.cwd,
         session=options.session,

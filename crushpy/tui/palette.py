@@ -9,8 +9,8 @@ from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
+from crushpy.tui.app_type import app_of
 from crushpy.tui.commands import COMMANDS, Command
-from crushpy.tui.typed import app_of
 from crushpy.tui.widgets.keybar import key_name
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from histories import changed, histories, planned, ran, user, viewed
 from hypothesis import given, settings
 
 from crushpy.context.coverage import KINDS, Found, covered, facts_of, flat, measure
-from crushpy.context.evidence import Standing, build_evidence
+from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.messages import Message, Todo
 
 MIDDLE = [
@@ -95,7 +95,12 @@ def count(text: str) -> int:
 @given(histories())
 def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> None:
     evidence = build_evidence(
-        history, Standing("/work"), limit=10**7, request_limit=10**6, count=count, redact=lambda text: text
+        history,
+        WorkspaceSnapshot("/work"),
+        limit=10**7,
+        request_limit=10**6,
+        count=count,
+        redact=lambda text: text,
     )
     found = measure(history, "", evidence, cwd="/work").by_kind
     for kind in ("paths", "commands", "failures", "requests"):

@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest, with_cut
-from crushpy.context.evidence import Standing, build_evidence
+from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import FRAME, Wishes, make_plan
+from crushpy.context.plan import FRAME, TokenBudget, make_plan
 from crushpy.context.render import seed_text
 from crushpy.messages import Cut, Image, Message, Seed
 
@@ -17,7 +17,7 @@ def size(message: Message) -> int:
     return 4 + len(message.text) // 4 + (len(message.result.text) // 4 if message.result else 0)
 
 
-WISHES = Wishes(100_000, 0.75, 20_000, 2_000, 4_000)
+WISHES = TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000)
 
 
 def count(text: str) -> int:
@@ -40,7 +40,7 @@ def test_head_middle_and_tail_are_a_partition_of_whole_units(
 
 @given(histories(), st.integers(0, 200_000), st.booleans())
 def test_any_budget_gives_a_valid_request(history: list[Message], window: int, minimal: bool) -> None:
-    wishes = Wishes(max(1, window), 0.75, 20_000, 2_000, 4_000)
+    wishes = TokenBudget(max(1, window), 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
     tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
     assert_valid(well_formed([seed("summary", "evidence"), *tail]))
@@ -51,11 +51,11 @@ def test_any_budget_gives_a_valid_request(history: list[Message], window: int, m
 def test_a_child_starts_with_half_of_the_threshold_at_most(
     history: list[Message], window: int, minimal: bool
 ) -> None:
-    wishes = Wishes(window, 0.75, 20_000, 2_000, 4_000)
+    wishes = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
     tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
     evidence = build_evidence(
-        history, Standing(), limit=plan.evidence_tokens, request_limit=wishes.request, count=count
+        history, WorkspaceSnapshot(), limit=plan.evidence_tokens, request_limit=wishes.request, count=count
     )
     longest = "s" * (4 * 2 * wishes.summary)
     carried = count(seed_text(Seed(longest, evidence, plan.quotes))) + sum(map(size, tail))
@@ -102,7 +102,7 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
         result(two, "small"),
     ]
     plan = make_plan(
-        history, Wishes(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
+        history, TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
     )
     assert [cut.message_id for cut in plan.cuts] == [history[-2].id]
 
@@ -111,7 +111,7 @@ def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
     calls = [call("bash", command=f"c{number}") for number in range(60)]
     history = [user("go"), *ran("early", "x" * 4_000), assistant("", *calls)]
     history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]
-    wishes = Wishes(20_000, 0.75, 20_000, 2_000, 4_000)
+    wishes = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, wishes, has_seed=False, size=size, count=count)
     shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
     assert sum(map(size, shown)) < wishes.carried < sum(map(size, plan.parts.tail))
@@ -121,7 +121,7 @@ def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
 def test_the_last_request_and_the_last_answer_are_always_carried() -> None:
     history = [user("please do the thing"), assistant("I shall do it."), *ran("make", "x" * 400_000)]
     plan = make_plan(
-        history, Wishes(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
+        history, TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
     )
     assert "please do the thing" in plan.quotes and "I shall do it." in plan.quotes
 
@@ -129,7 +129,7 @@ def test_the_last_request_and_the_last_answer_are_always_carried() -> None:
 def test_a_single_large_message_is_no_reason_for_a_boundary() -> None:
     plan = make_plan(
         [user("x" * 400_000)],
-        Wishes(100_000, 0.75, 20_000, 2_000, 4_000),
+        TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000),
         has_seed=False,
         size=size,
         count=count,

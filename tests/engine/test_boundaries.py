@@ -12,7 +12,7 @@ from scripted_llm.replies import Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
-from crushpy.engine.reviews import Verdict
+from crushpy.engine.compaction.review import Verdict
 from crushpy.events import (
     Boundary,
     Compacting,

@@ -10,7 +10,7 @@ from scripted_llm.replies import Answer, Call, Cut, Empty, Fail, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
-from crushpy.engine import summarise
+from crushpy.engine.compaction import summarizer
 from crushpy.events import Boundary, Error, Notice, ToolFinished
 from crushpy.messages import Seed, Thinking, Usage
 from crushpy.paths import Paths
@@ -229,7 +229,7 @@ async def test_whatever_a_summariser_does_the_evidence_stands_and_the_turn_goes_
     talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, bad: Answer
 ) -> None:
     if isinstance(bad, Stall):
-        monkeypatch.setattr(summarise, "TIME_LIMIT", 0.3)
+        monkeypatch.setattr(summarizer, "TIME_LIMIT", 0.3)
     work = worker([1_000, 7_600, 900])
     llm.always(lambda body: bad if is_summary(body) else work(body))
     talk = await talks(flags=window(10_000), yolo=True)

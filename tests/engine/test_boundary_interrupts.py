@@ -9,7 +9,7 @@ from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
-from crushpy.engine.live import load_session
+from crushpy.engine.session.session import load_session
 from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Usage
 from crushpy.paths import Paths
@@ -17,7 +17,7 @@ from crushpy.storage.store import Store
 
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
-STARTS = ("_turn", "compact", "_undo", "wholly")
+STARTS = ("_turn", "compact", "_undo", "shielded")
 """What a task of the engine begins with."""
 
 

@@ -7,7 +7,7 @@ from scripted_llm.replies import Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
-from crushpy.engine.remember import MAX_CHARS, MAX_HITS
+from crushpy.engine.session.recall import MAX_CHARS, MAX_HITS
 from crushpy.events import ToolFinished
 
 

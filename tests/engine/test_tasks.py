@@ -12,7 +12,7 @@ from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
 from crushpy.engine.approvals import Answer
-from crushpy.engine.limits import Limits
+from crushpy.engine.turn.limits import Limits
 from crushpy.events import ApprovalNeeded, Boundary, ToolCalled, ToolFinished, ToolOutput
 from crushpy.messages import Seed, TaskReport, Usage
 from crushpy.paths import Paths

@@ -9,7 +9,7 @@ from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, Rate
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
-from crushpy.engine.limits import Limits
+from crushpy.engine.turn.limits import Limits
 from crushpy.events import (
     Error,
     MessageCommitted,

@@ -8,9 +8,9 @@ import pytest
 
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
-from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.openai.provider import WireProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
-from crushpy.llm.wire import WireProvider
 from crushpy.messages import Json, Message, Text, ToolCall, ToolResult
 
 WINDOW = 1024

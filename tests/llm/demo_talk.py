@@ -12,13 +12,13 @@ from crushpy.messages import Message, Text, ToolCall, ToolResult
 from crushpy.tools.base import AnyTool, ToolContext, ToolError
 from crushpy.tools.bash import Bash
 from crushpy.tools.edit import Edit
-from crushpy.tools.filememory import FileMemory
+from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.glob import Glob
 from crushpy.tools.grep import Grep
 from crushpy.tools.job_output import JobOutput
-from crushpy.tools.jobs import Jobs
 from crushpy.tools.ls import Ls
 from crushpy.tools.registry import check, schema
+from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.todos import Todos
 from crushpy.tools.view import View
 from crushpy.tools.write import Write

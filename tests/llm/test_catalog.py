@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from crushpy.llm import catalog, keys
+from crushpy.llm import catalog, vendors
 from crushpy.messages import Usage
 from crushpy.settings.schema import ModelSettings
 
@@ -104,7 +104,7 @@ def test_every_listed_name_is_one_that_lookup_knows() -> None:
 
 
 def test_every_default_model_is_in_the_catalog_and_takes_tools() -> None:
-    for provider in keys.PROVIDERS:
+    for provider in vendors.PROVIDERS:
         info = catalog.lookup(provider.default_model)
         assert info.source == "catalog", provider.default_model
         assert info.tools, provider.default_model

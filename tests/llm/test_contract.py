@@ -32,9 +32,9 @@ from crushpy.llm.errors import (
     TimedOut,
     Unavailable,
 )
-from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.openai.provider import WireProvider
 from crushpy.llm.protocol import CallPiece, Provider, Sent, TextPiece
-from crushpy.llm.wire import WireProvider
 from crushpy.messages import Usage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")

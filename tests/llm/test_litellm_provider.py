@@ -12,7 +12,7 @@ from conversing import ask, hear, user
 from scripted_llm import Call, Reply, ScriptedLLM
 
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.messages import Message, Text, Thinking, ToolCall, ToolResult
 
 pytestmark = [
@@ -101,7 +101,7 @@ def run(code: str, cwd: Path, llm: ScriptedLLM) -> "subprocess.CompletedProcess[
         "import asyncio, os, sys, gc, logging\n"
         f"sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}\n"
         "from conversing import ask, hear\n"
-        "from crushpy.llm.litellm_provider import LiteLLMProvider\n"
+        "from crushpy.llm.litellm.provider import LiteLLMProvider\n"
         "async def main():\n"
         f"    provider = LiteLLMProvider({llm.api_base!r}, 'key')\n"
         "    heard = await hear(provider)\n"

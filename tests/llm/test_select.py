@@ -10,10 +10,10 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.llm import catalog
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
-from crushpy.llm.litellm_provider import LiteLLMProvider
+from crushpy.llm.litellm.provider import LiteLLMProvider
+from crushpy.llm.openai.provider import WireProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.select import default_model, explain_unknown, is_official, select
-from crushpy.llm.wire import WireProvider
 from crushpy.messages import Message, Text
 from crushpy.settings import ModelSettings, ProviderSettings, Settings
 

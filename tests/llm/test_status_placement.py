@@ -10,9 +10,9 @@ from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
-from crushpy.llm.openai_format import chat_messages, chat_tools, litellm_dialect
-from crushpy.llm.placement import placement
+from crushpy.llm.openai.format import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Request, ToolSpec
+from crushpy.llm.status_placement import placement
 from crushpy.messages import Message, Text, ToolCall, ToolResult
 from crushpy.settings import Compaction, ModelSettings, ProviderSettings, Settings
 
@@ -50,9 +50,9 @@ def received(sent: Request, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setenv(f"{name}_API_KEY", "test")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION_NAME"):
         monkeypatch.setenv(name, "us-east-1")
-    from crushpy.llm import litellm_provider
+    from crushpy.llm.litellm import provider
 
-    litellm_provider._load()
+    provider._load()
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 

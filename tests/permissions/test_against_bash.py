@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.permissions.commands import Word, with_inner
-from crushpy.permissions.shell import read
+from crushpy.permissions.shell.ast import Word, with_inner
+from crushpy.permissions.shell.parser import read
 
 from . import table
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from crushpy.permissions.commands import ShellReading, with_inner
-from crushpy.permissions.shell import read
+from crushpy.permissions.shell.ast import ShellReading, with_inner
+from crushpy.permissions.shell.parser import read
 
 
 def commands(reading: ShellReading) -> list[list[str]]:

@@ -5,7 +5,7 @@ import tomllib
 from pathlib import Path
 
 from crushpy.paths import Paths
-from crushpy.settings import keys, load
+from crushpy.settings import load, setting_keys
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"
 
@@ -21,16 +21,18 @@ def rows() -> dict[str, list[str]]:
 
 def test_every_key_is_on_the_page_with_its_default_and_what_it_takes() -> None:
     table = rows()
-    assert list(table) == [leaf.key for leaf in keys.leaves().values()]
-    for leaf in keys.leaves().values():
+    assert list(table) == [leaf.key for leaf in setting_keys.leaves().values()]
+    for leaf in setting_keys.leaves().values():
         default, meaning, takes = table[leaf.key]
-        assert default == ("" if leaf.default is None else f"`{keys.toml_value(leaf.default)}`"), leaf.key
+        assert default == ("" if leaf.default is None else f"`{setting_keys.toml_value(leaf.default)}`"), (
+            leaf.key
+        )
         assert leaf.allowed.startswith(takes), leaf.key
         assert meaning
 
 
 def test_every_key_has_a_description() -> None:
-    assert all(leaf.description.endswith(".") for leaf in keys.leaves().values())
+    assert all(leaf.description.endswith(".") for leaf in setting_keys.leaves().values())
 
 
 def test_the_example_on_the_page_loads_without_a_warning(home: Path, workspace: Path) -> None:

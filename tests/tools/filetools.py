@@ -8,7 +8,7 @@ import pytest
 
 from crushpy.messages import to_json
 from crushpy.tools.base import AnyTool, Outcome, ToolContext, ToolError
-from crushpy.tools.filememory import FileMemory
+from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import check
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20

@@ -9,8 +9,8 @@ from pathlib import Path
 
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.bash import Bash, BashArgs
-from crushpy.tools.filememory import FileMemory
-from crushpy.tools.jobs import Jobs
+from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.shell.jobs import Jobs
 
 DEADLINE = 60.0
 

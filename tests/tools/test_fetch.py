@@ -13,11 +13,11 @@ from web import Answer, answer, own_certificate, redirect, web
 from crushpy import __version__
 from crushpy.access import Access
 from crushpy.messages import Excerpt
-from crushpy.tools.addresses import is_public, resolve
 from crushpy.tools.base import Outcome, ToolContext, ToolError
 from crushpy.tools.fetch import Fetch, FetchArgs
-from crushpy.tools.filememory import FileMemory
-from crushpy.tools.jobs import Jobs
+from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.shell.jobs import Jobs
+from crushpy.tools.web.addresses import is_public, resolve
 
 
 def context(workspace: Path, allow_private: bool = True) -> ToolContext:
@@ -62,7 +62,7 @@ async def test_a_title_without_end_is_cut(workspace: Path) -> None:
 
 
 def test_nothing_heavy_is_loaded_before_the_first_page() -> None:
-    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.pages")
+    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.pages")
     script = f"import sys, crushpy.tools.fetch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n"
@@ -156,7 +156,7 @@ async def test_a_deeply_nested_page_is_read(workspace: Path) -> None:
 async def test_a_page_that_takes_too_long_to_convert_gives_its_bare_text(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crushpy.tools import pages
+    from crushpy.tools.web import pages
 
     # No page can be converted that fast. Those that take for ever are made of thousands of open tags.
     monkeypatch.setattr(pages, "_CONVERSION_SECONDS", 0.01)

@@ -12,8 +12,8 @@ from crushpy.access import Access
 from crushpy.messages import FileList
 from crushpy.tools.base import ToolError
 from crushpy.tools.glob import Glob
-from crushpy.tools.globs import Glob as Pattern
-from crushpy.tools.search import find_ripgrep
+from crushpy.tools.search.glob_patterns import Glob as Pattern
+from crushpy.tools.search.ripgrep import find_ripgrep
 
 
 @pytest.fixture(params=["ripgrep", "own"])

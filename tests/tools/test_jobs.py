@@ -11,8 +11,8 @@ from crushpy.messages import Terminal
 from crushpy.tools.base import Outcome, ToolContext, ToolError
 from crushpy.tools.job_kill import JobKill, JobKillArgs
 from crushpy.tools.job_output import JobOutput, JobOutputArgs
-from crushpy.tools.jobs import MAX_RUNNING
 from crushpy.tools.registry import check
+from crushpy.tools.shell.jobs import MAX_RUNNING
 
 
 async def output(context: ToolContext, job_id: str, wait: float = 0) -> Outcome:

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from crushpy.engine.library import Library
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.paths import Paths
 from crushpy.storage.store import Store
 
@@ -17,5 +17,5 @@ async def store(home: object) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-def library(store: Store) -> Library:
-    return Library(store)
+def library(store: Store) -> SessionBrowser:
+    return SessionBrowser(store)

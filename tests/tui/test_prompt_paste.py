@@ -9,8 +9,8 @@ from textual import events
 
 from crushpy.tui import Options
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.keyboard import Keyboard
-from crushpy.tui.pasting import PasteReader
+from crushpy.tui.terminal.keyboard import Keyboard
+from crushpy.tui.terminal.paste_reader import PasteReader
 
 LINES = "\n".join(f"line {number}" for number in range(1_234))
 MARK = "[pasted 1,234 lines #1]"

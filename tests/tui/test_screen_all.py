@@ -5,13 +5,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
+from conversations import begun, continued
 from hosting import Shown, shown
-from shelves import begun, continued
 from textual.screen import Screen
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
-from crushpy.engine.library import Library
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.events import ReviewNeeded
 from crushpy.messages import Seed
 from crushpy.paths import Paths
@@ -24,9 +24,9 @@ from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.models import ModelsScreen
-from crushpy.tui.screens.reading import ReadingScreen
 from crushpy.tui.screens.review import ReviewScreen
 from crushpy.tui.screens.search import SearchScreen
+from crushpy.tui.screens.session_reader import ReadingScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.widgets import grace
@@ -34,7 +34,7 @@ from crushpy.tui.widgets.keybar import KeyBar
 from crushpy.tui.widgets.rows import CURSOR, Rows
 
 FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
-SCREENS: dict[str, Callable[[Library, str], Screen[Any]]] = {
+SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
     "lineage": LineageScreen,
     "reading": ReadingScreen,
@@ -51,7 +51,7 @@ SCREENS: dict[str, Callable[[Library, str], Screen[Any]]] = {
 
 @pytest.fixture(params=SCREENS)
 async def screen(
-    request: pytest.FixtureRequest, store: Store, library: Library, monkeypatch: pytest.MonkeyPatch
+    request: pytest.FixtureRequest, store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> Screen[Any]:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     monkeypatch.setattr(grace, "GRACE", 0.001)

@@ -9,7 +9,7 @@ from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.errors import CrushpyError
-from crushpy.llm.keys import PROVIDERS
+from crushpy.llm.vendors import PROVIDERS
 from crushpy.settings import Settings
 from crushpy.tui.screens.connect import ConnectScreen, places
 

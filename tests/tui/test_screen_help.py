@@ -8,9 +8,9 @@ from textual.binding import Binding, BindingType
 
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.commands import COMMANDS
-from crushpy.tui.keys import places
+from crushpy.tui.key_help import places
+from crushpy.tui.screens.chat_layout import Surface
 from crushpy.tui.screens.help import HelpScreen
-from crushpy.tui.screens.surface import Surface
 from crushpy.tui.transcript.view import Transcript
 from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
 from crushpy.tui.widgets.keybar import key_name

@@ -1,17 +1,17 @@
 """The tree of a conversation, with real keys on a real one."""
 
 import pytest
+from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
-from shelves import begun, continued
 from stored import a_session
 
-from crushpy.engine.library import Library
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.messages import Data
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pairs
 from crushpy.tui.screens.lineage import Chosen, LineageScreen, SessionTree
-from crushpy.tui.screens.reading import ReadingScreen
+from crushpy.tui.screens.session_reader import ReadingScreen
 
 KEYS = ["Enter Open", "g Go on here", "f Fork", "u Undo boundary", "Space Mark", "c Compare", "Esc Close"]
 
@@ -26,7 +26,7 @@ class Family(Data, frozen=True):
 
 
 @pytest.fixture
-async def family(store: Store, library: Library) -> Family:
+async def family(store: Store, library: SessionBrowser) -> Family:
     root = await begun(store, "Repair the parser", *(f"message {number}" for number in range(12)))
     second = await continued(store, root, "## Goal\nRepair it.\n## Done\nNothing yet.", "go on", "yes")
     branch = await continued(store, second, "A summary that was not good.")
@@ -45,7 +45,7 @@ def tree(screen: Shown) -> list[str]:
 
 
 async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
-    family: Family, library: Library
+    family: Family, library: SessionBrowser
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id), (160, 40)) as screen:
         first, second, undone, tip = tree(screen)
@@ -59,7 +59,7 @@ async def test_the_tree_tells_triggers_sizes_coverage_undone_and_the_tip(
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_key_is_named_at_every_size(
-    family: Family, library: Library, size: tuple[int, int]
+    family: Family, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id), size) as screen:
         assert all(key in screen.text for key in KEYS)
@@ -68,7 +68,7 @@ async def test_every_key_is_named_at_every_size(
         assert screen.results == [None]
 
 
-async def test_the_preview_follows_the_cursor(family: Family, library: Library) -> None:
+async def test_the_preview_follows_the_cursor(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id), (140, 40)) as screen:
         for part in ("75,000 → 9,000 tokens", "All of it.", "user: and now?", "paths 3/4 (2 in prose)"):
             assert part in screen.text
@@ -78,7 +78,7 @@ async def test_the_preview_follows_the_cursor(family: Family, library: Library) 
         assert "message 5" not in screen.text
 
 
-async def test_going_on_means_the_end_of_that_line(family: Family, library: Library) -> None:
+async def test_going_on_means_the_end_of_that_line(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.branch.id)) as screen:
         await screen.press("home", "g")
         assert screen.results == [Chosen("continue", family.tip.id)]
@@ -91,7 +91,7 @@ async def test_going_on_means_the_end_of_that_line(family: Family, library: Libr
 
 
 async def test_a_fork_starts_from_the_session_under_the_cursor(
-    family: Family, library: Library, store: Store
+    family: Family, library: SessionBrowser, store: Store
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("home", "f")
@@ -101,7 +101,7 @@ async def test_a_fork_starts_from_the_session_under_the_cursor(
 
 
 async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
-    family: Family, library: Library, store: Store
+    family: Family, library: SessionBrowser, store: Store
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("u")
@@ -115,7 +115,7 @@ async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
 
 
 async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
-    family: Family, library: Library, store: Store
+    family: Family, library: SessionBrowser, store: Store
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("home", "down", "u", "down", "up", "u")  # moving away takes the first press back
@@ -130,7 +130,7 @@ async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
 
 @pytest.mark.parametrize("keys", [["home"], ["up"]])
 async def test_there_is_no_undo_where_nothing_can_be_undone(
-    family: Family, library: Library, keys: list[str]
+    family: Family, library: SessionBrowser, keys: list[str]
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press(*keys)
@@ -139,7 +139,9 @@ async def test_there_is_no_undo_where_nothing_can_be_undone(
         assert screen.results == []
 
 
-async def test_enter_opens_a_session_to_read_and_escape_comes_back(family: Family, library: Library) -> None:
+async def test_enter_opens_a_session_to_read_and_escape_comes_back(
+    family: Family, library: SessionBrowser
+) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("home", "enter")
         assert isinstance(screen.app.screen, ReadingScreen)
@@ -154,7 +156,7 @@ async def test_enter_opens_a_session_to_read_and_escape_comes_back(family: Famil
         assert isinstance(screen.app.screen, LineageScreen)
 
 
-async def test_two_marked_sessions_are_compared(family: Family, library: Library) -> None:
+async def test_two_marked_sessions_are_compared(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("c")
         assert any("Mark two" in message for message in screen.messages)
@@ -174,19 +176,19 @@ async def test_two_marked_sessions_are_compared(family: Family, library: Library
         assert isinstance(screen.app.screen, LineageScreen)
 
 
-async def test_wide_comparisons_stand_side_by_side(family: Family, library: Library) -> None:
+async def test_wide_comparisons_stand_side_by_side(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id), (120, 30)) as screen:
         await screen.press("space", "home", "down", "c")  # one mark and the cursor are two
         assert "≠ Nothing yet." in screen.line("All of it.")
 
 
-async def test_the_first_session_has_no_summary_to_compare(family: Family, library: Library) -> None:
+async def test_the_first_session_has_no_summary_to_compare(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("space", "home", "space", "c")
         assert any("starts with no summary" in message for message in screen.messages)
 
 
-async def test_a_third_mark_lets_the_oldest_go(family: Family, library: Library) -> None:
+async def test_a_third_mark_lets_the_oldest_go(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("space", "up", "space", "up", "space")
         assert ["◆" in line for line in tree(screen)] == [False, True, True, False]
@@ -194,7 +196,9 @@ async def test_a_third_mark_lets_the_oldest_go(family: Family, library: Library)
         assert ["◆" in line for line in tree(screen)] == [False, False, True, False]
 
 
-async def test_a_task_is_read_but_not_gone_on_with(family: Family, library: Library, store: Store) -> None:
+async def test_a_task_is_read_but_not_gone_on_with(
+    family: Family, library: SessionBrowser, store: Store
+) -> None:
     task = a_session(root_id=family.root.id, parent_id=family.tip.id, kind="task", title="look it up")
     await store.create_session(task)
     async with shown(LineageScreen(library, family.tip.id)) as screen:
@@ -205,14 +209,14 @@ async def test_a_task_is_read_but_not_gone_on_with(family: Family, library: Libr
         assert screen.results == []
 
 
-async def test_a_conversation_that_is_not_stored_yet_is_said_plainly(library: Library) -> None:
+async def test_a_conversation_that_is_not_stored_yet_is_said_plainly(library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, "nothing")) as screen:
         assert "Nothing is stored of this conversation yet" in screen.text
         await screen.press("u", "f", "g", "space", "c", "enter")
         assert screen.results == []
 
 
-async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Library) -> None:
+async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: SessionBrowser) -> None:
     root = await begun(store, EVIL, EVIL, EVIL, model=EVIL)
     child = await continued(store, root, EVIL, problem=EVIL, summary_model=EVIL)
     other = await continued(store, child, "plain")

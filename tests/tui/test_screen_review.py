@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from talk import Talks
 from textual import events
 
-from crushpy.engine.reviews import Verdict
+from crushpy.engine.compaction.review import Verdict
 from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Seed
 from crushpy.tui.screens.review import ReviewScreen

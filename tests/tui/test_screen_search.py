@@ -1,17 +1,17 @@
 """Search as it is typed, with real keys on real messages."""
 
 import pytest
+from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
-from shelves import begun, continued
 
-from crushpy.engine.library import Library
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.screens.search import SearchScreen
 
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_what_is_typed_is_found_with_snippets(
-    store: Store, library: Library, size: tuple[int, int]
+    store: Store, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     one = await begun(store, "about animals", "a zebra", "it has stripes")
     tip = await continued(store, one, "We spoke of a zebra.")
@@ -30,7 +30,9 @@ async def test_what_is_typed_is_found_with_snippets(
         assert any(message.id == found[1] for message in messages)
 
 
-async def test_words_given_with_the_command_are_searched_at_once(store: Store, library: Library) -> None:
+async def test_words_given_with_the_command_are_searched_at_once(
+    store: Store, library: SessionBrowser
+) -> None:
     info = await begun(store, "t", "first", "the second zebra")
     async with shown(SearchScreen(library, "/work", "second zebra")) as screen:
         assert "the second zebra" in screen.text
@@ -39,7 +41,7 @@ async def test_words_given_with_the_command_are_searched_at_once(store: Store, l
         assert screen.results == [(info.id, (await store.messages(info.id))[1].id)]
 
 
-async def test_a_conversation_row_leads_to_its_best_place(store: Store, library: Library) -> None:
+async def test_a_conversation_row_leads_to_its_best_place(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         assert "9 places" in screen.text
@@ -47,7 +49,7 @@ async def test_a_conversation_row_leads_to_its_best_place(store: Store, library:
         assert screen.results[0][0] == info.id
 
 
-async def test_other_folders_are_searched_on_demand(store: Store, library: Library) -> None:
+async def test_other_folders_are_searched_on_demand(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "far away", "a zebra", cwd="/elsewhere")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         assert "Nothing found here. F3 looks in all folders." in screen.text
@@ -57,7 +59,7 @@ async def test_other_folders_are_searched_on_demand(store: Store, library: Libra
         assert screen.results[0][0] == info.id
 
 
-async def test_words_that_are_gone_leave_no_rows(store: Store, library: Library) -> None:
+async def test_words_that_are_gone_leave_no_rows(store: Store, library: SessionBrowser) -> None:
     await begun(store, "t", "a zebra")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         await screen.press(*["backspace"] * 5)
@@ -69,20 +71,20 @@ async def test_words_that_are_gone_leave_no_rows(store: Store, library: Library)
 
 
 @pytest.mark.parametrize("words", ['"', '"" (', "* OR NEAR(", "a", "zé%_\\", "[@click=x]"])
-async def test_odd_words_break_nothing(store: Store, library: Library, words: str) -> None:
+async def test_odd_words_break_nothing(store: Store, library: SessionBrowser, words: str) -> None:
     await begun(store, "t", f"here are {words} and more")
     async with shown(SearchScreen(library, "/work", words)) as screen:
         assert screen.messages == []
 
 
-async def test_a_click_goes_there(store: Store, library: Library) -> None:
+async def test_a_click_goes_there(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "t", "the zebra")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         await screen.click("user the zebra")
         assert screen.results[0][0] == info.id
 
 
-async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Library) -> None:
+async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: SessionBrowser) -> None:
     await begun(store, EVIL, f"zebra {EVIL}")
     async with shown(SearchScreen(library, "/work", "zebra"), (140, 24)) as screen:
         assert screen.text.count(EVIL_SHOWN) >= 3  # title, row, and the word about the row

@@ -3,11 +3,11 @@
 import time
 
 import pytest
+from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
-from shelves import begun, continued
 from stored import a_session, said
 
-from crushpy.engine.library import Library
+from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.widgets.rows import Rows
@@ -27,7 +27,7 @@ def rows(screen: Shown) -> list[str]:
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_every_key_is_named_at_every_size(
-    store: Store, library: Library, size: tuple[int, int]
+    store: Store, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     await begun(store, "one")
     async with shown(SessionsScreen(library, "/work"), size) as screen:
@@ -36,7 +36,9 @@ async def test_every_key_is_named_at_every_size(
         assert rows(screen)[0].startswith("one")
 
 
-async def test_a_row_tells_title_model_messages_generations_and_age(store: Store, library: Library) -> None:
+async def test_a_row_tells_title_model_messages_generations_and_age(
+    store: Store, library: SessionBrowser
+) -> None:
     info = a_session(title="Repair the parser", model="anthropic/claude-x", now=time.time() - 7_300)
     await store.create_session(info)
     tip = await continued(store, info, "Go on.", "more", "done")
@@ -48,7 +50,7 @@ async def test_a_row_tells_title_model_messages_generations_and_age(store: Store
         assert screen.results == [tip.id]
 
 
-async def test_typing_finds_titles_and_enter_resumes(store: Store, library: Library) -> None:
+async def test_typing_finds_titles_and_enter_resumes(store: Store, library: SessionBrowser) -> None:
     wanted = await begun(store, "the needle")
     for number in range(5):
         await begun(store, f"hay {number}")
@@ -59,14 +61,14 @@ async def test_typing_finds_titles_and_enter_resumes(store: Store, library: Libr
         assert screen.results == [wanted.id]
 
 
-async def test_escape_returns_nothing(store: Store, library: Library) -> None:
+async def test_escape_returns_nothing(store: Store, library: SessionBrowser) -> None:
     await begun(store)
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("escape")
         assert screen.results == [None]
 
 
-async def test_what_was_said_is_found_on_demand(store: Store, library: Library) -> None:
+async def test_what_was_said_is_found_on_demand(store: Store, library: SessionBrowser) -> None:
     await begun(store, "plain", "hello", "nothing of interest")
     wanted = await begun(store, "other", "hello", "the zebra crossed")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -80,7 +82,7 @@ async def test_what_was_said_is_found_on_demand(store: Store, library: Library) 
         assert screen.results == [wanted.id]
 
 
-async def test_other_folders_are_shown_on_demand(store: Store, library: Library) -> None:
+async def test_other_folders_are_shown_on_demand(store: Store, library: SessionBrowser) -> None:
     await begun(store, "here")
     there = await begun(store, "there", cwd="/far/project")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -93,7 +95,7 @@ async def test_other_folders_are_shown_on_demand(store: Store, library: Library)
         assert screen.results == [there.id]
 
 
-async def test_an_empty_folder_says_what_to_do(library: Library) -> None:
+async def test_an_empty_folder_says_what_to_do(library: SessionBrowser) -> None:
     async with shown(SessionsScreen(library, "/empty")) as screen:
         assert "no conversations of this folder yet. F3" in screen.text
         await screen.press("enter", "delete", "f2")
@@ -103,7 +105,7 @@ async def test_an_empty_folder_says_what_to_do(library: Library) -> None:
 # --- renaming ------------------------------------------------------------------------------------------
 
 
-async def test_f2_renames_and_the_cursor_stays(store: Store, library: Library) -> None:
+async def test_f2_renames_and_the_cursor_stays(store: Store, library: SessionBrowser) -> None:
     for name in ("one", "two", "three"):
         await begun(store, name)
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -118,7 +120,7 @@ async def test_f2_renames_and_the_cursor_stays(store: Store, library: Library) -
         assert chosen.title == "zwei"
 
 
-async def test_escape_leaves_the_title_and_the_screen(store: Store, library: Library) -> None:
+async def test_escape_leaves_the_title_and_the_screen(store: Store, library: SessionBrowser) -> None:
     await begun(store, "kept")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("f2")
@@ -132,7 +134,7 @@ async def test_escape_leaves_the_title_and_the_screen(store: Store, library: Lib
 
 @pytest.mark.parametrize("size", SIZES)
 async def test_while_renaming_the_line_and_the_keys_say_so(
-    store: Store, library: Library, size: tuple[int, int]
+    store: Store, library: SessionBrowser, size: tuple[int, int]
 ) -> None:
     await begun(store, "old name")
     async with shown(SessionsScreen(library, "/work"), size) as screen:
@@ -147,7 +149,7 @@ async def test_while_renaming_the_line_and_the_keys_say_so(
 
 
 async def test_a_click_on_another_row_while_renaming_changes_nothing_else(
-    store: Store, library: Library
+    store: Store, library: SessionBrowser
 ) -> None:
     await begun(store, "one")
     await begun(store, "two")
@@ -162,7 +164,7 @@ async def test_a_click_on_another_row_while_renaming_changes_nothing_else(
         assert await titles(store) == {"one", "twoxy"}
 
 
-async def test_an_empty_title_is_refused(store: Store, library: Library) -> None:
+async def test_an_empty_title_is_refused(store: Store, library: SessionBrowser) -> None:
     await begun(store, "ab")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("f2", "backspace", "backspace", "enter")
@@ -173,7 +175,7 @@ async def test_an_empty_title_is_refused(store: Store, library: Library) -> None
 # --- deletion ------------------------------------------------------------------------------------------
 
 
-async def test_delete_marks_and_u_brings_back(store: Store, library: Library) -> None:
+async def test_delete_marks_and_u_brings_back(store: Store, library: SessionBrowser) -> None:
     await begun(store, "one")
     await begun(store, "two")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -189,7 +191,9 @@ async def test_delete_marks_and_u_brings_back(store: Store, library: Library) ->
 
 
 @pytest.mark.parametrize("key", ["delete", "ctrl+d"])
-async def test_what_is_deleted_goes_when_the_list_closes(store: Store, library: Library, key: str) -> None:
+async def test_what_is_deleted_goes_when_the_list_closes(
+    store: Store, library: SessionBrowser, key: str
+) -> None:
     await begun(store, "one")
     await begun(store, "two")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -199,7 +203,7 @@ async def test_what_is_deleted_goes_when_the_list_closes(store: Store, library: 
     assert await titles(store) == {"two"}
 
 
-async def test_resuming_another_also_deletes_what_is_marked(store: Store, library: Library) -> None:
+async def test_resuming_another_also_deletes_what_is_marked(store: Store, library: SessionBrowser) -> None:
     one = await begun(store, "one")
     await begun(store, "two")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -208,7 +212,7 @@ async def test_resuming_another_also_deletes_what_is_marked(store: Store, librar
     assert await titles(store) == {"one"}
 
 
-async def test_what_is_marked_cannot_be_resumed(store: Store, library: Library) -> None:
+async def test_what_is_marked_cannot_be_resumed(store: Store, library: SessionBrowser) -> None:
     await begun(store, "one")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("delete", "enter")
@@ -216,7 +220,7 @@ async def test_what_is_marked_cannot_be_resumed(store: Store, library: Library) 
         assert any("Press u to bring it back" in message for message in screen.messages)
 
 
-async def test_a_process_that_dies_has_deleted_nothing(store: Store, library: Library) -> None:
+async def test_a_process_that_dies_has_deleted_nothing(store: Store, library: SessionBrowser) -> None:
     await begun(store, "one")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("delete")
@@ -226,7 +230,7 @@ async def test_a_process_that_dies_has_deleted_nothing(store: Store, library: Li
 
 async def test_the_open_conversation_is_marked_and_not_deleted(store: Store) -> None:
     info = await begun(store, "mine")
-    async with shown(SessionsScreen(Library(store, open_root=info.root_id), "/work")) as screen:
+    async with shown(SessionsScreen(SessionBrowser(store, open_root=info.root_id), "/work")) as screen:
         assert rows(screen)[0].startswith("● mine")
         await screen.press("delete")
         assert any("“mine” is open here" in message for message in screen.messages)
@@ -234,7 +238,9 @@ async def test_the_open_conversation_is_marked_and_not_deleted(store: Store) -> 
     assert await titles(store) == {"mine"}
 
 
-async def test_delete_in_the_middle_of_the_words_deletes_a_letter(store: Store, library: Library) -> None:
+async def test_delete_in_the_middle_of_the_words_deletes_a_letter(
+    store: Store, library: SessionBrowser
+) -> None:
     await begun(store, "abc")
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.type("abX")
@@ -243,7 +249,7 @@ async def test_delete_in_the_middle_of_the_words_deletes_a_letter(store: Store, 
         assert len(rows(screen)) == 1
 
 
-async def test_letters_typed_on_the_rows_go_to_the_words(store: Store, library: Library) -> None:
+async def test_letters_typed_on_the_rows_go_to_the_words(store: Store, library: SessionBrowser) -> None:
     await begun(store, "alpha")
     await begun(store, "beta")
     async with shown(SessionsScreen(library, "/work")) as screen:
@@ -255,7 +261,7 @@ async def test_letters_typed_on_the_rows_go_to_the_words(store: Store, library: 
 # --- much, evil, mouse ---------------------------------------------------------------------------------
 
 
-async def test_a_thousand_conversations(store: Store, library: Library) -> None:
+async def test_a_thousand_conversations(store: Store, library: SessionBrowser) -> None:
     for number in range(1_000):
         await store.create_session(a_session(title=f"talk {number}", now=1_000_000.0 + number), said())
     first = (await store.conversation_rows())[-1]
@@ -272,7 +278,7 @@ async def test_a_thousand_conversations(store: Store, library: Library) -> None:
         assert len(rows(screen)) == screen.app.screen.query_one(Rows).size.height
 
 
-async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Library) -> None:
+async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: SessionBrowser) -> None:
     await begun(store, EVIL, EVIL, model=EVIL, cwd=f"/{EVIL}")
     async with shown(SessionsScreen(library, f"/{EVIL}"), (200, 24)) as screen:
         assert screen.text.count(EVIL_SHOWN) >= 2
@@ -282,7 +288,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Lib
         assert "\u202e" not in screen.text
 
 
-async def test_the_mouse_moves_takes_and_presses_keys(store: Store, library: Library) -> None:
+async def test_the_mouse_moves_takes_and_presses_keys(store: Store, library: SessionBrowser) -> None:
     one = await begun(store, "first")
     await begun(store, "second")
     async with shown(SessionsScreen(library, "/work")) as screen:

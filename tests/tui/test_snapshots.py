@@ -19,8 +19,8 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from crushpy.context.evidence import Standing
-from crushpy.engine.standing import standing_of
+from crushpy.context.evidence import WorkspaceSnapshot
+from crushpy.engine.compaction.snapshot import take_snapshot
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Usage
 from crushpy.sanitize import one_line
@@ -117,7 +117,7 @@ def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     monkeypatch.setattr("crushpy.ids.os", SimpleNamespace(urandom=numbered))
     monkeypatch.setattr("crushpy.bootstrap.describe", lambda *_: SURROUNDINGS)
     monkeypatch.setattr(
-        "crushpy.engine.crossing.time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
+        "crushpy.engine.compaction.boundary.time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
     )
 
     async def no_servers(*_: object) -> list[object]:
@@ -135,10 +135,10 @@ def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     for screen in ("template", "sessions"):
         monkeypatch.setattr(f"crushpy.tui.screens.{screen}.one_line", placed)
 
-    async def standing(*args: Any) -> Standing:
-        return msgspec.structs.replace(await standing_of(*args), cwd=HERE)
+    async def standing(*args: Any) -> WorkspaceSnapshot:
+        return msgspec.structs.replace(await take_snapshot(*args), cwd=HERE)
 
-    monkeypatch.setattr("crushpy.engine.agent.standing_of", standing)
+    monkeypatch.setattr("crushpy.engine.agents.agent.take_snapshot", standing)
 
 
 # --- what is done before the picture is taken ------------------------------------------------------------

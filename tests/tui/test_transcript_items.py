@@ -19,11 +19,11 @@ from crushpy.messages import (
     TodoList,
 )
 from crushpy.tui.items import (
+    BoundaryItem,
     ErrorItem,
     Item,
     NoticeItem,
     ReplyItem,
-    SeamItem,
     ThinkingItem,
     ToolItem,
     UserItem,
@@ -227,7 +227,7 @@ async def test_lists_of_files_say_how_many_more_there_are() -> None:
 
 
 async def test_a_seam_card_says_who_why_how_much_and_what_can_be_done() -> None:
-    seam = SeamItem(
+    seam = BoundaryItem(
         "b",
         "auto",
         "p",
@@ -251,7 +251,7 @@ async def test_a_seam_card_says_who_why_how_much_and_what_can_be_done() -> None:
     assert "p parent   u undo   t template   l lineage" in text
     assert "Goal" not in text
     assert "Goal" in await shown(seam)
-    assert "u undo" not in await shown(SeamItem("b", "agent", undone=True))
+    assert "u undo" not in await shown(BoundaryItem("b", "agent", undone=True))
 
 
 async def test_a_long_prompt_is_folded() -> None:
@@ -328,7 +328,7 @@ def evil_items() -> list[Item]:
         ToolItem("6", "bash", EVIL, "running", None, EVIL),
         NoticeItem(EVIL),
         ErrorItem(EVIL, EVIL),
-        SeamItem("b", EVIL, summary_model=EVIL, template=EVIL, problem=EVIL, summary=EVIL, evidence=EVIL),
+        BoundaryItem("b", EVIL, summary_model=EVIL, template=EVIL, problem=EVIL, summary=EVIL, evidence=EVIL),
     ]
 
 

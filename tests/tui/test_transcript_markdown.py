@@ -12,11 +12,12 @@ from rich.style import Style
 from transcript_host import stage
 
 from crushpy.tui.items import ReplyItem
-from crushpy.tui.transcript import growing, stream, units
-from crushpy.tui.transcript.canvas import Canvas, Margin
-from crushpy.tui.transcript.palette import Palette
-from crushpy.tui.transcript.rows import Row
-from crushpy.tui.transcript.stream import MarkdownStream
+from crushpy.tui.transcript.markdown import stream, units
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
+from crushpy.tui.transcript.render import growing_lines
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.styles import Palette
 
 FRAGMENTS = [
     *(
@@ -147,7 +148,7 @@ def test_what_is_too_large_to_be_read_as_markdown_also_looks_the_same(
         patch.setattr(stream, "LONG_LINE", choose([15, 60, 4_000]))
         patch.setattr(stream, "LARGE_UNIT", choose([20, 60, 8_000]))
         patch.setattr(stream, "WINDOW", choose([10, 100, 6_000]))
-        patch.setattr(growing, "PORTION", choose([7, 30]))
+        patch.setattr(growing_lines, "PORTION", choose([7, 30]))
         patch.setattr(units, "TABLE_HEAD", choose([1, 2, 30]))
         assert same(whole(text, 40).rows, streamed(text, cuts, 40).rows)
 

@@ -3,10 +3,10 @@
 from textual.selection import SELECT_ALL
 from transcript_host import EVERYTHING, Stage, stage
 
-from crushpy.tui.items import NoticeItem, ReplyItem, SeamItem, ThinkingItem, ToolItem, UserItem
+from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ThinkingItem, ToolItem, UserItem
 from crushpy.tui.transcript.view import Transcript
 
-SEAM = SeamItem("b1", "agent", "p", "c", 100, 10, summary="the summary", evidence="the evidence")
+SEAM = BoundaryItem("b1", "agent", "p", "c", 100, 10, summary="the summary", evidence="the evidence")
 CALL = ToolItem("1", "bash", "make all", output="the output")
 
 

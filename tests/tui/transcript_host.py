@@ -13,11 +13,11 @@ from textual.widgets import Input
 
 from crushpy.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
 from crushpy.tui.items import (
+    BoundaryItem,
     ErrorItem,
     Item,
     NoticeItem,
     ReplyItem,
-    SeamItem,
     ThinkingItem,
     ToolItem,
     UserItem,
@@ -54,7 +54,7 @@ EVERYTHING: list[Item] = [
     NoticeItem("The window is half full"),
     NoticeItem("No price is known", "warning"),
     ErrorItem("The key was refused", "Set OPENAI_API_KEY and try again"),
-    SeamItem(
+    BoundaryItem(
         "b1",
         "agent",
         "p",

@@ -56,8 +56,8 @@ def _pins() -> dict[str, str]:
 
 
 def programs(_: Scene) -> Iterator[Finding]:
-    from crushpy.tools.process import shell
-    from crushpy.tools.search import find_ripgrep
+    from crushpy.tools.search.ripgrep import find_ripgrep
+    from crushpy.tools.shell.process import shell
 
     program = shell()[0]
     if program.endswith("bash"):

@@ -15,7 +15,7 @@ PATIENCE = 60.0
 
 def keys(scene: Scene) -> Iterator[Finding]:
     """Which keys there are, by name only."""
-    from crushpy.llm.keys import PROVIDERS
+    from crushpy.llm.vendors import PROVIDERS
 
     named = (chosen.api_key_env for chosen in scene.settings.providers.values())
     usual = (variable for provider in PROVIDERS for variable in provider.variables)
@@ -58,7 +58,7 @@ async def model(scene: Scene) -> AsyncIterator[Finding]:
 
 def _why(scene: Scene, name: str) -> str:
     from crushpy.llm.catalog import provider_of
-    from crushpy.llm.keys import variables_of
+    from crushpy.llm.vendors import variables_of
 
     if scene.settings.model:
         return f"the settings say so ({scene.loaded.origins.get('model', 'default')})"

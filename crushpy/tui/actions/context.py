@@ -1,6 +1,6 @@
 """Commands about the context: method, compacting, template, undo, inspector."""
 
-from crushpy.engine.crossing import Rehearsal
+from crushpy.engine.compaction.boundary import Rehearsal
 from crushpy.errors import CrushpyError
 from crushpy.tui.screens.chat import ChatScreen
 

@@ -2,9 +2,9 @@
 
 import msgspec
 
+from crushpy.tui.app_type import app_of
+from crushpy.tui.notify import tell
 from crushpy.tui.screens.chat import ChatScreen
-from crushpy.tui.tell import tell
-from crushpy.tui.typed import app_of
 
 
 async def show_help(chat: ChatScreen, argument: str) -> None:
@@ -20,7 +20,7 @@ async def copy_reply(chat: ChatScreen, argument: str) -> None:
     if not reply:
         chat.say("There is no reply to copy yet.", warning=True)
         return
-    from crushpy.tui.clipboard import copy
+    from crushpy.tui.terminal.clipboard import copy
 
     tell(chat, await copy(app_of(chat), reply))  # in passing: each time a line in the flow would be too much
 

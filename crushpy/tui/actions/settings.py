@@ -4,9 +4,9 @@ from pathlib import Path
 
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
+from crushpy.tui.app_type import app_of
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.screens.choose import Choice, ChooseScreen
-from crushpy.tui.typed import app_of
 
 OWN = "default"
 EFFORTS = (OWN, "low", "medium", "high")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.message import Message
 
-from crushpy.engine.mistakes import mistake
+from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
 from crushpy.events import (
     ApprovalDone,
@@ -23,19 +23,19 @@ from crushpy.events import (
     TurnEnded,
 )
 from crushpy.tui import Options
-from crushpy.tui.attention import call, set_title
+from crushpy.tui.app_type import app_of
 from crushpy.tui.commands import by_slash
-from crushpy.tui.items import Item, ItemAction, NoticeItem, SeamItem
-from crushpy.tui.screens.surface import Surface
-from crushpy.tui.typed import app_of
+from crushpy.tui.items import BoundaryItem, Item, ItemAction, NoticeItem
+from crushpy.tui.screens.chat_layout import Surface
+from crushpy.tui.terminal.attention import call, set_title
 from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.queue import QueueView
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
-    from crushpy.engine.library import Library
-    from crushpy.engine.own_commands import OwnCommands
+    from crushpy.engine.session.browser import SessionBrowser
+    from crushpy.engine.user_commands import OwnCommands
     from crushpy.settings import Settings
     from crushpy.tui.widgets.approval import ApprovalPanel
 
@@ -194,8 +194,8 @@ class ChatScreen(Surface):
 
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
-        from crushpy.engine.own_commands import OwnCommands
-        from crushpy.tui.shell import run_shown
+        from crushpy.engine.user_commands import OwnCommands
+        from crushpy.tui.user_commands import run_shown
 
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         run_shown(self.own, event.command, self.transcript)
@@ -228,12 +228,12 @@ class ChatScreen(Surface):
     # --- what the user does in the transcript ------------------------------------------------------------
 
     @property
-    def library(self) -> "Library | None":
+    def library(self) -> "SessionBrowser | None":
         return self.conversation.library if self.conversation is not None else None
 
     async def act(self, item: Item, action: ItemAction) -> None:
         """What a seam card offers."""
-        if action == "undo" and isinstance(item, SeamItem) and self.conversation is not None:
+        if action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.child_id != self.conversation.info.id:
                 self.say(
                     "This is not the last fresh start. The lineage (l) can undo any of them.", warning=True
@@ -294,7 +294,7 @@ class ChatScreen(Surface):
             await ACTIONS[action](self, argument)
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
-            self.feed.fail(error if isinstance(error, CrushpyError) else mistake(error))
+            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
 
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.review import ReviewScreen

@@ -13,7 +13,7 @@ from textual.widgets import Static
 
 from crushpy.messages import Data, Seed
 from crushpy.sanitize import clean, one_line
-from crushpy.tui.typed import app_of
+from crushpy.tui.app_type import app_of
 from crushpy.tui.widgets.keybar import KeyBar
 
 WIDE = 100

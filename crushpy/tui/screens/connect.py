@@ -7,16 +7,16 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.engine.trying import try_model
+from crushpy.engine.probe import probe_model
 from crushpy.errors import CrushpyError
-from crushpy.llm import catalog, keys
+from crushpy.llm import catalog, vendors
 from crushpy.llm.offers import Offer, local_offers
 from crushpy.llm.select import BASE_VARIABLES, openai_base
 from crushpy.messages import Data
 from crushpy.sanitize import clean, one_line
 from crushpy.settings import Settings
-from crushpy.tui.screens.picking import PickScreen, spread
-from crushpy.tui.tell import tell
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.picker import PickScreen, spread
 
 Check = Callable[[str], Awaitable[str]]
 """Tries a model: words that say it works, or a CrushpyError that says why not."""
@@ -38,8 +38,8 @@ class Place(Data, frozen=True):
 
 def places(settings: Settings, environ: Mapping[str, str]) -> list[Place]:
     """Every way to a model, those that are ready first. Contacts nobody and never shows a key."""
-    found = [_provider(provider, settings, environ) for provider in keys.PROVIDERS]
-    known = {provider.name for provider in keys.PROVIDERS}
+    found = [_provider(provider, settings, environ) for provider in vendors.PROVIDERS]
+    known = {provider.name for provider in vendors.PROVIDERS}
     for name, chosen in settings.providers.items():
         if name not in known:
             missing = bool(chosen.api_key_env) and not environ.get(chosen.api_key_env)
@@ -67,7 +67,7 @@ def places(settings: Settings, environ: Mapping[str, str]) -> list[Place]:
     return [*(one for one in found if one.ready), demo, *(one for one in found if not one.ready)]
 
 
-def _provider(provider: keys.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> Place:
+def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> Place:
     chosen = settings.providers.get(provider.name)
     own = chosen.api_key_env if chosen else ""
     variables = (own,) if own else provider.variables
@@ -105,7 +105,7 @@ class ConnectScreen(PickScreen[str | None]):
         super().__init__()
         self._settings = settings
         self._provider = provider
-        self._check: Check = check or (lambda model: try_model(model, settings))
+        self._check: Check = check or (lambda model: probe_model(model, settings))
         self._environ = os.environ if environ is None else environ
         self._all: list[Place] = places(settings, self._environ)
         self._shown: list[Place] = []

@@ -11,9 +11,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.sanitize import one_line
+from crushpy.tui.app_type import app_of
 from crushpy.tui.commands import COMMANDS, Command
-from crushpy.tui.keys import places
-from crushpy.tui.typed import app_of
+from crushpy.tui.key_help import places
 from crushpy.tui.widgets.keybar import KeyBar, key_name
 
 NARROW = 60

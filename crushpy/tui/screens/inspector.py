@@ -12,8 +12,8 @@ from textual.widgets import Static
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
 from crushpy.sanitize import one_line
-from crushpy.tui.screens.picking import spread
-from crushpy.tui.typed import app_of
+from crushpy.tui.app_type import app_of
+from crushpy.tui.screens.picker import spread
 from crushpy.tui.widgets.keybar import KeyBar, flow
 from crushpy.tui.widgets.rows import Rows
 from crushpy.tui.widgets.statusbar import short

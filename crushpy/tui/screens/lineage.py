@@ -13,14 +13,14 @@ from textual.screen import Screen
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
-from crushpy.engine.library import Branch, Library
-from crushpy.engine.transcript import age
+from crushpy.engine.session.browser import Branch, SessionBrowser
+from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.messages import Data, counted
 from crushpy.sanitize import one_line
-from crushpy.tui.screens.glance import coverage_words, glance, tokens_words
-from crushpy.tui.tell import tell
-from crushpy.tui.typed import app_of
+from crushpy.tui.app_type import app_of
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.session_preview import coverage_words, glance, tokens_words
 from crushpy.tui.widgets.keybar import KeyBar
 
 
@@ -67,7 +67,7 @@ class LineageScreen(Screen[Chosen | None]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "SessionTree"
 
-    def __init__(self, library: Library, session_id: str) -> None:
+    def __init__(self, library: SessionBrowser, session_id: str) -> None:
         super().__init__()
         self._library = library
         self._here = session_id
@@ -204,7 +204,7 @@ class LineageScreen(Screen[Chosen | None]):
     def action_read(self) -> None:
         branch = self._current()
         if branch is not None:
-            from crushpy.tui.screens.reading import ReadingScreen
+            from crushpy.tui.screens.session_reader import ReadingScreen
 
             app_of(self).push_screen(ReadingScreen(self._library, branch.session.id))
 

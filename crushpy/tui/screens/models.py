@@ -13,8 +13,8 @@ from crushpy.llm.figures import price, size
 from crushpy.llm.offers import Offer, local_offers, offers
 from crushpy.sanitize import one_line
 from crushpy.settings import Settings
-from crushpy.tui.screens.picking import PickScreen, spread
-from crushpy.tui.tell import tell
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.picker import PickScreen, spread
 
 EFFORTS = ("", "low", "medium", "high")
 MOST = 300

@@ -11,11 +11,11 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from crushpy.engine.reviews import Verdict
+from crushpy.engine.compaction.review import Verdict
 from crushpy.events import ReviewNeeded
 from crushpy.messages import counted
 from crushpy.sanitize import clean, one_line
-from crushpy.tui.tell import tell
+from crushpy.tui.notify import tell
 from crushpy.tui.widgets.fields import Area, Line
 from crushpy.tui.widgets.grace import Grace
 from crushpy.tui.widgets.keybar import KeyBar

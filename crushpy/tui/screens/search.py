@@ -8,13 +8,13 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.engine.library import Found, Library
-from crushpy.engine.transcript import age
+from crushpy.engine.session.browser import Found, SessionBrowser
+from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.storage.records import Hit
-from crushpy.tui.screens.picking import PickScreen, spread
-from crushpy.tui.tell import tell
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.picker import PickScreen, spread
 
 PAUSE = 0.15
 """Seconds after the last key until the search begins."""
@@ -31,7 +31,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
     ]
     placeholder = 'words, or "a phrase"'
 
-    def __init__(self, library: Library, cwd: str, words: str = "") -> None:
+    def __init__(self, library: SessionBrowser, cwd: str, words: str = "") -> None:
         super().__init__()
         self._library = library
         self._cwd = cwd

@@ -9,14 +9,14 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input
 
-from crushpy.engine.library import Found, Library
-from crushpy.engine.transcript import age
+from crushpy.engine.session.browser import Found, SessionBrowser
+from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
 from crushpy.sanitize import one_line
 from crushpy.storage.records import ConversationRow
-from crushpy.tui.screens.picking import PickScreen, Words, spread
-from crushpy.tui.tell import tell
+from crushpy.tui.notify import tell
+from crushpy.tui.screens.picker import PickScreen, Words, spread
 from crushpy.tui.widgets.fields import Line
 
 WIDE = 64
@@ -49,7 +49,7 @@ class SessionsScreen(PickScreen[str | None]):
     placeholder = "type to search titles; F4 looks inside"
     one_click = False
 
-    def __init__(self, library: Library, cwd: str) -> None:
+    def __init__(self, library: SessionBrowser, cwd: str) -> None:
         super().__init__()
         self._library = library
         self._cwd = cwd

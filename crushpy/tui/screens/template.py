@@ -13,14 +13,14 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
-from crushpy.engine.crossing import Rehearsal
-from crushpy.engine.own_template import OwnTemplate
-from crushpy.engine.summarise import Postponed
+from crushpy.engine.compaction.boundary import Rehearsal
+from crushpy.engine.compaction.summarizer import Postponed
+from crushpy.engine.template_editor import OwnTemplate
 from crushpy.errors import CrushpyError
 from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.sanitize import clean, one_line
-from crushpy.tui.tell import tell
-from crushpy.tui.typed import app_of
+from crushpy.tui.app_type import app_of
+from crushpy.tui.notify import tell
 from crushpy.tui.widgets.fields import Area
 from crushpy.tui.widgets.keybar import KeyBar
 

@@ -3,8 +3,8 @@
 import msgspec
 
 from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
-from crushpy.tui.transcript.blocks import is_open_at_first
-from crushpy.tui.transcript.drawn import Drawn
+from crushpy.tui.transcript.render.drawn import Drawn
+from crushpy.tui.transcript.render.items import is_open_at_first
 
 MOST_OUTPUT = 200_000
 """Characters of a running tool's output that are kept for display."""

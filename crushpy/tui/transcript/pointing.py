@@ -8,12 +8,12 @@ from textual import events
 from textual.binding import Binding, BindingType
 from textual.selection import Selection
 
-from crushpy.tui.items import SEAM_ACTIONS, ItemAction, SeamItem
-from crushpy.tui.transcript.blocks import is_foldable
-from crushpy.tui.transcript.rows import Row
+from crushpy.tui.focus import Visited
+from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem, ItemAction
+from crushpy.tui.transcript.render.items import is_foldable
+from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.scrolling import Scrolling
 from crushpy.tui.transcript.select import named_line, whole_item, word_at
-from crushpy.tui.visiting import Visited
 
 
 class Pointing(Visited, Scrolling):
@@ -33,7 +33,7 @@ class Pointing(Visited, Scrolling):
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
-            for key, (action, name) in SEAM_ACTIONS.items()
+            for key, (action, name) in BOUNDARY_ACTIONS.items()
         ),
     ]
 
@@ -126,7 +126,7 @@ class Pointing(Visited, Scrolling):
             return True
         index = self._cursor_index()
         item = None if index is None else self._sheet[index].item
-        return isinstance(item, SeamItem) and parameters[0] in item.actions
+        return isinstance(item, BoundaryItem) and parameters[0] in item.actions
 
     def on_focus(self, event: events.Focus) -> None:
         """Every visit begins at the last item that is seen."""
@@ -236,7 +236,7 @@ class Pointing(Visited, Scrolling):
             self.follow_link(str(meta["href"]))
         elif "action" in meta:
             self.activate(key, meta["action"])
-        elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, SeamItem):
+        elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, BoundaryItem):
             self._unfold(index, not self._sheet[index].opened)
 
     def _select(self, selection: Selection | None) -> None:

@@ -13,8 +13,8 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.tui.transcript.palette import Palette
-from crushpy.tui.transcript.rows import Row
+from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.select import name_line, span_in
 from crushpy.tui.transcript.sheet import Sheet
 

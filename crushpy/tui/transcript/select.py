@@ -8,7 +8,7 @@ from textual.selection import Selection
 
 from crushpy.sanitize import clean
 from crushpy.tui.items import source_text
-from crushpy.tui.transcript.rows import Row
+from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.sheet import Sheet
 
 ROWS = 1 << 22

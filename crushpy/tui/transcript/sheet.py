@@ -10,13 +10,13 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
-from crushpy.tui.transcript.blocks import estimate, is_foldable, stands_close
-from crushpy.tui.transcript.drawn import Drawn, Live
 from crushpy.tui.transcript.entries import Entry
 from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.highlight import Highlighter
-from crushpy.tui.transcript.palette import Palette
-from crushpy.tui.transcript.rows import Row
+from crushpy.tui.transcript.render.drawn import Drawn, Live
+from crushpy.tui.transcript.render.highlight import Highlighter
+from crushpy.tui.transcript.render.items import estimate, is_foldable, stands_close
+from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.styles import Palette
 
 KEPT = 300
 """So many items keep their rows."""

@@ -20,9 +20,9 @@ from textual.strip import Strip
 
 from crushpy.tui.items import Item, ItemAction
 from crushpy.tui.transcript.direct import paint_directly
-from crushpy.tui.transcript.inline import load_parser
-from crushpy.tui.transcript.palette import COMPONENTS, CSS, Palette
+from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
+from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.select import selected_text
 
 FRAME = 0.05

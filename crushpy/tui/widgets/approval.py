@@ -14,8 +14,8 @@ from textual.message import Message
 from textual.widgets import Input, Static
 
 from crushpy.events import ApprovalNeeded
-from crushpy.tui.tell import tell_for_now
-from crushpy.tui.typed import app_of
+from crushpy.tui.app_type import app_of
+from crushpy.tui.notify import tell_for_now
 from crushpy.tui.widgets import question as asked
 from crushpy.tui.widgets.fields import Line
 from crushpy.tui.widgets.grace import ARMED, Grace

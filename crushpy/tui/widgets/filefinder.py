@@ -56,7 +56,7 @@ class FileFinder:
 
     def load(self) -> None:
         """Lists the files. Takes as long as it takes; searches meanwhile see the list there was."""
-        from crushpy.tools.search import find_ripgrep, list_files
+        from crushpy.tools.search.ripgrep import find_ripgrep, list_files
 
         command = list_files(self._ripgrep or find_ripgrep())
         self._tried_at = time.monotonic()

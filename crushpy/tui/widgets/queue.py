@@ -9,7 +9,7 @@ from textual.content import Content
 from textual.message import Message
 
 from crushpy.sanitize import one_line
-from crushpy.tui.visiting import Visited
+from crushpy.tui.focus import Visited
 from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5

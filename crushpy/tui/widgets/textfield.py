@@ -124,7 +124,7 @@ class FoldingTextArea(TextArea):
 
     def _copy_whole(self) -> None:
         """Marks mean nothing elsewhere: what they stand for is copied, to every clipboard there is."""
-        from crushpy.tui.clipboard import hand_on
+        from crushpy.tui.terminal.clipboard import hand_on
 
         whole = self.pastes.expand(self.host.clipboard)
         if whole != self.host.clipboard:

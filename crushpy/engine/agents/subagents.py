@@ -1,0 +1,207 @@
+"""Sub-agents: each works on one prompt in a session of its own, and its report goes back to who asked."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from crushpy.context import facts
+from crushpy.engine.agents.agent import Agent, AgentServices
+from crushpy.engine.one_shot import ask_once
+from crushpy.engine.session.session import LoadedSession, title_of, user_message
+from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.toolset import Toolset
+from crushpy.engine.turn.turn import Status
+from crushpy.errors import CrushpyError
+from crushpy.events import (
+    Boundary,
+    Event,
+    Notice,
+    Retry,
+    ToolCalled,
+    ToolFinished,
+)
+from crushpy.ids import new_id
+from crushpy.llm.errors import ModelError
+from crushpy.messages import ChangedFile, Data, TaskReport, headline
+from crushpy.storage.records import SessionInfo, TaskResult
+from crushpy.tools.base import Delegation, Outcome, ToolError
+from crushpy.tools.files.file_memory import FileMemory
+
+SHORT = 2_000
+"""Characters, about 500 tokens: a report that is no longer is never summarised."""
+SUMMARY_TOKENS = 400
+PATIENCE = 30.0
+"""Seconds that a summary of a report may take."""
+READING = ("view", "ls", "glob", "grep", "fetch", "todos", "recall")
+"""The tools of a sub-agent that may change nothing."""
+NOT_FOR_TASKS = ("task", "new_session")
+"""A sub-agent has no sub-agents, and crushpy itself decides when its session ends."""
+ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "went round in circles"}
+
+
+class Finished(Data, frozen=True):
+    """A task that has come to its end."""
+
+    status: Status
+    report: TaskReport
+    result: TaskResult
+    failure: CrushpyError | None = None
+
+
+class Tasks:
+    """The sub-agents of one conversation. `spent` is that of the turn that runs now."""
+
+    def __init__(
+        self,
+        house: AgentServices,
+        parent: Agent,
+        toolset: Toolset,
+        limits: Limits,
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._house = house
+        self._parent = parent
+        self._toolset = toolset
+        self._limits = limits
+        self._emit = emit
+        self.spent = Spent()
+        self.unasked = False
+        """A permission was needed for a task, and nobody could be asked."""
+
+    async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
+        """What the tool `task` does. Shows meanwhile what the sub-agent does, a line for each call."""
+        task = await self.work(order, Shown(show, self._emit))
+        text = await self.told(task.result, order.context_strategy)
+        if task.report.changed:
+            text += "\n\nFiles changed: " + ", ".join(file.path for file in task.report.changed)
+        if task.status in ENDS:
+            reason = f": {task.failure.message}" if task.failure else ""
+            text = f"The sub-agent {ENDS[task.status]}{reason}. Its last words: {text or '(none)'}"
+        return Outcome(text, is_error=task.status != "done", display=task.report)
+
+    async def work(self, order: Delegation, emit: Callable[[Event], None]) -> Finished:
+        """Has a sub-agent work until it stops. Its events go to `emit`, its questions to the user."""
+        agent = self._agent(order, emit)
+        turn = agent.turn(self._limits, self.spent)
+        status = await turn.run(user_message(order.prompt))
+        self.unasked = self.unasked or agent.tools.unasked
+        self._parent.session.spend(agent.session.usage)
+        session_id = agent.session.info.id
+        if not agent.session.stored:  # it ended before it began: at a limit, say
+            return Finished(
+                status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
+            )
+        await self._house.store.update_session(session_id, end_reason=status)
+        if status == "interrupted":
+            raise asyncio.CancelledError
+        return await self._finished(agent, status, turn.failure)
+
+    def _agent(self, order: Delegation, emit: Callable[[Event], None]) -> Agent:
+        parent = self._parent.session.info
+        model = order.model or parent.model
+        try:
+            self._parent.models.require_known(model)
+            self._parent.models.provider(model)
+        except ModelError as error:
+            raise ToolError(f"{error.message} {error.hint}") from error
+        now = time.time()
+        info = SessionInfo(
+            id=new_id(),
+            root_id=parent.root_id,
+            parent_id=parent.id,
+            kind="task",
+            generation=0,
+            title=title_of(order.prompt),
+            cwd=parent.cwd,
+            model=model,
+            compaction="auto",
+            system=f"{parent.system}\n\n{self._house.templates.render('task')}",
+            created_at=now,
+            updated_at=now,
+        )
+        tools = self._toolset.only(
+            lambda name: name in READING if order.read_only else name not in NOT_FOR_TASKS
+        )
+        context = self._parent.context.with_emit(lambda _: None)
+        context.memory = FileMemory()
+        return Agent(
+            self._house,
+            LoadedSession(info),
+            stored=False,
+            models=self._parent.models.for_tools(tools.specs),
+            tools=tools.tools,
+            context=context,
+            emit=emit,
+            task=order.call_id,
+        )
+
+    async def _finished(self, agent: Agent, status: Status, failure: CrushpyError | None) -> Finished:
+        session = agent.session
+        messages = await self._house.store.lineage_messages(session.info.id)
+        last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)
+        text = last.text.strip() if last else ""
+        changed = {
+            file.path: ChangedFile(file.path, file.action)
+            for file in facts.touched(messages)
+            if file.action != "read"
+        }
+        steps = sum(message.role == "assistant" for message in messages)
+        report = TaskReport(session.info.id, text, tuple(changed.values()), steps, session.usage.cost)
+        result = TaskResult(last.id if last else new_id(), session.info.id, text, time.time())
+        await self._house.store.add_task_result(result)
+        return Finished(status, report, result, failure)
+
+    async def told(self, result: TaskResult, strategy: str) -> str:
+        """The result as its caller gets it: whole, or in a few sentences where that is wanted and shorter."""
+        wanted = strategy or self._house.settings().tasks.context_strategy
+        if wanted != "summarized" or len(result.raw) <= SHORT:
+            return result.raw
+        summary = result.context_summary or await self._summarised(result)
+        if not summary:
+            return result.raw
+        return f"{summary}\n\n[Summarised; recall(message_id={result.id!r}) reads the whole report.]"
+
+    async def _summarised(self, result: TaskResult) -> str:
+        """The short form, made once and stored; nothing where no model gave one."""
+        settings, models = self._house.settings(), self._parent.models
+        model = settings.small_model or self._parent.session.info.model
+        try:
+            async with asyncio.timeout(PATIENCE):
+                system = self._house.templates.render("task_summary")
+                summary, usage = await ask_once(models, model, system, "report", result.raw, SUMMARY_TOKENS)
+        except (ModelError, TimeoutError) as error:
+            reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
+            self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
+            return ""
+        self._parent.session.spend(usage)
+        self.spent.used += usage
+        if not summary or len(summary) >= len(result.raw):
+            return ""
+        result = TaskResult(
+            result.id, result.session_id, result.raw, result.created_at, summary, model, usage.cost
+        )
+        await self._house.store.summarise_task_result(result)
+        return summary
+
+
+class Shown:
+    """Tells what a sub-agent does in the live output of the call it works for."""
+
+    def __init__(self, show: Callable[[str], None], emit: Callable[[Event], None]) -> None:
+        self._show = show
+        self._emit = emit
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case ToolCalled():
+                self._show(f"{event.name} {headline(event.name, event.args, more=' …')}".rstrip() + "\n")
+            case ToolFinished() if event.is_error:
+                self._show(f"  failed: {event.text.strip().splitlines()[0] if event.text.strip() else ''}\n")
+            case Retry():
+                self._show(f"{event.reason} Trying again in {event.seconds:g} s.\n")
+            case Boundary():
+                self._show(f"fresh start ({event.trigger}): {event.tokens_before:,} tokens were in use\n")
+            case Notice() if event.level == "warning":
+                self._emit(Notice(f"Task: {event.text}", event.level))
+            case _:
+                pass

@@ -1,0 +1,357 @@
+"""Crosses a boundary: ends the session at the tip and opens its child, in one transaction.
+
+When to cross is decided by `overseer.py`; here is how: plan, summary, evidence, review, store.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import Literal
+
+import msgspec
+
+from crushpy.context.coverage import Coverage, measure
+from crushpy.context.cuts import apply_cuts
+from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.plan import Plan, TokenBudget, make_plan
+from crushpy.context.render import message_text, seed_text
+from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.review import ReviewDesk
+from crushpy.engine.compaction.summarizer import Job, Summarizer, Summary
+from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
+from crushpy.events import Boundary, Compacting, Event, Notice
+from crushpy.ids import new_id
+from crushpy.messages import Data, Message, Seed, ToolResult, Usage
+from crushpy.prompts import Found
+from crushpy.redact import redact
+from crushpy.settings import Settings
+from crushpy.shield import shielded
+from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.store import Store
+
+Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
+
+
+class Way(Data, frozen=True):
+    """How to cross this time."""
+
+    trigger: Trigger
+    focus: str = ""
+    """The user's words for this once."""
+    summary: str = ""
+    """Written already, by the agent or the user; no summariser is asked and no tail is carried."""
+    answers: ToolResult | None = None
+    """The result of the `new_session` call that asked for it; stored with the boundary."""
+    tell: Callable[[ToolResult], None] = lambda _: None
+    """Hears of that result once it is stored."""
+    evidence_only: bool = False
+    minimal_tail: bool = False
+    may_postpone: bool = True
+    review: bool = False
+    template: Found | None = None
+    """Instead of the summary template in force."""
+
+
+class Rehearsal(Data, frozen=True, omit_defaults=False):
+    """What a boundary would carry over."""
+
+    text: str
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    """How many would be left behind."""
+    tail: int
+    """How many would be carried as they are."""
+    cost: float
+    coverage: dict[str, tuple[int, int, int]]
+    share: float | None
+    prose_share: float | None
+    problem: str = ""
+
+
+class Declined(Exception):
+    """The user looked at the summary and said no. `words` are for the agent."""
+
+    def __init__(self, words: str = "") -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class BoundaryBuilder:
+    """Everything a boundary needs, for one conversation."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        store: Store,
+        settings: Callable[[], Settings],
+        gauge: Gauge,
+        summariser: Summarizer,
+        reviews: ReviewDesk,
+        standing: Callable[[], Awaitable[WorkspaceSnapshot]],
+        emit: Callable[[Event], None],
+    ) -> None:
+        self._session = session
+        self._store = store
+        self._settings = settings
+        self._gauge = gauge
+        self._summariser = summariser
+        self._reviews = reviews
+        self._standing = standing
+        self._emit = emit
+
+    async def cross(self, way: Way, *, window: int, threshold: float, fixed: int, before: int) -> bool:
+        """Ends the session and goes on in its child. False where there is nothing to leave behind.
+
+        `fixed` is the size of system prompt and tools, `before` the tokens in use now. Raises Postponed,
+        Declined and StorageError; then, and when it is cancelled, nothing has changed.
+        """
+        started = time.monotonic()
+        wishes = self._wishes(window, threshold)
+        plan = self._plan(way, wishes)
+        if not plan.parts.middle:
+            return False
+        self._emit(Compacting(way.trigger))
+        seed, summary = await self._prepare(way, wishes, plan, before, fixed)
+        tail = plan.parts.tail
+        after, coverage = self._outcome(seed, plan, fixed)
+        now = time.time()
+        child = _child(self._session.info, now)
+        seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
+        boundary = _record(way, self._session.info.id, child.id, now, plan, summary, coverage)
+        boundary = msgspec.structs.replace(
+            boundary, tokens_before=before, tokens_after=after, seconds=round(time.monotonic() - started, 3)
+        )
+        answer = None
+        if way.answers is not None:
+            told = f"continued in {child.id}"
+            answer = result_message(msgspec.structs.replace(way.answers, text=told))
+
+        async def commit() -> None:
+            await self._store.cross(boundary, child, seed_message, cuts=plan.cuts, result=answer)
+            self._gauge.void()
+            if answer is not None and answer.result is not None:
+                way.tell(answer.result)
+            self._emit(_said(boundary, coverage, seed))
+            self._session.continue_in(
+                LoadedSession(
+                    child,
+                    (seed_message, *tail),
+                    plan.cuts,
+                    inherited=1 + len(tail),
+                    before=self._session.usage + summary.usage,
+                )
+            )
+
+        await shielded(commit())
+        if summary.problem and not summary.text:
+            self._emit(
+                Notice(
+                    f"No summary could be written ({summary.problem}); the evidence stands alone.", "warning"
+                )
+            )
+        return True
+
+    def replied(self) -> None:
+        """A model call of the session came through."""
+        self._summariser.replied()
+
+    async def rehearse(
+        self, way: Way, *, window: int, threshold: float, fixed: int, before: int
+    ) -> Rehearsal | None:
+        """What `cross` would carry over; nothing is changed. None where there is nothing to leave behind."""
+        wishes = self._wishes(window, threshold)
+        plan = self._plan(way, wishes)
+        if not plan.parts.middle:
+            return None
+        seed, summary = await self._prepare(way, wishes, plan, before, fixed)
+        after, coverage = self._outcome(seed, plan, fixed)
+        return Rehearsal(
+            text=seed_text(seed),
+            summary=seed.summary,
+            tokens_before=before,
+            tokens_after=after,
+            messages=len(plan.parts.middle),
+            tail=len(plan.parts.tail),
+            cost=summary.usage.cost,
+            coverage=_counts(coverage),
+            share=coverage.share,
+            prose_share=coverage.prose_share,
+            problem=summary.problem,
+        )
+
+    def _outcome(self, seed: Seed, plan: Plan, fixed: int) -> tuple[int, Coverage]:
+        """The size of the child's first request, and how much of what is left behind it still holds."""
+        shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+        text = seed_text(seed)
+        carried = "\n".join((text, *map(message_text, shown)))
+        after = fixed + self._gauge.count(text) + sum(map(self._gauge.size, shown))
+        return after, measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd)
+
+    def _wishes(self, window: int, threshold: float) -> TokenBudget:
+        wanted = self._settings().compaction
+        return TokenBudget(
+            window, threshold, wanted.keep_recent_tokens, wanted.summary_tokens, wanted.evidence_tokens
+        )
+
+    def _plan(self, way: Way, wishes: TokenBudget) -> Plan:
+        history = self._session.history
+        plan = make_plan(
+            apply_cuts(history, self._session.cuts),
+            wishes,
+            has_seed=self._session.seed is not None,
+            size=self._gauge.size,
+            count=self._gauge.count,
+            minimal_tail=way.minimal_tail,
+        )
+        if not way.summary:
+            return self._with_stored_bodies(plan)
+        # The agent chose what to carry: no tail beside its own words.
+        parts = plan.parts
+        everything = msgspec.structs.replace(parts, middle=(*parts.middle, *parts.tail), tail=())
+        whole = msgspec.structs.replace(
+            plan, parts=everything, cuts=(), quotes="", evidence_tokens=wishes.evidence
+        )
+        return self._with_stored_bodies(whole)
+
+    def _with_stored_bodies(self, plan: Plan) -> Plan:
+        """The plan with messages as stored, not as cut: a summariser reads all there is."""
+        stored = {message.id: message for message in self._session.history}
+        parts = plan.parts
+        parts = msgspec.structs.replace(
+            parts,
+            middle=tuple(stored[m.id] for m in parts.middle),
+            tail=tuple(stored[m.id] for m in parts.tail),
+        )
+        carried = {message.id for message in parts.tail}
+        old = [cut for cut in self._session.cuts.values() if cut.message_id in carried]
+        return msgspec.structs.replace(plan, parts=parts, cuts=(*old, *plan.cuts))
+
+    async def _prepare(
+        self, way: Way, wishes: TokenBudget, plan: Plan, before: int, fixed: int
+    ) -> tuple[Seed, Summary]:
+        """The child's first message. With a review, until the user accepts it."""
+        evidence = await self._evidence(plan, wishes)
+        focus, written = way.focus, way.summary
+        while True:
+            if written:
+                summary = Summary(text=written)
+            elif way.evidence_only:
+                summary = Summary()
+            else:
+                summary = await self._summarise(way, plan, focus)
+            seed = Seed(summary.text, evidence, plan.quotes)
+            if not way.review:
+                return seed, summary
+            after, _ = self._outcome(seed, plan, fixed)
+            answer = await self._reviews.ask(way.trigger, seed, before, after)
+            if answer.kind == "decline":
+                raise Declined(answer.text)
+            if answer.kind == "accept":
+                if answer.text.strip() and answer.text != summary.text:
+                    source = "edited" if summary.text else "user"
+                    summary = msgspec.structs.replace(summary, text=answer.text, source=source)
+                return msgspec.structs.replace(seed, summary=summary.text), summary
+            written, focus = "", "\n".join(part for part in (way.focus, answer.text) if part)
+
+    async def _summarise(self, way: Way, plan: Plan, focus: str) -> Summary:
+        info = self._session.info
+        wanted = self._settings().compaction
+        seed = self._session.seed
+        job = Job(
+            middle=plan.parts.middle,
+            previous=seed.summary if seed else "",
+            target_tokens=plan.summary_tokens,
+            names={
+                "focus": focus,
+                "todos": [{"text": todo.text, "status": todo.status} for todo in info.todos],
+                "cwd": info.cwd,
+                "method": info.compaction,
+            },
+            models=tuple(model for model in (wanted.model, info.model) if model),
+            template=way.template,
+        )
+        return await self._summariser.run(job, may_postpone=way.may_postpone)
+
+    async def _evidence(self, plan: Plan, wishes: TokenBudget) -> str:
+        return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
+            build_evidence,
+            await self._store.lineage_messages(self._session.info.id),
+            await self._standing(),
+            limit=plan.evidence_tokens,
+            request_limit=wishes.request,
+            count=self._gauge.count,
+            redact=redact,
+        )
+
+
+def _child(parent: SessionInfo, now: float) -> SessionInfo:
+    """The session that continues `parent`, with everything that is carried over."""
+    return msgspec.structs.replace(
+        parent,
+        id=new_id(),
+        parent_id=parent.id,
+        kind="continuation",
+        generation=parent.generation + 1,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        end_reason="",
+        message_count=0,
+        usage=Usage(),
+    )
+
+
+def _record(
+    way: Way,
+    parent_id: str,
+    child_id: str,
+    now: float,
+    plan: Plan,
+    summary: Summary,
+    coverage: Coverage,
+) -> BoundaryInfo:
+    source = {"agent": "agent", "manual": "user"}.get(way.trigger, "model") if way.summary else "model"
+    return BoundaryInfo(
+        id=new_id(),
+        parent_id=parent_id,
+        child_id=child_id,
+        trigger=way.trigger,
+        created_at=now,
+        tail=tuple(message.id for message in plan.parts.tail),
+        summary_source=(summary.source or source) if summary.text else "evidence",
+        summary_model=summary.model,
+        template_name=summary.template,
+        template_hash=summary.template_hash,
+        cost=summary.usage.cost,
+        cut_chars=summary.cut_chars,
+        problem=summary.problem,
+        coverage=_counts(coverage),
+    )
+
+
+def _said(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Boundary:
+    """The event that tells of a stored boundary."""
+    return Boundary(
+        trigger=boundary.trigger,
+        parent_id=boundary.parent_id,
+        child_id=boundary.child_id,
+        tokens_before=boundary.tokens_before,
+        tokens_after=boundary.tokens_after,
+        coverage=coverage.share,
+        id=boundary.id,
+        prose_coverage=coverage.prose_share,
+        cost=boundary.cost,
+        seconds=boundary.seconds,
+        summary_source=boundary.summary_source,
+        summary_model=boundary.summary_model,
+        template=boundary.template_name,
+        problem=boundary.problem,
+        summary=seed.summary,
+        evidence=seed.evidence,
+    )
+
+
+def _counts(coverage: Coverage) -> dict[str, tuple[int, int, int]]:
+    return {kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()}

@@ -1,0 +1,25 @@
+"""A question aside: one small model call beside the conversation; nobody sees more than its answer."""
+
+from crushpy.context.tags import element
+from crushpy.engine.models import Models
+from crushpy.engine.turn.model_call import ModelCall
+from crushpy.llm.protocol import Request
+from crushpy.messages import Message, Text, Usage
+
+
+async def ask_once(
+    models: Models, model: str, system: str, tag: str, text: str, limit: int
+) -> tuple[str, Usage]:
+    """What `model` makes of `text`, which stands in a tag: it is data. Raises ModelError."""
+    request = Request(
+        model=model,
+        system=system,
+        messages=(Message("aside", "user", (Text(element(tag, text)),)),),
+        max_output_tokens=limit,
+    )
+    draft = await ModelCall(models.provider(model), request, lambda _: None, _nothing).run()
+    return "".join(draft.text).strip(), models.with_cost(model, draft.usage or Usage())
+
+
+async def _nothing() -> None:
+    pass

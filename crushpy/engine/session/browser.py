@@ -1,0 +1,320 @@
+"""What is stored of all conversations, as front ends ask for it: lists, search, trees, previews, deletion.
+
+Knows neither SQL nor a screen. Everything that is awaited is done when the call returns.
+"""
+
+import asyncio
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from crushpy.context.coverage import Coverage
+from crushpy.context.coverage import Found as Counted
+from crushpy.engine.compaction.undo import undo_boundary
+from crushpy.engine.session.export import as_markdown, led_to, redacted
+from crushpy.engine.session.session import fork_session
+from crushpy.errors import CrushpyError, UsageError
+from crushpy.messages import Data, Message, Seed
+from crushpy.sanitize import one_line
+from crushpy.storage.records import BoundaryInfo, ConversationRow, Hit, SessionInfo
+from crushpy.storage.store import Store
+
+HITS = 200
+"""How many messages one search looks at."""
+HITS_EACH = 5
+"""How many of them are shown of one conversation."""
+TITLE_LENGTH = 200
+PROMPTS = 200
+"""How many earlier prompts are offered."""
+
+Way = Literal["first", "continues", "branch", "task"]
+
+
+class Found(Data, frozen=True):
+    """What a search found in one conversation, best first."""
+
+    root_id: str
+    title: str
+    hits: tuple[Hit, ...]
+    more: int = 0
+    """How many further places there are."""
+
+
+class Branch(Data, frozen=True):
+    """One session in the tree of its conversation."""
+
+    session: SessionInfo
+    boundary: BoundaryInfo | None
+    """What opened it; None for the first session and for tasks."""
+    way: Way
+    """How it came out of its parent. What was undone is a branch."""
+    under: str
+    """Id of the session it is drawn below; empty for the first. A line of continuations stays at one depth,
+    below the session it starts with: only branches go deeper."""
+    tip: bool
+    """Where the conversation goes on."""
+
+
+class Preview(Data, frozen=True):
+    """A session at a glance."""
+
+    session: SessionInfo
+    boundary: BoundaryInfo | None
+    seed: Seed | None
+    """What it started with, where it continues another."""
+    first: tuple[Message, ...]
+    """Without the seed."""
+    last: tuple[Message, ...]
+    left_out: int
+    """How many messages lie between `first` and `last`."""
+
+
+class Seam(Data, frozen=True):
+    """The fresh start that a session's history begins with, and what lies before it."""
+
+    boundary: BoundaryInfo
+    own: bool
+    """It opened this very session; False where this one is a branch of one that it opened."""
+    sessions: int
+    messages: int
+    """Of all those sessions, what was carried over left out."""
+
+    @property
+    def coverage(self) -> Coverage:
+        return Coverage({kind: Counted(*counts) for kind, counts in self.boundary.coverage.items()})
+
+
+class SessionBrowser:
+    """`open_root` is the conversation that is open in this process: it is not deleted under the user's hands,
+    and `renamed` tells it of its new title. `outputs` is where whole outputs of tools are kept."""
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        open_root: str = "",
+        renamed: Callable[[str], None] = lambda _: None,
+        outputs: Path | None = None,
+    ) -> None:
+        self._store = store
+        self.open_root = open_root
+        self._renamed = renamed
+        self._outputs = outputs
+        self._deleted: dict[str, str] = {}
+
+    # --- the list of conversations -----------------------------------------------------------------------
+
+    async def conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationRow]:
+        """Those of this folder (or all), newest first, one row each."""
+        return await self._store.conversation_rows(cwd, limit)
+
+    async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
+        """What was asked in this folder, the latest last, nothing twice."""
+        return await self._store.prompts(cwd, limit)
+
+    async def rename(self, root_id: str, title: str) -> str:
+        """Gives a conversation another title, and returns it as stored."""
+        title = one_line(title)[:TITLE_LENGTH]
+        if not title:
+            raise UsageError("A title needs at least one letter.")
+        await self._store.rename_conversation(root_id, title)
+        if root_id == self.open_root:
+            self._renamed(title)
+        return title
+
+    # --- deletion, with a way back -----------------------------------------------------------------------
+    # A conversation is only marked at first. Nothing is lost until `sweep`, whatever happens to this process.
+
+    @property
+    def deleted(self) -> tuple[str, ...]:
+        """Conversations that the next `sweep` deletes, in the order in which they were marked."""
+        return tuple(self._deleted)
+
+    def delete(self, root_id: str, title: str = "") -> None:
+        """Marks a conversation for deletion; `title` is for messages about it."""
+        name = f"“{title}”" if title else root_id
+        if root_id == self.open_root:
+            raise UsageError(f"{name} is open here.", "Start or resume another one, then delete it.")
+        self._deleted[root_id] = name
+
+    def restore(self, root_id: str = "") -> str | None:
+        """Takes a mark back, the last one where none is named; whose it was, or None where there was none."""
+        root_id = root_id or next(reversed(self._deleted), "")
+        return root_id if self._deleted.pop(root_id, None) is not None else None
+
+    async def sweep(self) -> list[str]:
+        """Deletes what is marked, for good. Returns what could not be deleted, and why, one text each."""
+        problems: list[str] = []
+        while self._deleted:
+            root_id, name = next(iter(self._deleted.items()))
+            try:
+                await self._erase(root_id)
+            except CrushpyError as error:
+                problems.append(f"{name} was not deleted: {error}")
+            self._deleted.pop(root_id, None)
+        return problems
+
+    async def _erase(self, root_id: str) -> None:
+        sessions = [session.id for session in await self._store.conversation(root_id)]
+        taken: list[str] = []
+        try:
+            for session_id in sessions:  # not while another process works on it
+                if await self._store.take_lease(session_id):
+                    taken.append(session_id)
+            await self._store.delete_conversation(root_id)
+        except BaseException:
+            for session_id in taken:
+                await self._store.drop_lease(session_id)
+            raise
+        if self._outputs is not None:
+            folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
+            await asyncio.to_thread(_remove, folders)
+
+    # --- search ------------------------------------------------------------------------------------------
+
+    async def search(self, words: str, cwd: str | None = None) -> list[Found]:
+        """Conversations with messages that hold `words`, best first. Nothing for no words."""
+        if not words.replace('"', "").strip():
+            return []
+        found: dict[str, list[Hit]] = {}
+        for hit in await self._store.search(words, cwd=cwd, limit=HITS):
+            found.setdefault(hit.root_id, []).append(hit)
+        return [
+            Found(root_id, hits[0].title, tuple(hits[:HITS_EACH]), max(0, len(hits) - HITS_EACH))
+            for root_id, hits in found.items()
+        ]
+
+    # --- one conversation --------------------------------------------------------------------------------
+
+    async def tree(self, session_id: str) -> list[Branch]:
+        """All sessions of the conversation, each after the one it is drawn below."""
+        root_id = (await self._store.session(session_id)).root_id
+        sessions = await self._store.conversation(root_id)
+        boundaries = {boundary.child_id: boundary for boundary in await self._store.boundaries(root_id)}
+        tip = await self._store.tip(root_id)
+        return arrange(sessions, boundaries, tip.id)
+
+    async def preview(self, session_id: str, many: int = 3) -> Preview:
+        """A session's summary, its first messages and its last."""
+        session = await self._store.session(session_id)
+        messages = await self._store.ends(session_id, many + 1)
+        seed = seed_of(messages)
+        own = messages[1:] if seed else messages
+        total = session.message_count - (1 if seed else 0)
+        first = own[:many]
+        last = own[max(many, len(own) - many) :]
+        return Preview(
+            session,
+            await self._store.boundary_before(session_id),
+            seed,
+            tuple(first),
+            tuple(last),
+            max(0, total - len(first) - len(last)),
+        )
+
+    async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
+        """A session with all messages of its own."""
+        return await self._store.session(session_id), await self._store.messages(session_id)
+
+    async def seam(self, session_id: str) -> Seam | None:
+        """The fresh start that a session's history begins with; None where it goes back to the very first."""
+        lineage = await self._store.lineage(session_id)
+        if len(lineage) < 2:
+            return None
+        boundaries = {one.child_id: one for one in await self._store.boundaries(lineage[-1].root_id)}
+        opened = [boundaries.get(session.id) for session in lineage]
+        crossed = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
+        if True not in crossed:
+            return None
+        place = len(crossed) - 1 - crossed[::-1].index(True)
+        boundary = opened[place]
+        assert boundary is not None
+        messages = sum(session.message_count for session in lineage[:place]) - sum(crossed[:place])
+        return Seam(boundary, place == len(lineage) - 1, place, messages)
+
+    async def seed(self, session_id: str) -> Seed:
+        """What a session started with. `UsageError` where it continues no other."""
+        seed = seed_of(await self._store.ends(session_id, 1))
+        if seed is None:
+            raise UsageError(f"Session {session_id} starts with no summary: it continues no other session.")
+        return seed
+
+    async def fork(self, session_id: str) -> SessionInfo:
+        """A new branch that goes on from exactly this session, as it is now; the session is left alone."""
+        return (await fork_session(self._store, await self._store.session(session_id))).info
+
+    async def undo(self, session_id: str) -> SessionInfo:
+        """Takes back the boundary that opened this session; the parent, which is the tip again."""
+        boundary = await self._store.boundary_before(session_id)
+        if boundary is not None and boundary.undone_at is not None:
+            raise UsageError("This fresh start is undone already.")
+        tip = await self._store.tip(session_id)
+        taken = await self._store.take_lease(tip.id)  # not while another process works there
+        try:
+            return await undo_boundary(self._store, session_id)
+        finally:
+            if taken:
+                await self._store.drop_lease(tip.id)
+
+    async def export(self, session_id: str, file: Path) -> int:
+        """Writes this session and those it continues as Markdown, secrets redacted; how many messages."""
+        sessions = await led_to(self._store, session_id)
+
+        def write() -> None:
+            file.write_text(as_markdown([redacted(*session) for session in sessions]), encoding="utf-8")
+
+        await asyncio.to_thread(write)
+        return sum(len(messages) for _, messages in sessions)
+
+
+def seed_of(messages: list[Message]) -> Seed | None:
+    """The seed that a session's first message holds."""
+    first = messages[0].parts if messages else ()
+    return next((part for part in first if isinstance(part, Seed)), None)
+
+
+def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], tip: str) -> list[Branch]:
+    """The tree as a list, each session after the one it is drawn below.
+
+    A session whose parent is gone stands at the left, and none is drawn twice.
+    """
+    known = {session.id: session for session in sessions}
+    children: dict[str, list[SessionInfo]] = {}
+    for session in sessions:
+        parent = session.parent_id if session.parent_id in known else ""
+        children.setdefault(parent or "", []).append(session)
+    found: dict[str, Branch] = {}
+    heads: dict[str, str] = {}
+    """For each session, the one with which its line of continuations starts."""
+
+    def place(session: SessionInfo) -> None:
+        boundary = boundaries.get(session.id)
+        parent = session.parent_id if session.parent_id in found else ""
+        way: Way = "first"
+        if parent:
+            way = _way(session, boundary)
+        heads[session.id] = heads[parent] if parent and way == "continues" else session.id
+        under = heads[parent] if parent and way == "continues" else parent or ""
+        found[session.id] = Branch(session, boundary, way, under, session.id == tip)
+
+    for start in [*children.get("", []), *sessions]:  # the second half: circles, which nobody should have
+        waiting = [start]
+        while waiting:
+            session = waiting.pop()
+            if session.id not in found:
+                place(session)
+                waiting += reversed(children.get(session.id, []))
+    return list(found.values())
+
+
+def _way(session: SessionInfo, boundary: BoundaryInfo | None) -> Way:
+    if session.kind == "task":
+        return "task"
+    undone = boundary is not None and boundary.undone_at is not None
+    return "branch" if session.kind == "fork" or undone else "continues"
+
+
+def _remove(folders: list[Path]) -> None:
+    for folder in folders:
+        shutil.rmtree(folder, ignore_errors=True)

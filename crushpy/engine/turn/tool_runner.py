@@ -1,0 +1,196 @@
+"""Runs the tool calls of one reply: check, permission, intent, run, result. Every call gets one result."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from itertools import groupby
+
+from crushpy.engine.approvals import Approvals
+from crushpy.engine.session.session import LiveSession
+from crushpy.engine.turn.loop_guard import LoopGuard
+from crushpy.engine.turn.toolset import NEW_SESSION
+from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
+from crushpy.messages import Display, Message, ToolCall, ToolResult
+from crushpy.shield import shielded
+from crushpy.storage.records import StorageError
+from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext, ToolError
+from crushpy.tools.registry import check
+from crushpy.tools.truncate import truncate
+
+log = logging.getLogger(__name__)
+
+Emit = Callable[[Event], None]
+HandOver = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
+"""Ends the session with the agent's own summary; says why not, where it does not."""
+
+ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
+CUT_SHORT = (
+    "Not run: the reply was cut off at the output limit, so this call may be incomplete. "
+    "Call again with less at once (smaller edits, a file in several parts)."
+)
+STOPPED = (
+    "Interrupted by the user while it ran. What it had done by then stays done; check before repeating it."
+)
+NOT_STARTED = "Not run: interrupted by the user."
+
+
+class ToolRunner:
+    """The tools of one conversation. `unasked` tells whether a permission was needed and nobody was there."""
+
+    def __init__(
+        self,
+        tools: tuple[AnyTool, ...],
+        context: ToolContext,
+        session: LiveSession,
+        approvals: Approvals,
+        hand_over: HandOver,
+        emit: Emit,
+        task: str = "",
+    ) -> None:
+        """`task` is the call for which a sub-agent works; empty for the main agent."""
+        self._task = task
+        self._tools = {tool.name: tool for tool in tools}
+        self._hand_over = hand_over
+        self._context = context
+        self._session = session
+        self._approvals = approvals
+        self._emit = emit
+        self.unasked = False
+
+    async def run(self, message: Message, guard: LoopGuard) -> None:
+        """Runs the calls of `message` in order; neighbours that change nothing run side by side."""
+        for call in message.calls:
+            self._emit(ToolCalled(call.id, call.name, call.args))
+        answered: set[str] = set()
+        fresh_starts = [call for call in message.calls if call.name == NEW_SESSION]
+        others = [call for call in message.calls if call.name != NEW_SESSION]
+        try:
+            for side_by_side, group in groupby(others, self._is_parallel):
+                calls = list(group)
+                if side_by_side:
+                    await asyncio.gather(*(self._answer(message, call, guard, answered) for call in calls))
+                else:
+                    for call in calls:
+                        await self._answer(message, call, guard, answered)
+            await self._start_afresh(message, fresh_starts, guard, answered)
+        except asyncio.CancelledError:
+            for call in message.calls:
+                if call.id not in answered:
+                    with suppress(asyncio.CancelledError):  # of those who interrupt twice
+                        await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
+            raise
+
+    async def _start_afresh(
+        self, message: Message, calls: list[ToolCall], guard: LoopGuard, answered: set[str]
+    ) -> None:
+        """Carries out `new_session` once all other calls are done and stored. One of a batch counts."""
+        for later in calls[1:]:
+            await self._finish(later, Outcome(ONLY_ONE, is_error=True), answered)
+        for call in calls[:1]:
+            problem = "" if message.finish == "length" else self._problem_with(call)
+            if message.finish == "length" or problem:
+                await self._finish(call, Outcome(problem or CUT_SHORT, is_error=True), answered, guard)
+                continue
+            await self._session.begin_call(message, call)
+            self._emit(ToolStarted(call.id))
+
+            def tell(result: ToolResult) -> None:
+                answered.add(result.call_id)  # the boundary has stored it
+                self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
+
+            answers = ToolResult(call.id, call.name, "")
+            refused = await self._hand_over(answers, str(call.args["summary"]), tell)
+            if refused:
+                await self._finish(call, Outcome(refused, is_error=True), answered, guard)
+
+    def _problem_with(self, call: ToolCall) -> str:
+        """Why this `new_session` cannot be; empty where it can."""
+        if self._session.info.compaction != "llm":
+            return "new_session is not available: crushpy itself decides when to start afresh (method auto)."
+        try:
+            self._checked(call)
+        except ToolError as error:
+            return str(error)
+        if not str(call.args["summary"]).strip():
+            return "The summary is empty. Write down what the next session needs, in the shape described."
+        if self._session.seed is not None and not self._has_worked():
+            return "This session was just opened. Do some work in it before you start another."
+        return ""
+
+    def _has_worked(self) -> bool:
+        """True once a tool call has ended or a prompt has come since this session was opened."""
+        own = self._session.own_messages
+        return any(m.role == "tool" or (m.role == "user" and m.text.strip()) for m in own)
+
+    def _is_parallel(self, call: ToolCall) -> bool:
+        tool = self._tools.get(call.name)
+        return tool is not None and tool.side_by_side(call.args)
+
+    async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
+        try:
+            outcome = await self._outcome(message, call)
+        except asyncio.CancelledError:
+            await self._finish(call, Outcome(STOPPED, is_error=True), answered)
+            raise
+        await self._finish(call, outcome, answered, guard)
+
+    async def _finish(
+        self, call: ToolCall, outcome: Outcome, answered: set[str], guard: LoopGuard | None = None
+    ) -> None:
+        text = truncate(outcome.text).text
+        if guard is not None:
+            text += guard.seen(call, text)
+        result = ToolResult(call.id, call.name, text, outcome.is_error, outcome.images, outcome.display)
+        answered.add(call.id)
+        await shielded(self._keep(result, outcome))
+
+    async def _keep(self, result: ToolResult, outcome: Outcome) -> None:
+        await self._session.add_result(result)
+        self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text, result.display))
+        if outcome.todos is not None:
+            await self._session.set_todos(outcome.todos)
+
+    async def _outcome(self, message: Message, call: ToolCall) -> Outcome:
+        if message.finish == "length":
+            return Outcome(CUT_SHORT, is_error=True)
+        try:
+            tool, args = self._checked(call)
+            accesses = tool.accesses(args, self._context)
+
+            async def preview() -> Display | None:
+                return await tool.preview(args, self._context)
+
+            refusal = await self._approvals.refuse(call, accesses, preview, self._task)
+            if refusal is not None:
+                self.unasked = self.unasked or refusal.unasked
+                return Outcome(refusal.text, is_error=True)
+            await self._session.begin_call(message, call)
+            self._emit(ToolStarted(call.id))
+            context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)), call.id)
+            run: Awaitable[Outcome] = tool.run(args, context)
+            return await run
+        except ToolError as error:
+            return Outcome(str(error), is_error=True)
+        except OSError as error:
+            return Outcome(f"{call.name} failed: {error}", is_error=True)
+        except StorageError:
+            raise
+        except Exception as error:
+            log.exception("%s failed", call.name)
+            text = (
+                f"{call.name} failed inside crushpy ({type(error).__name__}: {error}). It may not have run."
+            )
+            return Outcome(text, is_error=True)
+
+    def _checked(self, call: ToolCall) -> tuple[AnyTool, Args]:
+        tool = self._tools.get(call.name)
+        if tool is None:
+            known = ", ".join(self._tools)
+            raise ToolError(f"There is no tool named {call.name!r}. There are: {known}.")
+        if call.bad_json:
+            raise ToolError(
+                f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
+                "Call it again with one."
+            )
+        return tool, check(tool, call.args)

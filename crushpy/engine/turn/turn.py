@@ -1,0 +1,158 @@
+"""The turn: from a user's prompt until the agent stops. Ask the model, run what it asks for, again.
+
+Read this file first to see how crushpy works; everything else hangs on it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Literal
+
+import msgspec
+
+from crushpy.engine.compaction.policy import ContextPolicy
+from crushpy.engine.models import Models
+from crushpy.engine.session.session import LiveSession
+from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.loop_guard import LoopGuard
+from crushpy.engine.turn.model_call import Draft, ModelCall
+from crushpy.engine.turn.tool_runner import ToolRunner
+from crushpy.engine.unexpected import unexpected
+from crushpy.errors import CrushpyError
+from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
+from crushpy.llm.errors import ContextOverflow, ModelError
+from crushpy.llm.protocol import Request
+from crushpy.messages import Message
+from crushpy.shield import shielded
+
+log = logging.getLogger(__name__)
+
+Status = Literal["done", "interrupted", "error", "limit", "loop"]
+
+
+class Turn:
+    """One turn of one session. `run` never raises: whatever happens, the session is valid afterwards."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        models: Models,
+        overseer: ContextPolicy,
+        tools: ToolRunner,
+        limits: Limits,
+        emit: Callable[[Event], None],
+        spent: Spent,
+        *,
+        keep_prompt: bool = False,
+    ) -> None:
+        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then."""
+        self._keep_prompt = keep_prompt
+        self._session = session
+        self._models = models
+        self._overseer = overseer
+        self._tools = tools
+        self._limits = limits
+        self._emit = emit
+        self._spent = spent
+        self.failure: CrushpyError | None = None
+        """Why it ended in error."""
+
+    async def run(self, prompt: Message) -> Status:
+        commit = Once(lambda: self._session.add_prompt(prompt))
+        try:
+            status = await self._until_stopped(prompt, commit)
+        except CrushpyError as error:
+            if self._keep_prompt and not commit.done:
+                with suppress(CrushpyError):
+                    await commit()
+            status = self._fail(error)
+        except Exception as error:
+            log.exception("the turn failed")
+            status = self._fail(unexpected(error))
+        self._emit(TurnEnded(status))
+        return status
+
+    async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
+        try:
+            if self._session.stored or self._models.slow_to_begin(self._session.info.model):
+                await commit()
+            return await self._steps_until_done(prompt, commit)
+        except asyncio.CancelledError:
+            with suppress(asyncio.CancelledError):  # of those who interrupt twice
+                await shielded(commit())  # the user's words are kept, however early they changed their mind
+            return "interrupted"
+
+    def _fail(self, error: CrushpyError) -> Status:
+        self.failure = error
+        kind = error.kind if isinstance(error, ModelError) else "failed"
+        self._emit(Error(kind, error.message, error.hint))
+        return "error"
+
+    async def _steps_until_done(self, prompt: Message, commit: "Once") -> Status:
+        guard = LoopGuard()
+        while True:
+            reached = self._limits.reached(self._spent)
+            if reached:
+                self._emit(Notice(f"Stopped: {reached}.", "warning"))
+                return "limit"
+            self._spent.steps += 1
+            message = await self._ask_model(prompt, commit)
+            if not message.calls:
+                if message.finish == "length":
+                    self._emit(Notice("The reply was cut off at the output limit.", "warning"))
+                return "done"
+            await self._tools.run(message, guard)
+            if guard.stuck:
+                self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
+                return "loop"
+
+    async def _ask_model(self, prompt: Message, commit: "Once") -> Message:
+        """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
+        while True:
+            if commit.done:
+                await self._overseer.before_call()
+            request = self._overseer.request(() if commit.done else (prompt,))
+            call = ModelCall(self._models.provider(request.model), request, self._emit, commit)
+            try:
+                draft = await call.run()
+            except asyncio.CancelledError:
+                await shielded(self._keep_partial(call.draft, request.model))
+                raise
+            except ContextOverflow as error:
+                await self._overseer.recover(error, request)
+                continue
+            return await self._keep(draft, request)
+
+    async def _keep(self, draft: Draft, request: Request) -> Message:
+        message = self._models.priced(draft.message(request.model, self._session.call_ids))
+        await shielded(self._session.add_reply(message))
+        await self._overseer.after_reply(request, message)
+        if draft.status_moved:
+            self._overseer.remember_placement(request.model)
+        if message.usage is not None:
+            self._spent.used += message.usage
+            self._emit(UsageReported(message.usage, self._session.usage))
+        return message
+
+    async def _keep_partial(self, draft: Draft, model: str) -> None:
+        partial = draft.interrupted(model)
+        if partial is not None:
+            await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))
+
+
+class Once:
+    """Awaits something exactly once, however often it is called; a failure is raised to every caller."""
+
+    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+        self._action = action
+        self._task: asyncio.Future[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._task is not None and self._task.done() and self._task.exception() is None
+
+    async def __call__(self) -> None:
+        if self._task is None:
+            self._task = asyncio.ensure_future(self._action())
+        await asyncio.shield(self._task)

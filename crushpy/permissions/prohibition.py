@@ -1,0 +1,165 @@
+"""Whether a deny or ask rule speaks of a command: in doubt it does, however the command is dressed up."""
+
+import re
+from collections.abc import Iterator, Sequence
+from enum import IntEnum
+from fnmatch import fnmatchcase
+from functools import cache
+
+from crushpy.permissions.shell.ast import Command, ShellReading, Word, with_inner, word_set
+from crushpy.permissions.shell.parser import read
+from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
+
+_RUNNING_OPTIONS = {
+    "find": ("-exec", "-execdir", "-ok", "-okdir"),
+    "fd": ("-x", "-X", "--exec", "--exec-batch"),
+    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+}
+_ONE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
+"""Programs whose long options have one dash: `-delete` is not five letters."""
+_SAME_OPTION = {
+    "rm": (word_set("r R --recursive"), word_set("f --force")),
+    "cp": (word_set("r R a --recursive --archive"),),
+    "chmod": (word_set("R --recursive"),),
+    "chown": (word_set("R --recursive"),),
+    "git": (word_set("f --force"),),
+}
+
+
+class Hit(IntEnum):
+    """How sure it is that a rule speaks of a command."""
+
+    NO = 0
+    MAYBE = 1
+    YES = 2
+
+
+def hits(rule: Sequence[str], reading: ShellReading) -> Hit:
+    """Whether any command of the line is one the rule speaks of."""
+    found = Hit.NO
+    for command in reading.commands:
+        for words in _candidates(command, depth=0):
+            found = max(found, _hit(rule, words))
+    return found
+
+
+def mentions(rule: Sequence[str], text: str) -> bool:
+    """True where the rule's words all stand in `text`, whatever it means: for what cannot be read."""
+    bare = re.sub(r"['\"\\]", "", text)
+    tokens = {*re.split(r"[^\w.+:/@=-]+", bare), *re.split(r"[^\w.+:/@-]+", bare)}
+    tokens |= {token.rpartition("/")[2] for token in tokens}
+    wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
+    return all(any(part in tokens for part in (word, re.sub(r"['\"\\]", "", word))) for word in wanted)
+
+
+def _candidates(command: Command, depth: int) -> Iterator[tuple[Word, ...]]:
+    """Every sequence of words that this command may end up running."""
+    for each in with_inner(command):
+        words = each.words
+        yield words
+        for start in _starts(each):
+            yield words[start:]
+            word = words[start]
+            if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
+                for inner in read(word.text).commands:
+                    yield from _candidates(inner, depth + 1)
+
+
+def _starts(command: Command) -> range:
+    """Where a command inside this one may begin."""
+    words = command.words
+    second = words[1].text if len(words) > 1 else ""
+    if command.program in RUNNERS or {(command.program, second), (command.program,)} & RUNNING_SUBCOMMANDS:
+        return range(1, len(words))
+    texts = [word.text for word in words]
+    for place, text in enumerate(texts):
+        runs = _RUNNING_OPTIONS.get(command.program, ())
+        if text in runs or (text == "-m" and command.program.startswith(("python", "pypy"))):
+            return range(place + 1, len(words))
+    return range(0)
+
+
+def _hit(rule: Sequence[str], words: Sequence[Word]) -> Hit:
+    if words[0].kind == "unknown":
+        return Hit.MAYBE
+    program = _base(words[0].text)
+    if program != _base(rule[0]):
+        return Hit.NO
+    operands: list[str] = []
+    sure = Hit.YES
+    for place, word in enumerate(rule[1:], 1):
+        if word.startswith("-") and "--" not in rule[1:place]:
+            sure = min(sure, _has_option(program, word, words))
+        else:
+            operands.append(word)
+    return min(sure, _operands(operands, words)) if sure else Hit.NO
+
+
+def _has_option(program: str, option: str, words: Sequence[Word]) -> Hit:
+    if option == "--":
+        return Hit.YES
+    same = {option}
+    letters: set[str] = set() if option.startswith("--") or program in _ONE_DASH else set(option[1:])
+    given_letters: set[str] = set()
+    for word in words[1:]:
+        if not word.is_option:
+            continue
+        name = word.text.partition("=")[0]
+        if option in (word.text, name) or (
+            len(name) > 2 and option.startswith("--") and option.startswith(name)
+        ):
+            return Hit.YES
+        if name.startswith("--"):
+            same.add(name)
+        else:
+            given_letters |= set(name[1:])
+    given = given_letters | {name for name in same if name != option}
+    wanted = letters or {option}
+    if (letters or program in _SAME_OPTION) and all(_given(program, each, given) for each in wanted):
+        return Hit.YES
+    return Hit.MAYBE if any(word.may_be_option for word in words[1:]) else Hit.NO
+
+
+def _given(program: str, option: str, given: set[str]) -> bool:
+    """Whether an option is there, under one of its names or as the beginning of one."""
+    names = next((names for names in _SAME_OPTION.get(program, ()) if option in names), frozenset((option,)))
+    return any(
+        name in given or any(len(each) > 2 and name.startswith(each) for each in given) for name in names
+    )
+
+
+def _operands(operands: Sequence[str], words: Sequence[Word]) -> Hit:
+    """Whether the rule's operands are the command's first ones. A word after an option may be its value."""
+
+    @cache
+    def match(wanted: int, place: int) -> Hit:
+        if wanted == len(operands):
+            return Hit.YES
+        if place == len(words):
+            return Hit.NO
+        word = words[place]
+        if word.is_option:
+            return match(wanted, place + 1)
+        if word.kind == "unknown" and word.splits:
+            return Hit.MAYBE
+        found = min(_same(operands[wanted], word), match(wanted + 1, place + 1))
+        if words[place - 1].is_option:
+            found = max(found, match(wanted, place + 1))
+        return found
+
+    return match(0, 1)
+
+
+def _same(operand: str, word: Word) -> Hit:
+    if word.kind == "literal":
+        return Hit.YES if word.text == operand else Hit.NO
+    if word.kind == "unknown":
+        return Hit.MAYBE if operand.startswith(word.head) else Hit.NO
+    if word.text == operand:
+        return Hit.YES
+    may_match = "{" in word.text or word.text.startswith("~") or fnmatchcase(operand, word.text)
+    return Hit.MAYBE if may_match else Hit.NO
+
+
+def _base(program: str) -> str:
+    return program.rpartition("/")[2]

@@ -1,0 +1,181 @@
+"""The words of git that write or execute. A rule `bash(git)` covers what only reads; the rest is spelled."""
+
+from collections.abc import Sequence
+
+from crushpy.permissions.shell.ast import Word, word_set
+
+HARMLESS_GLOBALS = word_set("--no-pager -P --no-optional-locks --literal-pathspecs --no-replace-objects")
+"""Options before the subcommand that change nothing: a rule need not spell them."""
+
+_TELLS = frozenset(("--version", "--help"))
+_VALUED_GLOBALS = word_set("-c -C --git-dir --work-tree --namespace --exec-path --config-env")
+_READS = word_set(
+    "log status diff show blame annotate shortlog describe rev-parse rev-list ls-files ls-tree cat-file"
+    " grep merge-base name-rev for-each-ref show-ref diff-tree diff-index diff-files cherry count-objects"
+    " whatchanged range-diff check-ignore check-attr check-mailmap version help branch tag verify-commit"
+    " verify-tag show-branch ls-remote var"
+)
+_EVERYWHERE = (
+    "output",
+    "output-directory",
+    "ext-diff",
+    "upload-pack",
+    "receive-pack",
+    "exec",
+    "extcmd",
+    "template",
+)
+_LISTING = ("list", "contains", "no-contains", "merged", "no-merged", "points-at", "format", "show-current")
+
+_SHORT = {
+    "grep": "O",
+    "branch": "dDmMcCfu",
+    "tag": "dasfmFu",
+    "push": "fd",
+    "fetch": "uf",
+    "pull": "f",
+    "clone": "cu",
+    "rebase": "x",
+    "reset": "",
+    "clean": "f",
+    "checkout": "fB",
+    "switch": "fC",
+    "archive": "o",
+    "format-patch": "o",
+    "difftool": "xt",
+    "mergetool": "t",
+    "help": "w",
+}
+"""Risky letters of a subcommand's options."""
+_LONG: dict[str, tuple[str, ...]] = {
+    "grep": ("open-files-in-pager",),
+    "branch": ("delete", "move", "copy", "force", "set-upstream-to", "unset-upstream", "edit-description"),
+    "tag": ("delete", "annotate", "sign", "force", "local-user", "create-reflog"),
+    "push": ("force", "force-with-lease", "delete", "mirror", "prune"),
+    "clone": ("config",),
+    "reset": ("hard", "merge", "keep"),
+    "clean": ("force",),
+    "checkout": ("force",),
+    "switch": ("force", "discard-changes", "force-create"),
+    "archive": ("remote",),
+    "difftool": ("tool",),
+    "mergetool": ("tool",),
+    "help": ("web",),
+}
+_VALUED_SHORT = {
+    "grep": "ABCefm",
+    "log": "nLSG",
+    "show": "nLSG",
+    "commit": "mFCct",
+    "push": "o",
+    "clone": "bo",
+}
+"""Letters of harmless options whose value may be glued on."""
+
+_RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
+    "bisect": ("run",),
+    "submodule": ("foreach", "add", "update", "deinit"),
+    "stash": ("drop", "clear"),
+    "worktree": ("add", "remove", "move", "prune"),
+    "remote": ("add", "remove", "rm", "rename", "set-url", "update", "prune"),
+    "reflog": ("delete", "expire", "drop"),
+    "notes": ("add", "remove", "prune", "edit", "append", "merge"),
+}
+_NETWORK = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule"))
+
+
+def git_risks(words: Sequence[Word]) -> dict[int, str]:
+    """Risky words of a git command, by place."""
+    risks: dict[int, str] = {}
+    place = 1
+    while place < len(words) and words[place].text.startswith("-"):
+        word = words[place]
+        name = word.text.partition("=")[0]
+        if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _TELLS:
+            risks[place] = "with it git can execute what it is told to"
+            if word.text in _VALUED_GLOBALS or name == "-c":
+                place += 1
+                risks[place] = "it is part of what git is told to execute"
+        place += 1
+    if place >= len(words):
+        return risks
+    subcommand = words[place]
+    if subcommand.kind != "literal":
+        risks[place] = "which git command this runs is not known"
+    elif subcommand.text not in _READS:
+        risks[place] = f"git {subcommand.text} can write or execute"
+    return risks | _subcommand_risks(subcommand.text, words, place)
+
+
+def _subcommand_risks(name: str, words: Sequence[Word], start: int) -> dict[int, str]:
+    risks: dict[int, str] = {}
+    operands: list[int] = []
+    listing = options_over = False
+    for place, word in enumerate(words[start + 1 :], start + 1):
+        if word.kind != "literal":
+            operands.append(place)
+            if word.may_be_option and not options_over:
+                risks[place] = "it could turn out to be an option that writes or executes"
+        elif word.text == "--" and not words[place - 1].is_option:
+            options_over = True
+        elif not word.is_option or options_over:
+            operands.append(place)
+            if name in _NETWORK and ("::" in word.text or (name == "push" and word.text[:1] in "+:")):
+                risks[place] = f"git {name} can execute or delete with it"
+        else:
+            listing = listing or _is_listing(word.text)
+            if (glued := _risky_option(name, word.text)) is not None:
+                risks[place] = f"with it git {name} can write or execute"
+                if not glued and place + 1 < len(words):
+                    risks[place + 1] = f"it is what {word.text} stands for"
+    return risks | _operand_risks(name, words, operands, listing)
+
+
+def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listing: bool) -> dict[int, str]:
+    if name in ("branch", "tag") and not listing:
+        return dict.fromkeys(operands, f"git {name} would make or move one of that name")
+    if name == "config":
+        return _config_risks(words, operands)
+    risky = _RISKY_OPERANDS.get(name, ())
+    if not operands or not risky:
+        return {}
+    first = operands[0]
+    if words[first].kind != "literal" or words[first].text in risky:
+        return dict.fromkeys([first, *operands[1:]], f"git {name} {words[first].text} can write or execute")
+    return {}
+
+
+def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
+    """`git config key` reads; nearly anything else sets what git will execute."""
+    reads = (
+        "--get",
+        "--get-all",
+        "--get-regexp",
+        "--get-urlmatch",
+        "--list",
+        "-l",
+        "--show-origin",
+        "--global",
+    )
+    if all(word.text in reads for word in words if word.is_option):
+        getting = any(word.text in reads[:6] for word in words)
+        return dict.fromkeys(operands[2 if getting else 1 :], "git config would set something git executes")
+    return dict.fromkeys(range(2, len(words)), "git config would change settings, which git executes")
+
+
+def _is_listing(text: str) -> bool:
+    return text in ("-l", "-n") or (text.startswith("--") and text[2:].partition("=")[0] in _LISTING)
+
+
+def _risky_option(subcommand: str, text: str) -> str | None:
+    """None for a harmless option, else the value that is glued to a risky one."""
+    if text.startswith("--"):
+        name, _, value = text[2:].partition("=")
+        options = (*_EVERYWHERE, *_LONG.get(subcommand, ()))
+        return value if name and any(option.startswith(name) for option in options) else None
+    for place, letter in enumerate(text[1:], 2):
+        if letter in _SHORT.get(subcommand, ""):
+            return text[place:]
+        if letter in _VALUED_SHORT.get(subcommand, ""):
+            return None
+    return None

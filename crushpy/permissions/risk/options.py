@@ -1,0 +1,126 @@
+"""The options known to write or to execute, program by program, and how they are found in a command."""
+
+from collections.abc import Sequence
+
+from crushpy.messages import Data
+from crushpy.permissions.shell.ast import Word
+
+Risks = dict[int, str]
+"""Place of a word -> why it is risky, as the end of a sentence."""
+
+
+class Risk(Data, frozen=True):
+    """Which options of one program write or execute."""
+
+    short: str = ""
+    """Letters of risky options."""
+    long: tuple[str, ...] = ()
+    """Risky long options, without dashes; abbreviations of them count too."""
+    values: str = ""
+    """Letters of harmless options whose value may be glued on: what follows them is no option."""
+    operands: bool = False
+    """True where every operand is written to."""
+
+
+def _risk(short: str = "", long: str = "", values: str = "", operands: bool = False) -> Risk:
+    return Risk(short, tuple(long.split()), values, operands)
+
+
+PROGRAMS = {
+    "sort": _risk("o", "output compress-program", "kStT"),
+    "rg": _risk("", "pre hostname-bin", "ABCMTefgjmrtdE"),
+    "ag": _risk("", "pager"),
+    "ack": _risk("", "pager output create-ackrc ackrc"),
+    "fd": _risk("xX", "exec exec-batch", "eEtdSocj"),
+    "tree": _risk("o", "output", "LPIT"),
+    "yq": _risk("is", "inplace split-exp split-exp-file"),
+    "file": _risk("C", "compile"),
+    "date": _risk("s", "set", "dfrIR"),
+    "tee": _risk(operands=True),
+    "tar": _risk(
+        "xcruAIFTg",
+        "extract get create append update catenate concatenate delete to-command checkpoint-action"
+        " use-compress-program info-script new-volume-script rsh-command rmt-command remove-files"
+        " index-file volno-file files-from listed-incremental",
+        "fCbXKLNV",
+    ),
+    "curl": _risk(
+        "oOTdFKXcDQE",
+        "output output-dir remote-name remote-name-all remote-header-name upload-file data data-ascii"
+        " data-binary data-raw data-urlencode form form-string json config request cookie-jar dump-header"
+        " trace trace-ascii stderr libcurl etag-save hsts alt-svc quote create-dirs engine unix-socket"
+        " abstract-unix-socket url-query variable",
+        "AHbemruxyYCPUhtz",
+    ),
+    "wget": _risk("OPioaeU", "execute config use-askpass", operands=True),
+    "scp": _risk("oFJS", "", "ciPlX"),
+    "sftp": _risk("oFJSDb", ""),
+    "rsync": _risk(
+        "eM", "rsh rsync-path remote-option delete remove-source-files log-file write-batch files-from"
+    ),
+    "make": _risk("fCEI", "file makefile directory eval include-dir environment-overrides", "jlOoW"),
+    "less": _risk("oOk", "log-file LOG-FILE lesskey-file lesskey-src lesskey-content"),
+    "man": _risk("PHC", "pager html config-file", "sSMmeLErR"),
+    "zip": _risk("TmOd", "unzip-command move out"),
+    "unzip": _risk(operands=True),
+    "gzip": _risk(operands=True),
+    "gunzip": _risk(operands=True),
+    "pytest": _risk("", "basetemp junitxml junit-xml log-file result-log rootdir"),
+    "ruff": _risk("o", "output-file fix unsafe-fixes config add-noqa"),
+    "eslint": _risk("oc", "output-file fix rulesdir resolve-plugins-relative-to config plugin parser"),
+    "mypy": _risk("", "python-executable install-types config-file"),
+    "cargo": _risk("", "config"),
+    "npm": _risk("", "script-shell prefix userconfig globalconfig"),
+    "go": _risk("", "exec toolexec vettool overlay modfile"),
+    "psql": _risk("cfoL", "command file output log-file"),
+    "sqlite3": _risk("", "cmd init"),
+    "read": _risk("", "", "dnNptu"),
+    "printf": _risk("v"),
+    "hostname": _risk("F", "file", operands=True),
+    "test": _risk("v"),
+    "[": _risk("v"),
+}
+
+
+def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
+    """Risky words of a program with ordinary options."""
+    risks: Risks = {}
+    program = words[0].text
+    has_options = bool(risk.short or risk.long)
+    options_over = False
+    for place, word in enumerate(words[1:], 1):
+        if word.kind != "literal":
+            if has_options and not options_over and word.may_be_option:
+                risks[place] = "it could turn out to be an option that writes or executes"
+            elif risk.operands and word.head != "/dev/fd/":
+                risks[place] = f"{program} writes to it"
+        elif word.text == "--" and not words[place - 1].is_option:
+            options_over = True  # after an option, `--` could be that option's value
+        elif not word.is_option or options_over:
+            if risk.operands and word.text not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
+                risks[place] = f"{program} writes to it"
+        elif (found := _risky_option(word.text, risk)) is not None:
+            risks[place] = f"with it {program} can write or execute"
+            if not found and place + 1 < len(words):
+                risks[place + 1] = f"it is what {word.text} stands for"
+    return risks
+
+
+def _risky_option(text: str, risk: Risk) -> str | None:
+    """None for a harmless option, else the value that is glued to a risky one."""
+    if text.startswith("--"):
+        name, _, value = text[2:].partition("=")
+        return value if is_long(name, risk.long) else None
+    for place, letter in enumerate(text[1:], 2):
+        if letter in risk.short:
+            return text[place:]
+        if letter in risk.values:
+            return None
+    # Some programs take long options with one dash (go test -exec).
+    name, _, value = text[1:].partition("=")
+    return value if len(name) > 1 and name in risk.long else None
+
+
+def is_long(name: str, options: Sequence[str]) -> bool:
+    """True where `name` is one of the long options or may stand for it."""
+    return bool(name) and any(option.startswith(name) for option in options)

@@ -1,0 +1,186 @@
+"""Finds the command inside a command: `env X=1 git log`, `timeout 5 pytest`, `xargs wc`, `bash -c '...'`."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from crushpy.messages import Data
+from crushpy.permissions.shell.ast import UNKNOWN, Assignment, Command, Word, word_set
+
+ReadScript = Callable[[str], tuple[Command, ...]]
+
+_ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
+_SHELL_FLAGS = re.compile(r"-[eulx]+")
+_SHELL_SCRIPT = re.compile(r"-[eulx]*c")
+_SHELLS = frozenset(("sh", "bash", "dash"))
+
+
+class _Wrapper(Data, frozen=True):
+    """The options of a program that runs the words after them. Any other option: it is not unwrapped."""
+
+    flags: frozenset[str] = frozenset()
+    valued: frozenset[str] = frozenset()
+    """Options with a value: the next word, or what is glued on."""
+    positional: int = 0
+    """Words between the options and the command (the duration of timeout)."""
+    transparent: bool = True
+    """False: a rule has to spell this program too."""
+
+
+def _wrapper(flags: str = "", valued: str = "", positional: int = 0, transparent: bool = True) -> _Wrapper:
+    return _Wrapper(frozenset(flags.split()), frozenset(valued.split()), positional, transparent)
+
+
+_WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
+    ("env",): _wrapper("-i - --ignore-environment", "-u --unset"),
+    ("command",): _wrapper("-p"),
+    ("builtin",): _wrapper(),
+    ("exec",): _wrapper("-c -l", "-a"),
+    ("nohup",): _wrapper(),
+    ("setsid",): _wrapper("-f -w --fork --wait"),
+    ("time",): _wrapper("-p"),
+    ("timeout",): _wrapper(
+        "--foreground --preserve-status -v --verbose", "-s --signal -k --kill-after", positional=1
+    ),
+    ("nice",): _wrapper(valued="-n --adjustment"),
+    ("ionice",): _wrapper("-t", "-c -n --class --classdata"),
+    ("stdbuf",): _wrapper(valued="-i -o -e --input --output --error"),
+    ("xargs",): _wrapper(
+        "-0 --null -r --no-run-if-empty -t --verbose -x --exit",
+        "-n --max-args -L --max-lines -P --max-procs -s --max-chars -d --delimiter -I -a --arg-file",
+    ),
+    ("sudo",): _wrapper("-n -E -H -S", "-u --user -g --group", transparent=False),
+    ("doas",): _wrapper("-n", "-u", transparent=False),
+    ("npx",): _wrapper("-y --yes", transparent=False),
+    ("npm", "exec"): _wrapper("-y --yes", transparent=False),
+    **{
+        words: _wrapper(transparent=False)
+        for words in (
+            *(("uv", "run"), ("poetry", "run"), ("pipenv", "run"), ("pdm", "run"), ("hatch", "run")),
+            *(
+                ("rye", "run"),
+                ("bunx",),
+                ("pnpm", "exec"),
+                ("pnpm", "dlx"),
+                ("yarn", "exec"),
+                ("yarn", "dlx"),
+            ),
+            ("bundle", "exec"),
+        )
+    },
+}
+
+RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
+    "sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter chroot"
+    " systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate gdb"
+)
+"""Programs that run words they are given."""
+RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
+    *(("docker", "run"), ("docker", "exec"), ("podman", "run"), ("podman", "exec"), ("kubectl", "exec")),
+    *(("kubectl", "run"), ("npm", "x"), ("deno", "eval"), ("deno", "run"), ("bun", "x"), ("bun", "run")),
+    *(("bun", "exec"), ("pipx", "run"), ("uvx",), ("conda", "run"), ("uv", "tool"), ("nix", "run")),
+    *(("nix", "shell"), ("nix", "develop"), ("go", "run"), ("cargo", "install"), ("go", "install")),
+}
+
+
+def unwrap(command: Command, read_script: ReadScript) -> Command:
+    """`command` with what it would run in turn, where that can be read; else as it is."""
+    if command.program in _SHELLS:
+        script = _script(command.words)
+        if script is None:
+            return command
+        return Command(command.words, command.variables, read_script(script), transparent=True)
+    found = _find(command.words)
+    if found is None:
+        return command
+    names, wrapper = found
+    start = _after_options(command.words, len(names), wrapper)
+    if start is None:
+        return command
+    words, variables = command.words[start:], command.variables
+    if command.program in ("env", "time"):
+        words, variables = _take_assignments(words, variables)
+        start = len(command.words) - len(words)
+    if not words:
+        return command
+    if command.program == "xargs":
+        words = _with_input(words, command.words[1:start])
+    inner = unwrap(Command(words, variables), read_script)
+    return Command(command.words, command.variables, (inner,), start, wrapper.transparent)
+
+
+def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
+    program = words[0].text.rpartition("/")[2]
+    second = words[1].text if len(words) > 1 and words[1].kind == "literal" else ""
+    for names in ((program, second), (program,)):
+        if names in _WRAPPERS:
+            return names, _WRAPPERS[names]
+    return None
+
+
+def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int | None:
+    """Where the inner command begins; None where that cannot be told."""
+    index = start
+    while index < len(words) and words[index].text.startswith("-"):
+        text = words[index].text
+        if words[index].kind != "literal":
+            return None
+        if text == "--":
+            index += 1
+            break
+        name, equals, _ = text.partition("=")
+        if text in wrapper.flags:
+            index += 1
+        elif text in wrapper.valued:
+            index += 2
+        elif (equals and name.startswith("--") and name in wrapper.valued) or (
+            not text.startswith("--") and text[:2] in wrapper.valued
+        ):
+            index += 1
+        else:
+            return None
+    index += wrapper.positional
+    if index > len(words) or any(word.kind != "literal" for word in words[:index]):
+        return None
+    return index
+
+
+def _take_assignments(
+    words: tuple[Word, ...], variables: tuple[Assignment, ...]
+) -> tuple[tuple[Word, ...], tuple[Assignment, ...]]:
+    while words and (found := _ASSIGNMENT.fullmatch(words[0].text)):
+        value = found[2] if words[0].kind == "literal" else None
+        variables = (*variables, Assignment(found[1], value))
+        words = words[1:]
+    return words, variables
+
+
+def _with_input(words: tuple[Word, ...], options: Sequence[Word]) -> tuple[Word, ...]:
+    """The words of xargs' command with what it reads put in."""
+    place = ""
+    for index, option in enumerate(options):
+        if option.text.startswith("-I"):
+            place = option.text[2:] or (options[index + 1].text if index + 1 < len(options) else "")
+    if not place:
+        return (*words, UNKNOWN)
+    return tuple(
+        Word(word.text, "unknown", word.text.partition(place)[0]) if place in word.text else word
+        for word in words
+    )
+
+
+def _script(words: Sequence[Word]) -> str | None:
+    """What `sh -c` would run, where it is spelled out."""
+    index = 1
+    while index < len(words) and words[index].kind == "literal":
+        text = words[index].text
+        if _SHELL_SCRIPT.fullmatch(text):
+            script = words[index + 1] if index + 1 < len(words) else UNKNOWN
+            plain = script.kind == "literal" and not script.text.startswith(("-", "+"))
+            return script.text if plain else None
+        if text == "-o" and index + 1 < len(words) and words[index + 1].text == "pipefail":
+            index += 2
+        elif _SHELL_FLAGS.fullmatch(text) or text in ("--login", "--norc", "--noprofile", "--posix"):
+            index += 1
+        else:
+            return None
+    return None

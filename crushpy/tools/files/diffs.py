@@ -1,0 +1,134 @@
+"""Compares two texts line by line: the diff a person sees, and where the changes are. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from crushpy.messages import Data, Diff
+from crushpy.tools.files.text_file import clean, normalize
+from crushpy.tools.truncate import cut_line
+
+_CONTEXT = 3
+_LINE_CHARS = 500
+_MAX_DIFF_LINES = 800
+_MAX_COMPARED = 1_000_000
+"""Lines before times lines after: beyond that, finding the best diff would take seconds."""
+
+
+class Change(Data, frozen=True):
+    """Lines `start:end` became lines `new_start:new_end` (counted from 0)."""
+
+    start: int
+    end: int
+    new_start: int
+    new_end: int
+
+
+def make_diff(path: str, before: str | None, after: str) -> Diff:
+    """What a person sees of a change to one file; `before` is None where the file is new."""
+    old, new = _lines(before or ""), _lines(after)
+    changes = changed_lines(old, new)
+    unified = list(_unified(old, new, changes))
+    left_out = len(unified) - _MAX_DIFF_LINES
+    if left_out > 0:
+        unified[_MAX_DIFF_LINES:] = [f"\\ {left_out:,} more lines are not shown"]
+    name = clean(path)
+    header = [f"--- {'/dev/null' if before is None else name}", f"+++ {name}"] if unified else []
+    return Diff(
+        name,
+        "\n".join((*header, *unified)),
+        added=sum(change.new_end - change.new_start for change in changes),
+        removed=sum(change.end - change.start for change in changes),
+        created=before is None,
+    )
+
+
+def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
+    """The changes that turn `old` into `new`, in order. Linear in time where the texts are large."""
+    head = _common(old, new)
+    tail = _common(old[head:][::-1], new[head:][::-1])
+    a, b = old[head : len(old) - tail], new[head : len(new) - tail]
+    if not a and not b:
+        return []
+    if len(a) * len(b) <= _MAX_COMPARED:
+        found = _compare(a, b)
+    elif len(a) == len(b):
+        found = _side_by_side(a, b)
+    else:
+        found = iter([Change(0, len(a), 0, len(b))])
+    return [Change(c.start + head, c.end + head, c.new_start + head, c.new_end + head) for c in found]
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, so that a missing last newline shows."""
+    lines = [line + "\n" for line in normalize(text).split("\n")]
+    last = lines.pop()[:-1]
+    return [*lines, last] if last else lines
+
+
+def _common(a: Sequence[str], b: Sequence[str]) -> int:
+    count = 0
+    for x, y in zip(a, b, strict=False):
+        if x != y:
+            break
+        count += 1
+    return count
+
+
+def _compare(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
+    from difflib import SequenceMatcher
+
+    for tag, *place in SequenceMatcher(None, a, b).get_opcodes():
+        if tag != "equal":
+            yield Change(*place)
+
+
+def _side_by_side(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
+    """Line by line: what a replacement all over a file leaves behind."""
+    start: int | None = None
+    for number, (x, y) in enumerate(zip(a, b, strict=True)):
+        if x != y and start is None:
+            start = number
+        elif x == y and start is not None:
+            yield Change(start, number, start, number)
+            start = None
+    if start is not None:
+        yield Change(start, len(a), start, len(a))
+
+
+def _unified(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) -> Iterator[str]:
+    for group in _hunks(changes):
+        start = max(group[0].start - _CONTEXT, 0)
+        new_start = group[0].new_start - (group[0].start - start)
+        end = min(group[-1].end + _CONTEXT, len(old))
+        new_end = group[-1].new_end + (end - group[-1].end)
+        yield f"@@ -{_range(start, end)} +{_range(new_start, new_end)} @@"
+        at = start
+        for change in group:
+            yield from _marked(" ", old[at : change.start])
+            yield from _marked("-", old[change.start : change.end])
+            yield from _marked("+", new[change.new_start : change.new_end])
+            at = change.end
+        yield from _marked(" ", old[at:end])
+
+
+def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
+    """Changes whose context would touch, together."""
+    group: list[Change] = []
+    for change in changes:
+        if group and change.start - group[-1].end > 2 * _CONTEXT:
+            yield group
+            group = []
+        group.append(change)
+    if group:
+        yield group
+
+
+def _range(start: int, end: int) -> str:
+    """A hunk's place as diff writes it: an empty one is named by the line before it."""
+    return f"{start + 1 if end > start else start},{end - start}"
+
+
+def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
+    for line in lines:
+        yield mark + cut_line(clean(line.removesuffix("\n")), _LINE_CHARS)
+        if not line.endswith("\n"):
+            yield "\\ No newline at end of file"

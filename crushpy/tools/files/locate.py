@@ -1,0 +1,83 @@
+"""Finds the file a model means by a path it wrote, and suggests names where there is none."""
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+
+from crushpy.access import Access
+from crushpy.tools.base import ToolContext, ToolError
+from crushpy.tools.files.text_file import clean
+
+_MAX_NAMES = 5_000
+"""How many names of a folder are compared with a misspelt one."""
+
+
+def locate(context: ToolContext, path: str) -> Path:
+    """`path` as an absolute path that can be looked at; a ToolError where it cannot be one at all."""
+    if not path.strip():
+        raise ToolError("The path is empty: name a file or a folder.")
+    if "\0" in path:
+        raise ToolError("The path holds a NUL character: no file can have that name.")
+    try:
+        found = context.resolve(path)
+    except RuntimeError as error:
+        raise ToolError(
+            f"{clean(path)}: there is no such user's home folder. Use an absolute path."
+        ) from error
+    try:
+        found.lstat()
+    except (FileNotFoundError, NotADirectoryError):
+        pass  # Some tools make it; the others say what is near.
+    except (OSError, ValueError) as error:
+        raise ToolError(f"{clean(path)} cannot be used as a path: {reason(error)}.") from error
+    return found
+
+
+def touched(tool: str, context: ToolContext, path: str, *, writes: bool = False) -> tuple[Access, ...]:
+    """What a call on `path` would touch: the real file, behind all links. Never raises."""
+    try:
+        value = os.path.realpath(context.resolve(path))
+    except (OSError, ValueError, RuntimeError):
+        # `run` will refuse it; until then it stands for itself.
+        value = str(context.cwd / path)
+    return (Access(tool, "path", value, writes),)
+
+
+def missing(context: ToolContext, path: Path) -> ToolError:
+    """The error for a file that is not there, with the names that come nearest."""
+    folder = path.parent
+    while not folder.is_dir() and folder != folder.parent:
+        path, folder = folder, folder.parent
+    what = "file" if path == folder / path.name else "folder"
+    near = _nearest(folder, path.name)
+    shown = clean(context.shown(path))
+    if not near:
+        return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
+    names = ", ".join(clean(context.shown(folder / name)) for name in near)
+    return ToolError(f"{shown} does not exist. Nearest: {names}.")
+
+
+def reason(error: Exception) -> str:
+    """Why the system refused, in its words and without its number."""
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror[0].lower() + error.strerror[1:]
+    return str(error)
+
+
+def _nearest(folder: Path, name: str) -> list[str]:
+    from difflib import get_close_matches
+
+    try:
+        with os.scandir(folder) as entries:
+            names = [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]
+    except OSError:
+        return []
+    by_lower = {known.lower(): known for known in names}
+    close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
+    stem = Path(name).stem.lower()
+    same_stem = (known for known in sorted(names) if stem and Path(known).stem.lower() == stem)
+    return list(_unique((*(by_lower[lower] for lower in close), *same_stem)))[:3]
+
+
+def _unique(names: Iterable[str]) -> Iterable[str]:
+    return dict.fromkeys(names)

@@ -1,0 +1,153 @@
+"""Makes a text of what a server sent: pages become markdown, text stays as it is."""
+
+import asyncio
+import codecs
+import html
+import re
+import sys
+from pathlib import Path
+
+from crushpy.messages import Data
+from crushpy.tools.shell.plain_text import plain
+from crushpy.tools.web import html_to_markdown
+
+_CONVERSION_SECONDS = 15
+_PAGES = ("text/html", "application/xhtml+xml")
+_TEXTS = (
+    "application/json",
+    "application/javascript",
+    "application/ecmascript",
+    "application/xml",
+    "application/yaml",
+    "application/toml",
+    "application/sql",
+    "application/x-sh",
+    "application/x-yaml",
+    "application/x-ndjson",
+)
+_BYTE_ORDER_MARKS = {
+    codecs.BOM_UTF8: "utf-8-sig",
+    codecs.BOM_UTF16_LE: "utf-16",
+    codecs.BOM_UTF16_BE: "utf-16",
+}
+_CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_NOT_CHARSETS = ("unicode-escape", "raw-unicode-escape", "idna", "punycode", "utf-7")
+"""Python would decode them, but no page is written in them: they hide something, or cost too much."""
+_META_BYTES = 2_048
+"""A page names its charset within its first bytes or not at all."""
+
+
+class Page(Data, frozen=True):
+    text: str
+    title: str = ""
+    language: str = ""
+    note: str = ""
+
+
+def is_readable(content_type: str) -> bool:
+    """True for what we can show. An answer without a type is looked at first."""
+    kind = media_type(content_type)
+    if kind.endswith(("+json", "+xml")):
+        return True
+    return not kind or kind.startswith("text/") or kind in (*_PAGES, *_TEXTS)
+
+
+def media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+async def read_page(body: bytes, content_type: str, address: str) -> Page:
+    """The text of an answer. An untyped one that is no text gives an empty page with a note."""
+    kind = media_type(content_type)
+    if not kind and b"\0" in body[:_META_BYTES]:
+        return Page("", note=f"{len(body):,} bytes that are no text")
+    if kind in _PAGES or (not kind and _looks_like_a_page(body)):
+        named = _charset(content_type) or _charset(body[:_META_BYTES].decode("latin-1"))
+        return await _from_html(_decoded(body, named), address)
+    text = _decoded(body, _charset(content_type))
+    return Page(_lines(text), language=_language(kind))
+
+
+async def _from_html(text: str, address: str) -> Page:
+    if not text.strip():
+        return Page("")
+    try:
+        title, content = await _convert(text, address)
+    except (OSError, TimeoutError, ValueError):
+        return Page(_bare(text), note="the page could not be converted; this is its bare text")
+    cut = len(html_to_markdown.without_code(text)) > html_to_markdown.MAX_HTML_CHARS
+    note = (
+        f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
+        if cut
+        else ""
+    )
+    return Page(_lines(content), title, "markdown", note)
+
+
+async def _convert(text: str, address: str) -> tuple[str, str]:
+    """Runs the converter in a process of its own, which can be stopped. -P keeps our folder off its path."""
+    process = await asyncio.create_subprocess_exec(
+        sys.executable,
+        "-P",
+        str(Path(html_to_markdown.__file__)),
+        address,
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(_CONVERSION_SECONDS):
+            printed, _ = await process.communicate(text.encode(errors="replace"))
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+    if process.returncode:
+        raise ValueError("the converter failed")
+    title, _, content = printed.decode().partition("\n")
+    return title, content
+
+
+def _bare(text: str) -> str:
+    """`text` without its tags, in one pass: what remains where the real converter gives up."""
+    pieces = html_to_markdown.without_code(text).split("<")
+    words = pieces[0] + " ".join(piece.partition(">")[2] for piece in pieces[1:])
+    lines = (" ".join(line.split()) for line in html.unescape(words).splitlines())
+    return "\n".join(line for line in lines if line)
+
+
+def _looks_like_a_page(body: bytes) -> bool:
+    return body[:_META_BYTES].lstrip().lower().startswith((b"<!doctype html", b"<html"))
+
+
+def _charset(text: str) -> str:
+    """The charset that a header or a page's beginning names; empty where there is none to use."""
+    found = _CHARSET.search(text[:_META_BYTES])
+    try:
+        name = codecs.lookup(found[1]).name if found else ""
+    except LookupError:
+        return ""
+    return "" if name.replace("_", "-") in _NOT_CHARSETS else name
+
+
+def _decoded(body: bytes, charset: str) -> str:
+    for mark, marked in _BYTE_ORDER_MARKS.items():
+        if body.startswith(mark):
+            return body.decode(marked, "replace")
+    try:
+        return body.decode(charset or "utf-8", "replace")
+    except (LookupError, ValueError):  # Python also lists codecs that are no charsets at all
+        return body.decode("utf-8", "replace")
+
+
+def _lines(text: str) -> str:
+    """Lines end as ours do, and nothing in them speaks to a terminal."""
+    return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
+
+
+def _language(kind: str) -> str:
+    if kind.endswith("json"):
+        return "json"
+    if kind.endswith("xml"):
+        return "xml"
+    return "markdown" if kind == "text/markdown" else ""

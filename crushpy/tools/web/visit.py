@@ -1,0 +1,147 @@
+"""Goes to a web address: checked hosts only, a few redirects, bounded in size and time."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from http import HTTPStatus
+from urllib.parse import urljoin
+
+import msgspec
+
+from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
+from crushpy.messages import Excerpt
+from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.shell.output import Whole
+from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
+from crushpy.tools.web.addresses import resolve
+from crushpy.tools.web.pages import is_readable, media_type, read_page
+
+MAX_REDIRECTS = 5
+_MAX_ERROR_CHARS = 2_000
+_MAX_NAME_CHARS = 200
+_REDIRECTS = (301, 302, 303, 307, 308)
+_HEADERS = {
+    "accept": "text/markdown, text/html;q=0.9, text/*;q=0.8, application/json;q=0.8, */*;q=0.5",
+    "accept-encoding": "gzip",
+}
+LookUp = Callable[[str, int, bool], Awaitable[list[str]]]
+"""Host, port and whether private ones are allowed -> the addresses that may be asked."""
+
+
+async def visit(url: str, context: ToolContext, seconds: float, look_up: LookUp = resolve) -> Outcome:
+    """What is at `url`. Raises `ToolError` where it cannot be read within `seconds`, or may not be."""
+    client = Client(Timeouts(connect=10, response=seconds, idle=seconds))
+    try:
+        async with asyncio.timeout(seconds):
+            return await _visit(client, url, context, look_up)
+    except TimeoutError:
+        raise ToolError(
+            f"{url} was not read within {seconds:g} s. Try again, or use curl with bash."
+        ) from None
+    except HttpError as error:
+        raise ToolError(f"{url}: {error}") from None
+    finally:
+        await client.close()
+
+
+def target_of(url: str) -> Target:
+    """The server and path that `url` means. Raises `ToolError` where it is none that may be asked."""
+    try:
+        target = parse_url(url)
+    except HttpError as error:
+        raise ToolError(str(error)) from None
+    if target.userinfo:
+        raise ToolError("fetch takes no user name or password in a URL. Use curl with bash.")
+    # A name with a dot at its end is the same name; rules must see it as such.
+    return msgspec.structs.replace(target, host=target.host.rstrip("."))
+
+
+async def _visit(client: Client, url: str, context: ToolContext, look_up: LookUp) -> Outcome:
+    for _ in range(MAX_REDIRECTS + 1):
+        target = target_of(url)
+        url = f"{target.scheme}://{target.authority}{target.path}"
+        addresses = await look_up(target.host, target.port, context.allow_private_hosts)
+        with await _ask(client, url, addresses) as response:
+            location = response.headers.get("location", "")
+            if response.status not in _REDIRECTS or not location:
+                return await _outcome(response, url, context)
+        url = _next(url, location)
+        if _site(target_of(url)) != _site(target):
+            # The user said yes to one host; another one is another question.
+            return Outcome(f"{target.authority} redirects to {cut_line(url)}. Fetch that URL to go on.")
+    raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Fetch its last target directly.")
+
+
+async def _ask(client: Client, url: str, addresses: list[str]) -> Response:
+    """Sends the request to an address that was checked, whatever a second look-up would give."""
+    failed = ConnectFailed(f"no address is known for {url}")
+    for address in addresses:
+        try:
+            return await client.request("GET", url, _HEADERS, connect_to=address)
+        except ConnectFailed as error:
+            failed = error
+    raise failed
+
+
+def _next(url: str, location: str) -> str:
+    """Where a redirect leads."""
+    try:
+        following = urljoin(url, location)
+    except ValueError:
+        raise ToolError(f"{url} redirects to {location!r}, which is no URL.") from None
+    if url.lower().startswith("https:") and not following.lower().startswith("https:"):
+        raise ToolError(
+            f"{url} redirects to {following}, which is not encrypted. Fetch that URL if you must."
+        )
+    return following
+
+
+def _site(target: Target) -> str:
+    return target.authority.removeprefix("www.")
+
+
+async def _outcome(response: Response, url: str, context: ToolContext) -> Outcome:
+    content_type = response.headers.get("content-type", "")
+    status = _status(response.status)
+    if response.status >= 300:
+        return await _failure(response, url, content_type, status)
+    if not is_readable(content_type):
+        size = response.headers.get("content-length", "")
+        raise ToolError(
+            f"{url} is {cut_line(media_type(content_type), _MAX_NAME_CHARS)}"
+            + (f", {int(size):,} bytes" if size.isdecimal() and len(size) < 20 else "")
+            + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
+        )
+    page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
+    whole = Whole(context.output_dir)
+    whole.add(page.text)
+    whole.close()
+    shown = truncate(page.text)
+    notes = [
+        page.note,
+        f"only the first {MAX_FETCH_BYTES // 1_000_000} MB were read" if response.truncated else "",
+        whole.where if shown.cut_chars else "",
+    ]
+    said = "".join(f"\n[{note}]" for note in notes if note)
+    title = cut_line(page.title, _MAX_NAME_CHARS)
+    top = f"Title: {title}\n\n" if title else ""
+    return Outcome(
+        f"{top}{shown.text or '(empty)'}{said}",
+        display=Excerpt(title or url, shown.text, page.language),
+    )
+
+
+async def _failure(response: Response, url: str, content_type: str, status: str) -> Outcome:
+    """What the server said instead of the page, shortly."""
+    said = ""
+    if is_readable(content_type):
+        page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
+        said = truncate(page.text, _MAX_ERROR_CHARS).text
+    text = f"{url} answered {status}."
+    return Outcome(f"{text}\n\n{said}" if said else text, is_error=True, display=Excerpt(text, said))
+
+
+def _status(code: int) -> str:
+    try:
+        return f"{code} {HTTPStatus(code).phrase}"
+    except ValueError:
+        return str(code)

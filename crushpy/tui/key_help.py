@@ -1,0 +1,98 @@
+"""Every key of the chat by the place where it means something: for the help. Bindings tell most of it."""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from textual.binding import Binding, BindingType
+
+from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction
+from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
+from crushpy.tui.widgets.keybar import key_name
+from crushpy.tui.widgets.queue import QueueView
+
+Row = tuple[str, str]
+"""Keys as people write them, and what they do."""
+
+_PROMPT: tuple[Row, ...] = (
+    ("Enter", "send; while the agent works, it waits its turn"),
+    ("Shift+Enter, Ctrl+J", "a new line"),
+    ("Up, Down", "what was sent before; the draft is kept"),
+    ("@", "a file of this folder"),
+    ("/", "a command"),
+    ("!", "a line for the shell; the agent does not see it"),
+    ("Tab", "take what is offered; with nothing offered, go to the transcript"),
+    ("Ctrl+G", "the draft in your editor ($VISUAL or $EDITOR)"),
+)
+_EDITING: tuple[Row, ...] = (
+    ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),
+    ("Home, Ctrl+A", "to the beginning of the line"),
+    ("End, Ctrl+E", "to the end of the line"),
+    ("Ctrl+W, Alt+D", "delete a word to the left, to the right"),
+    ("Ctrl+U, Ctrl+K", "delete to the beginning, to the end of the line"),
+    ("Ctrl+X, Ctrl+V", "cut, paste"),
+    ("F7", "select everything"),
+    ("Ctrl+_", "take the last edit back"),
+    ("Ctrl+Shift+Z, Ctrl+Y", "make it again"),
+)
+_EVERYWHERE: tuple[Row, ...] = (
+    ("Esc", "interrupt what runs, and back to the prompt; what waits is kept"),
+    ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
+    ("Tab, Shift+Tab", "from the prompt to the transcript or the queue, and on"),
+    ("PgUp, PgDn", "a page of the transcript up or down"),
+    ("Ctrl+End", "to the end of the transcript"),
+    ("Ctrl+P", "the command palette"),
+    ("Ctrl+Z", "suspend; `fg` comes back"),
+)
+_ANSWERS = {
+    "once": "allow it this once",
+    "conversation": "allow it for this conversation",
+    "always": "allow it always: the rule that is shown is stored",
+    "deny": "deny it; words for the agent may follow",
+}
+
+_ON_A_SEAM: dict[ItemAction, str] = {
+    "open_parent": "read the session before it",
+    "undo": "undo it, where it is the last one",
+    "edit_template": "edit the summary template",
+    "lineage": "the lineage of the conversation",
+}
+
+
+class Place(NamedTuple):
+    title: str
+    rows: tuple[Row, ...]
+
+
+def places() -> tuple[Place, ...]:
+    """Where there are keys, the most used place first."""
+    own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
+    return (
+        Place("In the prompt", _PROMPT),
+        Place("Everywhere in the chat", _EVERYWHERE),
+        Place("In the transcript: Tab goes there, typing comes back", rows_of(own)),
+        Place("On the card of a fresh start in the transcript", _seam()),
+        Place("In the queue: Shift+Tab goes there, typing comes back", rows_of(QueueView.BINDINGS)),
+        Place("When the agent asks, once typing has paused", (*_answers(), *rows_of(ApprovalPanel.BINDINGS))),
+        Place("Editing the prompt", _EDITING),
+    )
+
+
+def rows_of(bindings: Iterable[BindingType]) -> tuple[Row, ...]:
+    """What is bound, the keys that do the same together."""
+    found: dict[str, list[str]] = {}
+    for binding in bindings:
+        if isinstance(binding, Binding):
+            names = [key_name(key.strip()) for key in binding.key.split(",")]
+            found.setdefault(binding.tooltip or binding.description, []).extend(names)
+    return tuple((", ".join(names), what[:1].lower() + what[1:]) for what, names in found.items())
+
+
+def _seam() -> tuple[Row, ...]:
+    return tuple((key, _ON_A_SEAM[action]) for key, (action, _) in BOUNDARY_ACTIONS.items())
+
+
+def _answers() -> Iterable[Row]:
+    answers = {**ONCE, **FOR_LONGER}
+    for answer, what in _ANSWERS.items():
+        yield ", ".join(key for key, meant in answers.items() if meant == answer), what

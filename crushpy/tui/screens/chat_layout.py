@@ -1,0 +1,160 @@
+"""The chat's surface: transcript, queue, prompt, status line; where the focus is, and the keys of it all."""
+
+import time
+from typing import TypeVar
+
+from textual import events, on
+from textual.app import ComposeResult
+from textual.binding import Binding
+from textual.screen import Screen
+from textual.widget import Widget
+
+from crushpy.tui.app_type import app_of
+from crushpy.tui.commands import COMMANDS
+from crushpy.tui.feed import Feed
+from crushpy.tui.focus import Home
+from crushpy.tui.items import NoticeItem
+from crushpy.tui.screens.item_actions import ItemActions
+from crushpy.tui.status import Status
+from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.widgets.prompt import CommandHint, PromptInput
+from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.statusbar import StatusBar
+
+T = TypeVar("T")
+
+QUIT_AGAIN = 2.0
+"""Seconds within which a second Ctrl-C leaves."""
+
+
+class Surface(ItemActions):
+    """Knows no engine: `stop` and `leave` are what the chat does about it."""
+
+    DEFAULT_CSS = """
+    Surface { layout: vertical; overflow: hidden; }
+    Surface Transcript { height: 1fr; }
+    Surface.-cramped PromptInput { max-height: 1; }
+    Surface.-cramped QueueView { max-height: 0; }
+    Surface KeyBar { dock: none; display: none; max-height: 2; }
+    Surface.-reading KeyBar { display: block; }
+    """
+    BINDINGS = [
+        Binding("escape", "interrupt", "Back, interrupt"),
+        Binding("pageup", "page(-1)", "A page up", show=False),
+        Binding("pagedown", "page(1)", "A page down", show=False),
+        Binding("ctrl+end", "to_end", "To the end", show=False),
+    ]
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.folded = True
+        self.transcript = Transcript()
+        self.prompt = PromptInput(commands=_hints())
+        self.queue = QueueView()
+        self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
+        self._bar = StatusBar()
+        self.feed = Feed(self.transcript, reach="Tab first, or click")
+        self.status = Status(self._bar)
+        self._last_interrupt = 0.0
+
+    def compose(self) -> ComposeResult:
+        yield self.transcript
+        yield self.queue
+        yield self.prompt
+        yield self._bar
+
+    # --- what the chat does ------------------------------------------------------------------------------
+
+    def stop(self) -> bool:
+        """Stops what runs; False where nothing does."""
+        raise NotImplementedError
+
+    async def leave(self) -> None:
+        """Ends what runs, stores what is left, and goes."""
+        raise NotImplementedError
+
+    # --- what is shown -----------------------------------------------------------------------------------
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """A word to the user, in the flow."""
+        self.feed.show(NoticeItem(text, "warning" if warning else "info"))
+
+    async def show(self, screen: Screen[T]) -> T | None:
+        """Opens a screen and waits for what it returns. Only from a worker."""
+        return await app_of(self).push_screen_wait(screen)
+
+    @on(Transcript.Scrolled)
+    def _scrolled(self, event: Transcript.Scrolled) -> None:
+        self.status.set_below(event.more_below)
+
+    # --- focus -------------------------------------------------------------------------------------------
+
+    def _question(self) -> Widget | None:
+        return next(iter(self.query("ApprovalPanel")), None)
+
+    @on(events.DescendantFocus)
+    @on(events.DescendantBlur)
+    def _focus_moved(self) -> None:
+        """The transcript's keys are named while it has the focus."""
+        reading = self.focused is self.transcript
+        if reading and not self.query("KeyBar"):
+            from crushpy.tui.widgets.keybar import KeyBar
+
+            self.mount(KeyBar(), after=self.transcript)
+        self.set_class(reading, "-reading")
+
+    def on_key(self, event: events.Key) -> None:
+        """Keys that come while nothing has the focus belong to the prompt."""
+        if self.focused is None and self.home.take(event):
+            event.stop()
+
+    def keep(self, typed: str) -> None:
+        """Takes what was meant for the draft when something else came up; it is never sent by this."""
+        if typed == "\x7f":
+            self.prompt.action_delete_left()
+        else:
+            self.prompt.paste_text(typed)
+
+    # --- keys --------------------------------------------------------------------------------------------
+
+    def action_interrupt(self) -> None:
+        """Wherever the focus is, Esc stops what runs and brings the focus home."""
+        self.stop()
+        self.home.come_back()
+
+    def action_page(self, direction: int) -> None:
+        if direction < 0:
+            self.transcript.action_page_up()
+        else:
+            self.transcript.action_page_down()
+
+    def action_to_end(self) -> None:
+        self.transcript.following = True
+
+    def interrupt_or_quit(self) -> None:
+        """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
+        now = time.monotonic()
+        if self.prompt.selected_text:
+            self.prompt.action_copy()
+            return
+        selected = self.get_selected_text()
+        if selected:
+            self.clear_selection()
+            self.run_worker(self.copy(selected))
+            return
+        if self.stop():
+            self._last_interrupt = now
+            return
+        if self.prompt.draft:
+            self.prompt.draft = ""
+            self._last_interrupt = now
+            return
+        if now - self._last_interrupt < QUIT_AGAIN:
+            self.run_worker(self.leave())
+            return
+        self._last_interrupt = now
+        self.notify("Press Ctrl+C again to leave.", timeout=QUIT_AGAIN, markup=False)
+
+
+def _hints() -> list[CommandHint]:
+    return [CommandHint(one.slash, one.title, one.argument) for one in COMMANDS if one.slash]

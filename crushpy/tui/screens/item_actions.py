@@ -1,0 +1,54 @@
+"""What can be done with an item of a transcript, in the chat and while reading."""
+
+from typing import TYPE_CHECKING
+
+from textual import on
+from textual.screen import Screen
+
+from crushpy.tui.app_type import app_of
+from crushpy.tui.items import BoundaryItem, Item, ItemAction, source_text
+from crushpy.tui.notify import tell
+from crushpy.tui.transcript.view import Transcript
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.browser import SessionBrowser
+
+
+class ItemActions(Screen[None]):
+    """A screen with a transcript on it. `library` is its own; `act` is what only it can do."""
+
+    @property
+    def library(self) -> "SessionBrowser | None":
+        """What is stored, once it can be asked."""
+        raise NotImplementedError
+
+    async def act(self, item: Item, action: ItemAction) -> None:
+        """Whatever else a key or a click on an item asks for."""
+
+    @on(Transcript.LinkClicked)
+    def _link(self, event: Transcript.LinkClicked) -> None:
+        if event.href.startswith(("https://", "http://")):
+            app_of(self).open_url(event.href)
+
+    @on(Transcript.ItemActivated)
+    def _item(self, event: Transcript.ItemActivated) -> None:
+        item = self.query_one(Transcript).item(event.key)
+        if item is not None:
+            self.run_worker(self._activate(item, event.action))
+
+    async def _activate(self, item: Item, action: ItemAction) -> None:
+        match item:
+            case _ if action == "copy":
+                await self.copy(source_text(item))
+            case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
+                from crushpy.tui.screens.session_reader import ReadingScreen
+
+                app_of(self).push_screen(ReadingScreen(self.library, parent))
+            case _:
+                await self.act(item, action)
+
+    async def copy(self, text: str) -> None:
+        """Puts text on the clipboard, and says how."""
+        from crushpy.tui.terminal.clipboard import copy
+
+        tell(self, await copy(app_of(self), text))  # in passing: no line in the flow for each

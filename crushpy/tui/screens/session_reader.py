@@ -1,0 +1,72 @@
+"""A stored session to read, whole: nothing can be changed here."""
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.widgets import Static
+
+from crushpy.engine.session.browser import SessionBrowser, seed_of
+from crushpy.errors import CrushpyError
+from crushpy.sanitize import one_line
+from crushpy.tui.feed import Feed
+from crushpy.tui.items import ErrorItem
+from crushpy.tui.screens.item_actions import ItemActions
+from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.widgets.keybar import KeyBar
+
+
+class ReadingScreen(ItemActions):
+    """The session as the chat would show it, from its beginning."""
+
+    DEFAULT_CSS = """
+    ReadingScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+    ReadingScreen Transcript { height: 1fr; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("home", "edge('home')", "Beginning"),
+        Binding("end", "edge('end')", "End"),
+        Binding("f", "fold", "Fold or unfold"),
+        Binding("escape", "dismiss", "Close"),
+    ]
+    AUTO_FOCUS = "Transcript"
+
+    def __init__(self, library: SessionBrowser, session_id: str) -> None:
+        super().__init__()
+        self._library = library
+        self._session_id = session_id
+        self._folded = True
+
+    @property
+    def library(self) -> SessionBrowser:
+        return self._library
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
+        yield Transcript()
+        yield KeyBar()
+
+    def on_mount(self) -> None:
+        self.run_worker(self._load(), exclusive=True)
+
+    async def _load(self) -> None:
+        transcript = self.query_one(Transcript)
+        try:
+            info, messages = await self._library.messages(self._session_id)
+            seam = await self._library.seam(info.id) if seed_of(messages) else None
+        except CrushpyError as error:
+            transcript.add(ErrorItem(error.message, error.hint))
+            return
+        title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
+        self.query_one(".title", Static).update(title)
+        Feed(transcript, offers=("open_parent",)).load(messages, seam)
+        self.call_after_refresh(transcript.scroll_home, animate=False)
+
+    def action_edge(self, where: str) -> None:
+        transcript = self.query_one(Transcript)
+        (transcript.scroll_home if where == "home" else transcript.scroll_end)(animate=False)
+
+    def action_fold(self) -> None:
+        self._folded = not self._folded
+        self.query_one(Transcript).fold_all(self._folded)

@@ -1,0 +1,61 @@
+"""Reads the keyboard without a clock: an idle app sleeps until there is a key.
+
+Textual's own reader looks ten times a second whether it should end or a lone Esc is complete. This one waits
+for input, for the end, and for a time only where it has read half a key. Uses private names of Textual 8.2.8.
+"""
+
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+
+import os
+import select
+from codecs import getincrementaldecoder
+from threading import Event
+from typing import Any
+
+from textual.drivers.linux_driver import LinuxDriver
+
+from crushpy.tui.terminal.paste_reader import PasteReader
+
+HALF_A_KEY = 0.1
+"""Seconds between two looks at a key of which only the beginning has come."""
+
+
+class Ending(Event):
+    """An event that can be waited for together with a file: `file` is readable once it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file, self._far_end = os.pipe()
+
+    def set(self) -> None:
+        super().set()
+        os.write(self._far_end, b"!")
+
+    def clear(self) -> None:
+        if self.is_set():
+            os.read(self.file, 100)
+        super().clear()
+
+
+class Keyboard(LinuxDriver):
+    """Textual's driver for terminals, with a reader of its own."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.exit_event = Ending()
+
+    def run_input_thread(self) -> None:
+        parser = PasteReader(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        files = [self.fileno, self.exit_event.file]
+        while not self.exit_event.is_set():
+            ready, _, _ = select.select(files, [], [], HALF_A_KEY if parser.is_half_way else None)
+            if self.fileno in ready:
+                data = os.read(self.fileno, 4096)
+                if not data:  # nobody will ever type again
+                    self.exit_event.wait()
+                    return
+                for message in parser.feed(decode(data)):
+                    self.process_message(message)
+            for message in parser.tick():
+                self.process_message(message)

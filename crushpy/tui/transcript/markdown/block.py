@@ -1,0 +1,203 @@
+"""Draws one block of markdown: tokens of markdown-it go in, rows come out."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.sanitize import one_line
+from crushpy.tui.transcript.markdown.inline import inline, parser
+from crushpy.tui.transcript.markdown.tables import Shape, read_table, table_rows
+from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending
+from crushpy.tui.transcript.render.highlight import Coloured
+from crushpy.tui.transcript.render.rows import Row, Span
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.wrap import cells
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+DEEPEST = 16
+"""Blocks nested deeper are shown as they came: the parser drops text beyond its own limit (20)."""
+
+
+def parse_blocks(text: str) -> "list[Token]":
+    """The blocks of `text`; what stands inside paragraphs is read when they are drawn."""
+    tokens: list[Token] = []
+    parser().block.parse(text, parser(), {}, tokens)
+    return tokens
+
+
+class Writer:
+    """Draws blocks on a canvas, between `margin` and the right edge, in `base`."""
+
+    def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
+        self._canvas = canvas
+        self._palette = canvas.palette
+        self._home = margin
+        self._base = base
+        self._breaks = breaks
+        self._lines: Sequence[str] = ()
+
+    def block(self, tokens: "Sequence[Token]", lines: Sequence[str]) -> None:
+        """One top-level block, or one item of a list. The tokens' `map` counts in `lines`."""
+        self._lines = lines
+        if any(token.level > DEEPEST for token in tokens):
+            spans = [token.map for token in tokens[:1] if token.map]
+            self.plain(lines[spans[0][0] : spans[0][1]] if spans else lines)
+            return
+        self._blocks(tokens, self._home)
+
+    def plain(self, lines: Sequence[str]) -> None:
+        """Text as it came."""
+        shown = [[(line.replace("\t", "    "), self._base)] for line in lines]
+        self._canvas.prose(shown, self._home, self._base)
+
+    def separate(self) -> None:
+        """The empty row between two blocks."""
+        self._canvas.blank(self._home.later, self._base)
+
+    def code(self, lines: Sequence[str], language: str, margin: Margin | None = None) -> None:
+        """A block of code, coloured later."""
+        margin = code_margin(margin or self._home, self._palette)
+        start = len(self._canvas.rows)
+        self._canvas.code([plain_code(line, self._palette) for line in lines], margin, self._palette.code)
+        ask_for_colours(self._canvas, lines, language, margin, start)
+
+    def _blocks(self, tokens: "Sequence[Token]", margin: Margin) -> None:
+        """Blocks one below the other, with an empty row where the source has one."""
+        index = 0
+        first = True
+        while index < len(tokens):
+            token = tokens[index]
+            if not first and self._stands_apart(token):
+                self._canvas.blank(margin, self._base)
+            end = _closing(tokens, index)
+            self._block(tokens[index : end + 1], margin)
+            margin = margin.later
+            first = False
+            index = end + 1
+
+    def _block(self, tokens: "Sequence[Token]", margin: Margin) -> None:
+        token = tokens[0]
+        inner = tokens[1:-1]
+        match token.type:
+            case "paragraph_open":
+                lines = inline(inner[0].content, self._palette, self._base, breaks=self._breaks)
+                self._canvas.prose(lines, margin, self._base)
+            case "heading_open":
+                self._heading(int(token.tag[1:]), inner[0].content, margin)
+            case "bullet_list_open" | "ordered_list_open":
+                self._blocks(inner, margin)
+            case "list_item_open":
+                self._item(f"{token.info}{token.markup} " if token.info else "• ", inner, margin)
+            case "blockquote_open":
+                self._blocks(inner, self._nest(margin, Segment("▎ ", self._palette.rule)))
+            case "fence":
+                self.code(_code_lines(token.content), language_of(token.info), margin)
+            case "code_block":
+                self.code(_code_lines(token.content), "", margin)
+            case "hr":
+                line = "─" * min(self._canvas.room(margin), 40)
+                self._canvas.prose([[(line, self._palette.rule)]], margin, self._base)
+            case "table_open":
+                span = token.map or [0, 0]
+                self._table(tokens, self._lines[span[0] : span[1]], margin)
+            case _:
+                self._canvas.prose([[(one_line(token.content), self._base)]], margin, self._base)
+
+    def _heading(self, level: int, text: str, margin: Margin) -> None:
+        style = self._palette.over(self._base, f"h{min(level, 3)}")
+        self._canvas.prose(inline(text, self._palette, style), margin, self._base)
+
+    def _item(self, marker: str, inner: "Sequence[Token]", margin: Margin) -> None:
+        style = self._palette.rule
+        blank = Segment(" " * cells(marker), self._base)
+        inside = self._nest(margin, Segment(marker, style), blank, copied=len(marker))
+        if inner:
+            self._blocks(inner, inside)
+        else:
+            self._canvas.prose([[("", self._base)]], inside, self._base)
+
+    def table(
+        self, tokens: "Sequence[Token]", lines: Sequence[str], shape: Shape | None = None
+    ) -> Shape | None:
+        """The rows of a table, which `lines` hold; with a `shape` they go on from rows drawn before.
+
+        Gives the shape for the rows that follow; None where the columns do not fit.
+        """
+        return self._table(tokens, lines, self._home, shape)
+
+    def _table(
+        self, tokens: "Sequence[Token]", lines: Sequence[str], margin: Margin, shape: Shape | None = None
+    ) -> Shape | None:
+        table = read_table(tokens, self._palette, self._base, self._canvas.room(margin), shape)
+        if table is None:
+            shown = [[(line.strip().expandtabs(4), self._base)] for line in lines]
+            self._canvas.prose(shown, margin, self._base)
+            return None
+        self._canvas.code(table_rows(table, self._palette, self._base), margin, self._base)
+        return table.shape
+
+    def _nest(
+        self, margin: Margin, first: Segment, rest: Segment | None = None, *, copied: int = 0
+    ) -> Margin:
+        inside = margin.add(first, rest, copied=copied)
+        if self._canvas.width - 1 - inside.width < LEAST:
+            return self._home.later.add(first, rest, copied=copied)
+        return inside
+
+    def _stands_apart(self, token: "Token") -> bool:
+        """The source has an empty line before this block."""
+        if token.map is None or not 0 < token.map[0] <= len(self._lines):
+            return False
+        return not self._lines[token.map[0] - 1].strip(" \t>")
+
+
+def language_of(info: str) -> str:
+    """The language that the info string of a fence names."""
+    words = one_line(info).lower().split()
+    return words[0].strip("{}.") if words else ""
+
+
+def code_margin(margin: Margin, palette: Palette) -> Margin:
+    return margin.add(Segment(" ", palette.code))
+
+
+def plain_code(line: str, palette: Palette) -> list[Span]:
+    return [(line.expandtabs(4), palette.code)]
+
+
+def coloured_code(line: "Sequence[tuple[str, str]]", palette: Palette, base: Style) -> list[Span]:
+    """One line of code with the colours of its pieces."""
+    return [(text, palette.over(base, role) if role else base) for text, role in line] or [("", base)]
+
+
+def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin: Margin, start: int) -> None:
+    """Has the rows from `start` on, which show `lines`, coloured when there is time."""
+    if not language or not lines:
+        return
+    palette, width = canvas.palette, canvas.width
+
+    def redo(coloured: Sequence[Coloured]) -> list[Row]:
+        again = Canvas(palette, width)
+        again.code([coloured_code(line, palette, palette.code) for line in coloured[0]], margin, palette.code)
+        return again.rows
+
+    code = "\n".join([line.expandtabs(4) for line in lines])
+    canvas.pending.append(Pending(language, (code,), start, len(canvas.rows) - start, redo))
+
+
+def _code_lines(content: str) -> list[str]:
+    return content.removesuffix("\n").split("\n")
+
+
+def _closing(tokens: "Sequence[Token]", index: int) -> int:
+    """Where the block that begins at `index` ends."""
+    depth = 0
+    for at in range(index, len(tokens)):
+        depth += tokens[at].nesting
+        if depth == 0:
+            return at
+    return len(tokens) - 1

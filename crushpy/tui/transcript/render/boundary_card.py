@@ -1,0 +1,148 @@
+"""The card at a boundary: who decided, why, what it cost, what was carried over, and what can be done now."""
+
+from collections.abc import Iterator
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.messages import counted
+from crushpy.sanitize import one_line
+from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.rows import Span
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text import headline, lines_of
+
+_DECIDED = {
+    "agent": ("the agent decided", "it called new_session"),
+    "auto": ("crushpy decided", "the window reached the threshold"),
+    "manual": ("you decided", "compacted by hand"),
+    "overflow": ("crushpy decided", "the provider refused the request as too large"),
+    "fallback": ("crushpy decided", "the safety net: the window was almost full"),
+}
+_SOURCES = {
+    "agent": "summary by the agent",
+    "user": "summary in your words",
+    "evidence": "no summary: the evidence stands alone",
+}
+
+
+def draw_seam(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
+    palette = canvas.palette
+    who, why = _DECIDED.get(item.trigger, (one_line(item.trigger), ""))
+    title = "Fresh start, undone" if item.undone else "Fresh start"
+    _rule(f"{title} · {who}" if who else title, canvas, margin)
+    inside = margin.add(Segment("  ", palette.text))
+    if why:
+        canvas.prose([[(why, palette.text)]], inside, palette.text)
+    for words, style in ((_figures(item), palette.text), (_origin(item), palette.muted)):
+        if words:
+            canvas.prose([[(words, style)]], inside, palette.text)
+    if item.messages_before:
+        before = f"before this: {counted(item.messages_before, 'message')}"
+        before += f" in {item.sessions_before} sessions" if item.sessions_before > 1 else ""
+        canvas.prose([[(before, palette.muted)]], inside, palette.text)
+    if item.summary or item.evidence:
+        fold = "▾" if opened else "▸"
+        what = (
+            "Summary and evidence"
+            if item.summary and item.evidence
+            else "Summary"
+            if item.summary
+            else "Evidence"
+        )
+        canvas.rows.append(headline([(f"{fold} {what}", palette.text)], [], inside, canvas))
+    if opened:
+        yield from _carried(item, canvas, inside)
+    hints = _hints(item, palette)
+    if hints:
+        canvas.prose([hints], inside, palette.text)
+    _rule("", canvas, margin)
+
+
+def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
+    palette = canvas.palette
+    room = canvas.room(margin)
+    shown: list[Span] = [("── ", palette.rule), (f"{title} ", palette["card"])] if title else []
+    used = sum([len(text) for text, _ in shown])
+    row = headline([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
+    canvas.rows.append(row)
+
+
+def _figures(item: BoundaryItem) -> str:
+    known = item.tokens_before or item.tokens_after
+    parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens"] if known else []
+    if item.coverage is not None:
+        prose = "" if item.prose_coverage is None else f" (summary alone {item.prose_coverage:.0%})"
+        parts.append(f"coverage {item.coverage:.0%}{prose}")
+    if item.cost:
+        parts.append(f"${item.cost:.4f}")
+    if item.seconds >= 0.05:
+        parts.append(f"{item.seconds:.1f}s")
+    return " · ".join(parts)
+
+
+def _origin(item: BoundaryItem) -> str:
+    source = _SOURCES.get(item.summary_source, "")
+    if not source and item.summary_model:
+        source = f"summary by {one_line(item.summary_model)}"
+    if item.summary_source == "edited":
+        source = f"{source or _SOURCES['agent']}, edited by you"
+    template = f"template {one_line(item.template)}" if item.template else ""
+    return " · ".join([part for part in (source, template, one_line(item.problem)) if part])
+
+
+def _hints(item: BoundaryItem, palette: Palette) -> list[Span]:
+    spans: list[Span] = []
+    for key, (action, name) in BOUNDARY_ACTIONS.items():
+        if action not in item.actions:
+            continue
+        clicked = Style(meta={"action": action})
+        spans.append((f"{key}", palette["running"] + clicked))
+        spans.append((f" {name}", palette.muted + clicked))
+        spans.append(("   ", palette.text))
+    if item.reach and spans:
+        spans.append((f"({item.reach})", palette.muted))
+    return spans
+
+
+def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    inside = margin.add(Segment("│ ", palette.rule))
+    if item.summary:
+        _heading("Summary", canvas, inside)
+        summary = MarkdownStream(canvas, inside, palette.text)
+        summary.feed(item.summary)
+        yield from summary.finish()
+    if item.evidence:
+        if item.summary:
+            canvas.blank(inside, palette.text)
+        _heading("Evidence, built by crushpy from what was really done", canvas, inside)
+        yield from _evidence(item.evidence, canvas, inside)
+
+
+def _heading(text: str, canvas: Canvas, margin: Margin) -> None:
+    canvas.prose([[(text, canvas.palette["card"])]], margin, canvas.palette.text)
+    canvas.blank(margin, canvas.palette.text)
+
+
+def _evidence(text: str, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    """Line by line; what the user asked for as quotes, which the model sees in tags."""
+    palette = canvas.palette
+    quote = margin.add(Segment("▎ ", palette.rule))
+    before = where = margin
+    for at, line in enumerate(lines_of(text)):
+        if line in ("<request>", "</request>"):
+            where = quote if line == "<request>" else margin
+            if at == 0:
+                canvas.prose([[("You asked:", palette.muted)]], margin, palette.text)
+            elif line == "<request>":
+                canvas.blank(margin, palette.text)
+            continue
+        if before is quote and where is margin:
+            canvas.blank(margin, palette.text)
+        canvas.prose([[(line.expandtabs(4), palette.muted)]], where, palette.text)
+        before = where
+        if at % 100 == 99:
+            yield

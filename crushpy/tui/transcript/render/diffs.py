@@ -1,0 +1,193 @@
+"""A change to a file: unified, or side by side where there is room, with the colours of its language."""
+
+import re
+from collections.abc import Iterator, Sequence
+from itertools import zip_longest
+from pathlib import PurePath
+from typing import NamedTuple
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.messages import Diff, counted
+from crushpy.sanitize import clean
+from crushpy.tui.transcript.markdown.block import coloured_code
+from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending
+from crushpy.tui.transcript.render.highlight import Coloured
+from crushpy.tui.transcript.render.rows import Row, Span, pieces
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.wrap import cells, chop, fit
+
+WIDE = 120
+"""From this many columns on, old and new stand side by side."""
+NUMBERED = 50
+"""From this many columns on, lines have numbers."""
+MOST_LINES = 3_000
+
+_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
+_STYLES = {"+": "added", "-": "removed", " ": "code", "@": "hunk"}
+
+
+class Line(NamedTuple):
+    """A line of a diff: `+`, `-`, a space, or `@` for what stands between hunks."""
+
+    sign: str
+    text: str
+    old: int = 0
+    new: int = 0
+
+
+class _Look(NamedTuple):
+    """What drawing a line needs to know."""
+
+    palette: Palette
+    margin: Margin
+    room: int
+    numbers: int
+    """Cells for a line number; 0 where there is no room for them."""
+
+
+def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
+    """The whole diff; its colours come later."""
+    lines = list(read_diff(diff.unified))
+    left_out = len(lines) - MOST_LINES
+    lines = lines[:MOST_LINES]
+    wide = canvas.width >= WIDE
+    digits = len(str(max([max(line.old, line.new) for line in lines], default=0)))
+    numbers = digits if canvas.width >= NUMBERED else 0
+    look = _Look(canvas.palette, margin, canvas.room(margin), numbers)
+
+    def rows(coloured: Sequence[Coloured] | None) -> list[Row]:
+        spans = _spans(lines, coloured, canvas.palette)
+        return list(_side_by_side(lines, spans, look) if wide else _unified(lines, spans, look))
+
+    start = len(canvas.rows)
+    canvas.rows.extend(rows(None))
+    codes = tuple("\n".join([line.text for line in lines if line.sign in signs]) for signs in ("- ", "+ "))
+    name = PurePath(diff.path).name
+    if lines and name:
+        canvas.pending.append(Pending(name, codes, start, len(canvas.rows) - start, rows))
+    if left_out > 0:
+        more = f"… {counted(left_out, 'more line')}"
+        canvas.prose([[(more, canvas.palette.muted)]], margin, canvas.palette.text)
+
+
+def read_diff(unified: str) -> Iterator[Line]:
+    """The lines of unified diff text, without its file headers."""
+    old = new = 0
+    begun = False
+    for raw in clean(unified).removesuffix("\n").split("\n"):
+        hunk = _HUNK.match(raw)
+        if hunk:
+            if begun:
+                yield Line("@", "⋯")
+            old, new, begun = int(hunk[1]), int(hunk[2]), True
+            continue
+        if not begun or raw.startswith("\\"):
+            continue
+        text = raw[1:].expandtabs(4)
+        match raw[:1]:
+            case "+":
+                yield Line("+", text, 0, new)
+                new += 1
+            case "-":
+                yield Line("-", text, old, 0)
+                old += 1
+            case _:
+                yield Line(" ", text, old, new)
+                old, new = old + 1, new + 1
+
+
+def _spans(lines: Sequence[Line], coloured: Sequence[Coloured] | None, palette: Palette) -> list[list[Span]]:
+    """Each line's text in its style, with the colours of its pieces where they are known."""
+    if coloured is None:
+        return [[(line.text, palette[_STYLES[line.sign]])] for line in lines]
+    old, new = iter(coloured[0]), iter(coloured[1])
+    spans: list[list[Span]] = []
+    for line in lines:
+        style = palette[_STYLES[line.sign]]
+        match line.sign:
+            case "@":
+                spans.append([(line.text, style)])
+            case "-":
+                spans.append(coloured_code(next(old), palette, style))
+            case "+":
+                spans.append(coloured_code(next(new), palette, style))
+            case _:
+                next(old)
+                spans.append(coloured_code(next(new), palette, style))
+    return spans
+
+
+def _unified(lines: Sequence[Line], spans: Sequence[list[Span]], look: _Look) -> Iterator[Row]:
+    for line, text in zip(lines, spans, strict=True):
+        style = look.palette[_STYLES[line.sign]]
+        for lead, part, after in _broken(line, line.new or line.old, text, look.room, look):
+            head = [*look.margin.rest, lead]
+            yield Row([*head, *part], style, sum([len(one.text) for one in head]), after)
+
+
+def _side_by_side(lines: Sequence[Line], spans: Sequence[list[Span]], look: _Look) -> Iterator[Row]:
+    half = (look.room - 3) // 2
+    middle = Segment(" │ ", look.palette.rule)
+    for left, right in _pairs(lines):
+        sides: list[list[tuple[list[Segment], str]]] = []
+        for index, is_new in ((left, False), (right, True)):
+            if index is None:
+                sides.append([])
+                continue
+            line = lines[index]
+            number = line.new if is_new else line.old
+            sides.append(
+                [
+                    ([lead, *part], after)
+                    for lead, part, after in _broken(line, number, spans[index], half, look)
+                ]
+            )
+        for old, new in zip_longest(*sides):
+            style = _style(lines, left, look)
+            first = _filled(old[0] if old else [], half, style if old else look.palette.text)
+            lead = [*look.margin.rest, *first, middle]
+            rest = new[0] if new else []
+            gutter = sum([len(one.text) for one in (*lead, *rest[:1])])
+            fill = _style(lines, right, look) if new else look.palette.text
+            yield Row([*lead, *_filled(rest, half, fill)], look.palette.text, gutter, new[1] if new else "\n")
+
+
+def _style(lines: Sequence[Line], index: int | None, look: _Look) -> Style:
+    return look.palette.text if index is None else look.palette[_STYLES[lines[index].sign]]
+
+
+def _pairs(lines: Sequence[Line]) -> Iterator[tuple[int | None, int | None]]:
+    """Which line stands left and which right: removed ones beside those added in their place."""
+    removed: list[int] = []
+    added: list[int] = []
+    for index, line in enumerate(lines):
+        if line.sign == "-" and not added:
+            removed.append(index)
+        elif line.sign == "+":
+            added.append(index)
+        else:
+            yield from zip_longest(removed, added)
+            removed, added = ([index], []) if line.sign == "-" else ([], [])
+            if line.sign != "-":
+                yield index, index
+    yield from zip_longest(removed, added)
+
+
+def _broken(
+    line: Line, number: int, spans: list[Span], width: int, look: _Look
+) -> Iterator[tuple[Segment, list[Segment], str]]:
+    """A line in `width` cells: its number and sign, its text, and what follows a copy of it."""
+    muted = look.palette.over(look.palette[_STYLES[line.sign]], look.palette.dim)
+    label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
+    sign = line.sign if line.sign in "+-" else " "
+    lead = fit(f"{label}{sign} ", max(3, width // 2))
+    cuts = chop(line.text, max(1, width - cells(lead)))
+    for index, (part, cut) in enumerate(zip(pieces(spans, cuts), cuts, strict=True)):
+        yield Segment(lead if index == 0 else " " * cells(lead), muted), part, cut.after
+
+
+def _filled(segments: list[Segment], width: int, style: Style) -> list[Segment]:
+    missing = width - sum([cells(segment.text) for segment in segments])
+    return [*segments, Segment(" " * missing, style)] if missing > 0 else segments

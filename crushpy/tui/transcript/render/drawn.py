@@ -1,0 +1,101 @@
+"""An item as it is drawn: its rows, as far as they are done, and the code in it that waits for colours."""
+
+import time
+from collections.abc import Iterator, Sequence
+
+from crushpy.tui.items import Item, ReplyItem, ThinkingItem
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
+from crushpy.tui.transcript.render.canvas import Canvas, Pending
+from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
+from crushpy.tui.transcript.render.items import draw, draw_thinking_head, gutter, open_thinking
+from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.styles import Palette
+
+
+class Drawn:
+    """A whole item. Large ones are drawn over several calls of `advance`."""
+
+    def __init__(self, item: Item, palette: Palette, width: int, *, opened: bool) -> None:
+        self.canvas = Canvas(palette, width)
+        self.complete = False
+        self.dropped = False
+        """Nobody looks at it any more."""
+        self._steps: Iterator[None] = draw(item, self.canvas, opened=opened)
+        self._asked = 0
+
+    @property
+    def rows(self) -> list[Row]:
+        return self.canvas.rows
+
+    def advance(self, until: float) -> None:
+        """Draws on until that moment (`time.perf_counter`), at least one step."""
+        for _ in self._steps:
+            if time.perf_counter() > until:
+                return
+        self.complete = True
+
+    def keep_rows(self, before: Sequence[Row], start: int = 0) -> None:
+        """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
+        rows = self.canvas.rows
+        for index in range(start, min(len(before) + start, len(rows))):
+            old = before[index - start]
+            if rows[index] is not old and rows[index].same(old):
+                rows[index] = old
+
+    def ask_for_colours(self, highlighter: Highlighter) -> None:
+        """Has the code that was drawn since the last call coloured."""
+        asked, self._asked = self._asked, len(self.canvas.pending)
+        for pending in self.canvas.pending[asked:]:
+            self._ask(pending, highlighter)
+
+    def _ask(self, pending: Pending, highlighter: Highlighter) -> None:
+        results: list[Coloured] = []
+
+        def done(coloured: Coloured | None) -> None:
+            if coloured is None or self.dropped:
+                return
+            results.append(coloured)
+            if len(results) == len(pending.codes):
+                rows = pending.redo(results)
+                if len(rows) == pending.height:
+                    self.canvas.rows[pending.start : pending.start + pending.height] = rows
+
+        for code in pending.codes:
+            highlighter.request(pending.language, code, done)
+
+
+class Live(Drawn):
+    """A reply, or opened thoughts, that still grow."""
+
+    def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int) -> None:
+        super().__init__(item, palette, width, opened=True)
+        if isinstance(item, ThinkingItem):
+            draw_thinking_head(item, self.canvas, opened=True)
+            self.stream = open_thinking(self.canvas)
+        else:
+            self.stream = MarkdownStream(self.canvas, gutter(palette), palette.text)
+        self._steps = iter(())
+
+    def feed(self, text: str) -> None:
+        self.stream.feed(text)
+        self.complete = False
+
+    def advance(self, until: float) -> None:
+        """Draws what came since the last time; only the unfinished end is drawn again."""
+        start = self.stream.sealed
+        before = self.rows[start:]
+        for _ in self.stream.settle():
+            if time.perf_counter() > until:
+                return
+        self.stream.draw_tail()
+        self.keep_rows(before, start)
+        self.complete = True
+
+    def finish(self, until: float) -> None:
+        """No more will come; `advance` completes what there is no time for now."""
+        start = self.stream.sealed
+        before = self.rows[start:]
+        self._steps = self.stream.finish()
+        self.complete = False
+        Drawn.advance(self, until)
+        self.keep_rows(before, start)

@@ -1,0 +1,170 @@
+"""Draws an item: one function for each kind. `opened` says whether what can be folded is shown."""
+
+from collections.abc import Iterator
+from itertools import islice
+
+from rich.segment import Segment
+
+from crushpy.messages import counted
+from crushpy.sanitize import one_line
+from crushpy.tui.items import (
+    BoundaryItem,
+    ErrorItem,
+    Item,
+    NoticeItem,
+    ReplyItem,
+    ThinkingItem,
+    ToolItem,
+    UserItem,
+    source_text,
+)
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
+from crushpy.tui.transcript.render.boundary_card import draw_seam
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text import headline, lines_of, listed
+from crushpy.tui.transcript.render.tool_calls import PREVIEW, draw_tool, has_body, opens_by_itself
+
+LONG_PROMPT = 24
+"""A prompt with more lines is folded to the first half of these."""
+LARGE_PROMPT = 4_000
+"""So is one with more characters."""
+GUTTER = 2
+"""Columns at the left of every row: the cursor's, and an empty one."""
+
+
+def is_foldable(item: Item) -> bool:
+    match item:
+        case ThinkingItem():
+            return True
+        case ToolItem():
+            return has_body(item)
+        case BoundaryItem():
+            return bool(item.summary or item.evidence)
+        case UserItem(text=text):
+            return len(text) > LARGE_PROMPT or text.count("\n") >= LONG_PROMPT
+        case _:
+            return False
+
+
+def is_open_at_first(item: Item) -> bool:
+    return isinstance(item, ToolItem) and opens_by_itself(item)
+
+
+def stands_close(item: Item, before: Item | None) -> bool:
+    """No empty row between these two: calls and notices in a row belong together."""
+    close = (ToolItem, ThinkingItem, NoticeItem)
+    return before is None or (isinstance(item, close) and isinstance(before, close))
+
+
+def estimate(item: Item, width: int, *, opened: bool) -> int:
+    """About how many rows an item takes: cheap, and right for the common cases."""
+    match item:
+        case ThinkingItem() if not opened:
+            return 1
+        case ToolItem() if not opened:
+            return 1 if item.state != "running" else 1 + min(PREVIEW, item.output.count("\n"))
+        case UserItem() if is_foldable(item) and not opened:
+            return LONG_PROMPT // 2 + 1
+        case BoundaryItem() if not opened:
+            return 7
+        case _:
+            text = source_text(item)
+            return 1 + text.count("\n") + len(text) // max(8, width - 4)
+
+
+def draw(item: Item, canvas: Canvas, *, opened: bool) -> Iterator[None]:
+    """Draws `item` on `canvas`, step by step: a caller in a hurry pauses between two steps."""
+    margin = gutter(canvas.palette)
+    match item:
+        case ReplyItem():
+            reply = MarkdownStream(canvas, margin, canvas.palette.text)
+            reply.feed(item.text)
+            yield from reply.finish()
+        case UserItem():
+            yield from _user(item, canvas, opened)
+        case ThinkingItem():
+            draw_thinking_head(item, canvas, opened=opened)
+            if opened:
+                thoughts = open_thinking(canvas)
+                thoughts.feed(item.text)
+                yield from thoughts.finish()
+        case ToolItem():
+            yield from draw_tool(item, canvas, margin, opened=opened)
+        case NoticeItem():
+            _notice(item, canvas, margin)
+        case ErrorItem():
+            _error(item, canvas, margin)
+        case BoundaryItem():
+            yield from draw_seam(item, canvas, margin, opened=opened)
+
+
+def gutter(palette: Palette) -> Margin:
+    blank = Segment(" " * GUTTER, palette.text)
+    return Margin((blank,), (blank,))
+
+
+def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
+    palette = canvas.palette
+    fold = "▾" if opened else "▸"
+    took = f" for {item.seconds:.0f} s" if item.seconds >= 1 else ""
+    label = f"{fold} Thought{took}" if item.done else f"{fold} Thinking…"
+    text = item.text.strip()
+    # While it thinks its last words are of interest, afterwards its first.
+    words = text[:400] if item.done else text[-400:].rpartition("\n")[2]
+    preview = "" if opened or not text else one_line(words.split("\n", 1)[0].strip("*#> "))
+    spans = [
+        (label, palette.muted),
+        (f"  {preview}" if preview else "", palette.over(palette.muted, "comment")),
+    ]
+    canvas.rows.append(headline(spans, [], gutter(palette), canvas))
+
+
+def open_thinking(canvas: Canvas) -> MarkdownStream:
+    """Where the thoughts themselves go, below their headline."""
+    margin = gutter(canvas.palette).add(Segment("│ ", canvas.palette.muted))
+    return MarkdownStream(canvas, margin, canvas.palette.muted, breaks=True)
+
+
+def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
+    style = canvas.palette["user"]
+    bar = Segment("▌ ", canvas.palette["user-bar"])
+    margin = Margin((bar,), (bar,))
+    lines = lines_of(item.text.strip("\n"))
+    folded = is_foldable(item) and not opened
+    if folded:
+        half = LONG_PROMPT // 2
+        first = lines_of(item.text.strip("\n")[:LARGE_PROMPT])
+        lines = islice(first, half)
+    for at, line in enumerate(lines):
+        canvas.prose([[(line.expandtabs(4), style)]], margin, style)
+        if at % 100 == 99:
+            yield
+    lines_in_all = counted(item.text.count("\n") + 1, "line")
+    more = f"… {lines_in_all}, {counted(len(item.text), 'character')} in all" if folded else ""
+    if item.images:
+        images = counted(item.images, "image")
+        more += f" · {images}" if more else f"[{images}]"
+    if more:
+        muted = canvas.palette.over(style, canvas.palette.dim)
+        canvas.prose([[(more, muted)]], margin, style)
+
+
+def _notice(item: NoticeItem, canvas: Canvas, margin: Margin) -> None:
+    style = canvas.palette["warning"] if item.level == "warning" else canvas.palette.muted
+    marker = "! " if item.level == "warning" else "· "
+    for line in lines_of(item.text):
+        listed(marker, line.expandtabs(4), canvas, margin, style, style)
+        marker = "  "
+
+
+def _error(item: ErrorItem, canvas: Canvas, margin: Margin) -> None:
+    palette = canvas.palette
+    marker = "✗ "
+    for line in lines_of(item.message):
+        listed(marker, line.expandtabs(4), canvas, margin, palette["error"], palette["error"])
+        marker = "  "
+    marker = "→ "
+    for line in lines_of(item.hint) if item.hint else ():
+        listed(marker, line.expandtabs(4), canvas, margin, palette["running"], palette.text)
+        marker = "  "

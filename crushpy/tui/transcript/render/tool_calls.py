@@ -1,0 +1,218 @@
+"""Tool calls: one line each, which opens to what the tool did."""
+
+from collections.abc import Iterator, Sequence
+
+from rich.segment import Segment
+from rich.style import Style
+
+from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
+from crushpy.sanitize import one_line
+from crushpy.tui.items import OWN_COMMAND, ToolItem
+from crushpy.tui.transcript.markdown.block import ask_for_colours
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.diffs import draw_diff
+from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
+from crushpy.tui.transcript.render.text import headline, lines_of, listed, tail_of
+from crushpy.tui.transcript.render.wrap import cells, fit
+
+MOST_LINES = 2_000
+"""More lines of output than these are shown as the first and the last of them."""
+PREVIEW = 3
+"""How many lines of its output a running tool shows while it is closed."""
+SHORT_ANSWER = 12
+"""Cells for the user's answer below which it is left out."""
+LONG_NOTE = 40
+"""Cells of how a command ended that stand beside it."""
+LONG_OUTPUT = 15
+"""Below more lines of a command of the user's own its end is told again: its headline may be out of view."""
+SMALL_DIFF = 40
+"""A diff with no more changed lines than this is open from the start."""
+
+_ICONS = {
+    "waiting": ("○", "muted"),
+    "running": ("●", "running"),
+    "done": ("✓", "success"),
+    "failed": ("✗", "error"),
+    "interrupted": ("⊘", "warning"),
+    "denied": ("⊘", "warning"),
+}
+_TODO_MARKS = {"pending": ("○", "text"), "in_progress": ("◐", "running"), "completed": ("✓", "muted")}
+
+
+def has_body(item: ToolItem) -> bool:
+    """There is something to open."""
+    return item.display is not None or bool(item.output)
+
+
+def opens_by_itself(item: ToolItem) -> bool:
+    """Shown open unless the user closes it: their own commands, small changes, and what there is to do."""
+    if item.name == OWN_COMMAND:
+        return True
+    match item.display:
+        case Diff(added=added, removed=removed):
+            return item.state in ("done", "waiting") and added + removed <= SMALL_DIFF
+        case TodoList():
+            return True
+        case _:
+            return False
+
+
+def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
+    palette = canvas.palette
+    icon, role = _ICONS[item.state]
+    fold = ("▾ " if opened else "▸ ") if has_body(item) else "  "
+    head = [
+        (fold, palette.muted),
+        (f"{icon} ", palette[role]),
+        (f"{one_line(item.name)} ", palette.over(palette.text, BOLD)),
+        (one_line(item.headline[:2_000]), palette.text),
+    ]
+    right = _beside(item, palette, canvas.room(margin))
+    canvas.rows.append(headline(head, right, margin, canvas, copied_from=2))
+    yield
+    inside = margin.add(Segment("    ", palette.text))
+    if opened:
+        yield from _body(item, canvas, inside)
+    elif item.state == "running":
+        shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
+        for spans in shown:
+            canvas.rows.append(headline(spans, [], inside, canvas))
+    elif item.state == "failed":
+        printed = item.display.output if isinstance(item.display, Terminal) else item.output
+        first = one_line(printed.strip()[:2_000].split("\n", 1)[0])
+        if first:
+            canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
+
+
+def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
+    """What stands at the right of the line: the user's answer, where it was asked, and the result."""
+    result = [span for span in _summary(item, palette) if span[0]]
+    answer = item.answer or ("denied" if item.state == "denied" else "")
+    if not answer:
+        return result
+    style = palette["warning"] if item.state == "denied" else palette.muted
+    between = [(" · ", palette.muted)] if result else []
+    left = room // 2 - sum([cells(text) for text, _ in (*between, *result)])
+    said = fit(one_line(answer[:200]), min(LONG_NOTE, left)) if left >= SHORT_ANSWER else ""
+    return [(said, style), *between, *result] if said else result
+
+
+def _summary(item: ToolItem, palette: Palette) -> list[tuple[str, Style]]:
+    """The result in a few words."""
+    muted = palette.muted
+    match item.display:
+        case Diff(created=True, added=added):
+            return [("new ", muted), (f"+{added}", palette["success"])]
+        case Diff(added=added, removed=removed):
+            return [(f"+{added} ", palette["success"]), (f"−{removed}", palette["error"])]
+        case Terminal(exit_code=code, seconds=seconds):
+            note = _note(item.display)
+            words = [f"exit {code}"] if code and f"exit code {code}" not in note else []
+            words += [fit(note, LONG_NOTE)] if note else []
+            words += [f"{seconds:.1f} s"] if seconds >= 0.1 else []
+            return [(" · ".join(words), palette["error"] if code else muted)]
+        case FileList(rows=rows, total=total):
+            return [(f"{max(total, len(rows)):,} found", muted)]
+        case TodoList(todos=todos):
+            done = sum([todo.status == "completed" for todo in todos])
+            return [(f"{done}/{len(todos)}", muted)]
+        case Excerpt(text=text):
+            return [(counted(text.count("\n") + 1, "line"), muted)]
+        case TaskReport(changed=changed, steps=steps, cost=cost):
+            words = [counted(steps, "step"), *([counted(len(changed), "file")] if changed else [])]
+            return [(" · ".join([*words, *([f"${cost:.2f}"] if cost >= 0.005 else [])]), muted)]
+        case _:
+            return []
+
+
+def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    if item.display is not None:
+        yield from draw_display(item.display, canvas, margin)
+    told = item.display is None or (item.state == "failed" and not isinstance(item.display, Terminal))
+    if item.output and told:
+        style = palette["error"] if item.state == "failed" else palette.code
+        yield from _output(item.output, canvas, margin, style)
+    own = item.display if item.name == OWN_COMMAND and isinstance(item.display, Terminal) else None
+    if own is not None and own.output.count("\n") > LONG_OUTPUT:
+        icon, role = _ICONS[item.state]
+        how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
+        canvas.rows.append(headline([(f"{icon} ", palette[role]), *how], [], margin, canvas))
+
+
+def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    """What a tool's result shows to a person. Also for previews in approvals."""
+    palette = canvas.palette
+    match display:
+        case Diff():
+            draw_diff(display, canvas, margin)
+        case Terminal():
+            yield from _terminal(display, canvas, margin)
+        case FileList():
+            yield from _output("\n".join(display.rows), canvas, margin, palette.code)
+            left_out = display.total - len(display.rows)
+            if left_out > 0:
+                canvas.prose([[(f"… {left_out:,} more", palette.muted)]], margin, palette.text)
+        case TodoList():
+            for todo in display.todos:
+                mark, role = _TODO_MARKS[todo.status]
+                style = palette.over(palette[role], STRIKE) if todo.status == "completed" else palette[role]
+                listed(f"{mark} ", one_line(todo.text), canvas, margin, palette[role], style)
+        case Excerpt():
+            yield from _excerpt(display, canvas, margin)
+        case TaskReport():
+            yield from _report(display, canvas, margin)
+
+
+def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    prompt = margin.add(Segment("$ ", palette.over(palette.code, "keyword")), Segment("  ", palette.code))
+    command = [[(line.expandtabs(4), palette.code)] for line in lines_of(display.command.strip())]
+    canvas.code(command, prompt, palette.code)
+    if display.output.strip():
+        yield from _output(display.output, canvas, margin, palette.code)
+    note = _note(display)
+    if cells(note) > LONG_NOTE:  # the headline has but the beginning of it
+        canvas.prose([[(note, palette.muted)]], margin, palette.text)
+
+
+def _note(display: Terminal) -> str:
+    """What there is to say of a command's end beside its exit code."""
+    parts = one_line(display.note).split("; ")
+    return "; ".join([part for part in parts if part != f"exit code {display.exit_code}"])
+
+
+def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    if display.title:
+        canvas.rows.append(headline([(one_line(display.title), palette.muted)], [], margin, canvas))
+    lines = list(lines_of(display.text))
+    start = len(canvas.rows)
+    inside = margin.add(Segment(" ", palette.code))
+    for at in range(0, len(lines), 200):
+        shown = [[(line.expandtabs(4), palette.code)] for line in lines[at : at + 200]]
+        canvas.code(shown, inside if at == 0 else inside.later, palette.code)
+        yield
+    ask_for_colours(canvas, lines, one_line(display.language).lower(), inside, start)
+
+
+def _report(display: TaskReport, canvas: Canvas, margin: Margin) -> Iterator[None]:
+    palette = canvas.palette
+    yield from _output(display.text, canvas, margin, palette.code)
+    lines = [f"{file.action} {one_line(file.path)}" for file in display.changed]
+    lines.append(f"session {display.session_id}")
+    for line in lines:
+        canvas.prose([[(line, palette.muted)]], margin, palette.text)
+
+
+def _output(text: str, canvas: Canvas, margin: Margin, style: Style) -> Iterator[None]:
+    """Printed text, line by line; the middle of very long output is left out."""
+    inside = margin.add(Segment(" ", style))
+    lines: Sequence[str] = list(lines_of(text.rstrip("\n")))
+    left_out = len(lines) - MOST_LINES
+    if left_out > 0:
+        note = f"… {counted(left_out, 'line')} left out …"
+        lines = [*lines[: MOST_LINES // 2], note, *lines[-MOST_LINES // 2 :]]
+    for at in range(0, len(lines), 200):
+        canvas.code([[(line.expandtabs(4), style)] for line in lines[at : at + 200]], inside, style)
+        yield

@@ -1,0 +1,52 @@
+"""Lines that start with `!`: the user's own commands, shown as blocks of the transcript while they run."""
+
+from typing import Protocol
+
+from crushpy.engine.user_commands import End, OwnCommands
+from crushpy.errors import CrushpyError
+from crushpy.ids import new_id
+from crushpy.messages import Terminal
+from crushpy.tui.items import OWN_COMMAND, ErrorItem, Item, ToolItem
+
+
+class View(Protocol):
+    """What is needed of a transcript."""
+
+    def add(self, item: Item) -> int: ...
+    def replace(self, key: int, item: Item) -> None: ...
+    def item(self, key: int) -> Item | None: ...
+
+
+def run_shown(commands: OwnCommands, command: str, view: View) -> None:
+    """Starts a command and shows it, or why it cannot be started."""
+    block = _Block(view, command)
+    try:
+        commands.run(command, block)
+    except CrushpyError as error:
+        view.add(ErrorItem(error.message, error.hint))
+    else:
+        block.show()
+
+
+class _Block:
+    """One command in the transcript."""
+
+    def __init__(self, view: View, command: str) -> None:
+        self._view = view
+        self._command = command
+        self._item = ToolItem(new_id(), OWN_COMMAND, command, "running")
+        self._key: int | None = None
+
+    def show(self) -> None:
+        if self._key is None or self._view.item(self._key) is None:  # or another session is shown now
+            self._key = self._view.add(self._item)
+        else:
+            self._view.replace(self._key, self._item)
+
+    def prints(self, text: str) -> None:
+        self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, "running", output=text)
+        self.show()
+
+    def ended(self, display: Terminal, end: End) -> None:
+        self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, end, display)
+        self.show()

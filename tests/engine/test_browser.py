@@ -1,0 +1,363 @@
+"""What front ends ask about stored conversations: lists, names, deletion with a way back, search, trees."""
+
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from conversations import begun, continued, told
+from scripted_llm.server import ScriptedLLM
+from stored import a_session
+from talk import Talks
+
+from crushpy.engine.session.browser import SessionBrowser
+from crushpy.errors import UsageError
+from crushpy.ids import new_id
+from crushpy.messages import Note
+from crushpy.paths import Paths
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+
+HOLDER = """
+import asyncio, sys
+from pathlib import Path
+from crushpy.storage.store import Store
+asyncio.run(Store(Path(sys.argv[1])).take_lease(sys.argv[2]))
+print("held", flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+async def store(tmp_path: Path) -> AsyncIterator[Store]:
+    store = Store(tmp_path / "crushpy.db")
+    yield store
+    await store.close()
+
+
+@pytest.fixture
+def library(store: Store, tmp_path: Path) -> SessionBrowser:
+    return SessionBrowser(store, outputs=tmp_path / "outputs")
+
+
+async def titles(library: SessionBrowser) -> list[str]:
+    return [row.title for row in await library.conversations()]
+
+
+# --- names ---------------------------------------------------------------------------------------------
+
+
+async def test_a_new_title_is_one_clean_line_and_holds_for_all_sessions(
+    store: Store, library: SessionBrowser
+) -> None:
+    tip = await continued(store, await begun(store, "old"))
+    assert await library.rename(tip.root_id, " new\n\x1b[31mname \u202e") == "new name <U+202E>"
+    assert [(await store.session(one)).title for one in (tip.root_id, tip.id)] == ["new name <U+202E>"] * 2
+
+
+@pytest.mark.parametrize("title", ["", "  \n", "\x1b[0m"])
+async def test_a_title_is_never_empty(store: Store, library: SessionBrowser, title: str) -> None:
+    info = await begun(store, "old")
+    with pytest.raises(UsageError, match="letter"):
+        await library.rename(info.root_id, title)
+    assert await titles(library) == ["old"]
+
+
+async def test_the_open_conversation_hears_of_its_new_title_and_hands_it_on(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.always("Yes.")
+    talk = await talks()
+    await talk.ask("Hello there")
+    conversation = talk.conversation
+    await conversation.library.rename(conversation.info.root_id, "greetings")
+    assert conversation.info.title == "greetings"
+    assert await conversation.compact(summary="We said hello.")
+    assert conversation.info.generation == 1
+    assert await titles(conversation.library) == ["greetings"]
+
+
+# --- deletion ------------------------------------------------------------------------------------------
+
+
+async def test_nothing_is_deleted_until_the_sweep(
+    store: Store, library: SessionBrowser, tmp_path: Path
+) -> None:
+    kept, gone = await begun(store, "kept"), await begun(store, "gone")
+    tip = await continued(store, gone)
+    output = tmp_path / "outputs" / gone.id / "1.txt"
+    output.parent.mkdir(parents=True)
+    output.write_text("whole")
+    library.delete(gone.root_id, "gone")
+    assert library.deleted == (gone.root_id,)
+    assert set(await titles(SessionBrowser(store))) == {
+        "kept",
+        "gone",
+    }  # what another process, or the next one, sees
+    assert await library.sweep() == []
+    assert library.deleted == ()
+    assert await titles(library) == ["kept"]
+    assert not output.parent.exists()
+    with pytest.raises(UsageError):
+        await store.session(tip.id)
+    assert len(await store.messages(kept.id)) == 2
+
+
+async def test_what_is_restored_is_not_deleted(store: Store, library: SessionBrowser) -> None:
+    one, two, three = [await begun(store, name) for name in ("one", "two", "three")]
+    for info in (one, two, three):
+        library.delete(info.root_id)
+    assert library.restore() == three.root_id  # the last one first
+    assert library.restore(one.root_id) == one.root_id
+    assert library.restore(one.root_id) is None
+    assert await library.sweep() == []
+    assert set(await titles(library)) == {"one", "three"}
+
+
+async def test_the_open_conversation_is_not_deleted(store: Store) -> None:
+    info = await begun(store, "mine")
+    library = SessionBrowser(store, open_root=info.root_id)
+    with pytest.raises(UsageError, match="“mine” is open here"):
+        library.delete(info.root_id, "mine")
+    assert await library.sweep() == []
+    assert await titles(library) == ["mine"]
+
+
+async def test_what_another_process_works_on_is_kept_and_the_rest_deleted(
+    store: Store, library: SessionBrowser
+) -> None:
+    busy, idle = await begun(store, "busy"), await begun(store, "idle")
+    tip = await continued(store, busy)
+    command = [sys.executable, "-c", HOLDER, str(store.file), tip.id]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        library.delete(busy.root_id, "busy")
+        library.delete(idle.root_id, "idle")
+        (problem,) = await library.sweep()
+        assert problem.startswith("“busy” was not deleted: ")
+        assert f"process {holder.pid}" in problem
+        assert await titles(library) == ["busy"]
+        assert await store.take_lease(busy.id) is True  # and the part that was free is free again
+        holder.kill()
+
+
+async def test_deleting_what_is_gone_already_is_no_problem(store: Store, library: SessionBrowser) -> None:
+    info = await begun(store)
+    library.delete(info.root_id)
+    await store.delete_conversation(info.root_id)
+    assert await library.sweep() == []
+
+
+# --- search --------------------------------------------------------------------------------------------
+
+
+async def test_a_search_groups_what_it_finds_by_conversation(store: Store, library: SessionBrowser) -> None:
+    one = await begun(store, "first", *(f"the parser {number}" for number in range(8)))
+    tip = await continued(store, one, "It is about the parser.")
+    two = await begun(store, "second", "the parser, once", cwd="/elsewhere")
+    found = {group.root_id: group for group in await library.search("parser")}
+    assert set(found) == {one.id, two.id}
+    assert (len(found[one.id].hits), found[one.id].more) == (5, 4)
+    assert {hit.session_id for hit in found[one.id].hits} <= {one.id, tip.id}
+    assert [group.root_id for group in await library.search("parser", "/elsewhere")] == [two.id]
+    assert await library.search("nowhere") == []
+
+
+@pytest.mark.parametrize("words", ["", "  ", '""', '" "'])
+async def test_no_words_find_nothing(library: SessionBrowser, words: str) -> None:
+    assert await library.search(words) == []
+
+
+# --- the tree ------------------------------------------------------------------------------------------
+
+
+async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store)
+    one = await continued(store, root)
+    two = await continued(store, one)
+    fork = await library.fork(one.id)
+    beyond = await continued(store, fork)
+    task = a_session(root_id=root.id, parent_id=two.id, kind="task")
+    await store.create_session(task)
+    branches = {branch.session.id: branch for branch in await library.tree(two.id)}
+    assert {name: (branch.way, branch.under, branch.tip) for name, branch in branches.items()} == {
+        root.id: ("first", "", False),
+        one.id: ("continues", root.id, False),
+        two.id: ("continues", root.id, True),
+        fork.id: ("branch", one.id, False),
+        beyond.id: ("continues", fork.id, False),
+        task.id: ("task", two.id, False),
+    }
+    order = list(branches)
+    assert all(
+        branch.under == "" or order.index(branch.under) < order.index(name)
+        for name, branch in branches.items()
+    )
+
+
+async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store)
+    child = await continued(store, root)
+    parent = await library.undo(child.id)
+    assert parent.id == root.id
+    branches = {branch.session.id: branch for branch in await library.tree(child.id)}
+    assert (branches[child.id].way, branches[root.id].tip) == ("branch", True)
+    undone = branches[child.id].boundary
+    assert undone is not None
+    assert undone.undone_at is not None
+    assert isinstance((await store.messages(root.id))[-1].parts[0], Note)
+    with pytest.raises(UsageError, match="already"):
+        await library.undo(child.id)
+
+
+async def test_undo_keeps_a_lease_that_was_ours_and_drops_one_it_took(
+    store: Store, library: SessionBrowser
+) -> None:
+    child = await continued(store, await begun(store))
+    await store.take_lease(child.id)
+    await library.undo(child.id)
+    assert await store.take_lease(child.id) is False
+    other = await continued(store, await begun(store))
+    await library.undo(other.id)
+    assert await store.take_lease(other.id) is True
+
+
+async def test_a_session_without_its_parent_and_a_circle_are_drawn_once(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store)
+    lost = a_session(root_id=root.id, kind="continuation", generation=4)
+    await store.create_session(lost)
+    ring = [a_session(id=new_id(), root_id=root.id, kind="continuation") for _ in range(2)]
+    from crushpy.engine.session.browser import arrange
+
+    circle = [_with_parent(ring[0], ring[1].id), _with_parent(ring[1], ring[0].id)]
+    branches = arrange([root, lost, *circle], {}, root.id)
+    assert sorted(branch.session.id for branch in branches) == sorted(
+        [root.id, lost.id, ring[0].id, ring[1].id]
+    )
+    assert {branch.session.id for branch in branches if not branch.under} >= {root.id, lost.id}
+
+
+def _with_parent(info: SessionInfo, parent: str) -> SessionInfo:
+    return a_session(id=info.id, root_id=info.root_id, parent_id=parent, kind="continuation")
+
+
+async def test_a_chain_of_thousands_is_arranged(store: Store, library: SessionBrowser) -> None:
+    from crushpy.engine.session.browser import arrange
+
+    chain = [a_session(id="0")]
+    for number in range(1, 3_000):
+        chain.append(a_session(id=str(number), root_id="0", parent_id=str(number - 1), kind="continuation"))
+    branches = arrange(chain, {}, "2999")
+    assert [branch.session.id for branch in branches] == [one.id for one in chain]
+    assert {branch.under for branch in branches[1:]} == {"0"}
+
+
+# --- looking into a session ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("count", "first", "last", "left_out"),
+    [(0, 0, 0, 0), (2, 2, 0, 0), (5, 3, 2, 0), (6, 3, 3, 0), (7, 3, 3, 1), (20, 3, 3, 14)],
+)
+@pytest.mark.parametrize("seeded", [False, True])
+async def test_a_preview_has_both_ends_and_says_how_much_lies_between(
+    store: Store, library: SessionBrowser, count: int, first: int, last: int, left_out: int, seeded: bool
+) -> None:
+    texts = [f"message {number}" for number in range(count)]
+    root = a_session()
+    await store.create_session(root)
+    info = await continued(store, root, "The summary.", *texts) if seeded else root
+    if not seeded:
+        await told(store, root, *texts)
+    preview = await library.preview(info.id)
+    assert (preview.seed.summary if preview.seed else "") == ("The summary." if seeded else "")
+    assert [message.text for message in preview.first] == texts[:first]
+    assert [message.text for message in preview.last] == texts[count - last :] * bool(last)
+    assert preview.left_out == left_out
+    assert (preview.boundary is not None) is seeded
+
+
+async def test_the_seam_of_a_session_is_the_boundary_it_began_with_and_counts_what_lies_before(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store, "t", "early", "words")
+    assert await library.seam(root.id) is None
+    second = await continued(store, root, "One.", "go on", "yes", "more", trigger="agent")
+    third = await continued(store, second, "Two.", "and on")
+    seam = await library.seam(third.id)
+    assert seam is not None
+    assert (seam.boundary.parent_id, seam.boundary.child_id) == (second.id, third.id)
+    assert (seam.sessions, seam.messages, seam.own) == (2, 5, True)
+    branch = await library.fork(second.id)
+    seam = await library.seam(branch.id)
+    assert seam is not None
+    assert (seam.boundary.trigger, seam.boundary.child_id) == ("agent", second.id)
+    assert (seam.sessions, seam.messages, seam.own) == (1, 2, False)
+    assert await library.seam((await library.fork(root.id)).id) is None
+
+
+async def test_the_summaries_of_two_sessions_can_be_had_and_a_root_has_none(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store)
+    one = await continued(store, root, "First summary.")
+    two = await continued(store, one, "Second summary.")
+    assert [(await library.seed(name.id)).summary for name in (one, two)] == [
+        "First summary.",
+        "Second summary.",
+    ]
+    with pytest.raises(UsageError, match="no summary"):
+        await library.seed(root.id)
+
+
+async def test_a_fork_goes_on_from_exactly_that_session_not_from_the_tip(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store, "t", "early", "words")
+    tip = await continued(store, root)
+    branch = await library.fork(root.id)
+    assert (branch.parent_id, branch.kind) == (root.id, "fork")
+    assert [message.text for message in (await store.carried(branch.id)).tail] == ["early", "words"]
+    assert (await store.tip(root.id)).id == tip.id
+    assert (await store.tip(branch.id)).id == branch.id
+
+
+async def test_an_export_holds_all_that_led_here_without_secrets(
+    store: Store, library: SessionBrowser, tmp_path: Path
+) -> None:
+    root = await begun(store, "t", "the key is sk-ant-REDACTED", "noted")
+    tip = await continued(store, root, "Sum.", "go on", "yes")
+    file = tmp_path / "out.md"
+    assert await library.export(tip.id, file) == 5
+    text = file.read_text()
+    assert "noted" in text
+    assert "go on" in text
+    assert "sk-ant-api03" not in text
+    with pytest.raises(OSError):
+        await library.export(tip.id, tmp_path / "no" / "such" / "folder.md")
+
+
+async def test_a_live_conversation_knows_its_own_library(talks: Talks, llm: ScriptedLLM, home: Path) -> None:
+    llm.always("Yes.")
+    talk = await talks()
+    await talk.ask("Hello")
+    library = talk.conversation.library
+    assert library.open_root == talk.conversation.info.root_id
+    with pytest.raises(UsageError, match="open here"):
+        library.delete(library.open_root)
+    other = Store(Paths().database)
+    gone = await begun(other, "gone")
+    await other.close()
+    kept = home / "outputs" / gone.id
+    kept.mkdir(parents=True)
+    library.delete(gone.root_id)
+    assert await library.sweep() == []
+    assert not kept.exists()

@@ -1,0 +1,185 @@
+"""Seam cards: the same after a resume, in a fork and to read; what their keys do; what they open to."""
+
+from conversations import begun, continued
+from driving import Driven, Start, start
+from hosting import shown
+from scripted_llm.server import ScriptedLLM
+from transcript_host import stage
+
+from crushpy.engine.session.browser import SessionBrowser
+from crushpy.storage.store import Store
+from crushpy.tui.items import BoundaryItem
+from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.session_reader import ReadingScreen
+
+__all__ = ["start"]
+
+
+def cards(app: Driven) -> list[BoundaryItem]:
+    items = map(app.chat.transcript.item, app.chat.transcript.keys())
+    return [item for item in items if isinstance(item, BoundaryItem)]
+
+
+async def handed_off(app: Driven, llm: ScriptedLLM) -> BoundaryItem:
+    """A conversation that has started afresh once, and the card of it."""
+    llm.script("The answer is 42.")
+    await app.say("what is the answer?")
+    await app.sees("The answer is 42.")
+    await app.rests()
+    await app.say("/handoff we know the answer")
+    await app.sees("Fresh start · you decided", "session 2")
+    await app.rests()
+    return cards(app)[-1]
+
+
+async def to_the_card(app: Driven) -> None:
+    await app.press("tab", "home")
+    await app.until(lambda: app.chat.transcript.has_focus, "the transcript to have the focus")
+    for _ in range(20):
+        if "p Parent" in app.text:
+            return
+        await app.press("down")
+        await app.pilot.pause()
+    raise AssertionError(f"the cursor never came to a card:\n{app.text}")
+
+
+def stored_part(card: BoundaryItem) -> dict[str, object]:
+    """What a card says that the boundary's record holds."""
+    names = ("boundary_id", "trigger", "parent_id", "child_id", "tokens_before", "tokens_after", "cost")
+    names += ("seconds", "coverage", "prose_coverage", "summary_source", "summary_model", "template")
+    return {name: getattr(card, name) for name in (*names, "problem", "summary", "evidence")}
+
+
+async def test_after_a_resume_the_card_says_what_it_said_and_what_lies_before_it(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start() as app:
+        card = await handed_off(app, llm)
+        assert card.tokens_before > 0
+        assert "before this" not in app.text, "it stands above the card"
+    async with start(resume_latest=True) as app:
+        await app.sees("Fresh start · you decided", "compacted by hand", "summary in your words")
+        await app.sees("before this: 2 messages", "u undo")
+        (again,) = cards(app)
+        assert stored_part(again) == stored_part(card)
+
+
+async def test_a_fork_shows_the_card_of_the_session_it_came_from_and_offers_no_undo(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start() as app:
+        card = await handed_off(app, llm)
+    async with start(session=card.child_id, fork=True) as app:
+        await app.sees("Fresh start · you decided", "before this: 2 messages", "p parent")
+        (again,) = cards(app)
+        assert stored_part(again) == stored_part(card)
+        assert "u undo" not in app.text
+
+
+async def test_p_opens_the_parent_to_read_and_escape_comes_back(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        await handed_off(app, llm)
+    async with start(resume_latest=True) as app:
+        await app.sees("p parent")
+        assert "The answer is 42." not in app.text
+        await to_the_card(app)
+        await app.press("p")
+        await app.shows(ReadingScreen)
+        await app.sees("what is the answer?", "The answer is 42.")
+        await app.press("escape")
+        await app.shows(type(app.chat))
+        await app.press("l")
+        await app.shows(LineageScreen)
+
+
+async def test_u_undoes_the_last_fresh_start_only(start: Start, llm: ScriptedLLM) -> None:
+    async with start(size=(100, 50)) as app:
+        await handed_off(app, llm)
+        llm.script("Still 42.")
+        await app.say("sure?")
+        await app.sees("Still 42.")
+        await app.rests()
+        await app.say("/handoff we are sure")
+        await app.sees("session 3")
+        await app.rests()
+        await to_the_card(app)
+        await app.press("u")
+        await app.sees("This is not the last fresh start", "session 3")
+
+
+async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        await handed_off(app, llm)
+        await to_the_card(app)
+        await app.press("u")
+        await app.sees("The fresh start is undone", "The answer is 42.")
+        await app.sees_no("session 2")
+        assert app.text.count("goes on where it was") == 1
+
+
+async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent(
+    store: Store, library: SessionBrowser
+) -> None:
+    root = await begun(store, "Repair the parser", "the first words", "the first answer")
+    second = await continued(store, root, "## Goal\nRepair it.", "go on", "yes", summary_model="test/model")
+    third = await continued(store, second, "## Goal\nNearly.", "more", "sure", trigger="agent", cost=0.25)
+    async with shown(ReadingScreen(library, third.id), (100, 30)) as screen:
+        for part in ("the agent decided", "75,000 → 9,000 tokens", "coverage 80%", "(summary alone 40%)"):
+            assert part in screen.text
+        assert "$0.2500" in screen.text
+        assert "before this: 4 messages in 2 sessions" in screen.text
+        assert "p parent" in screen.text
+        assert "u undo" not in screen.text
+        assert "l lineage" not in screen.text
+        await screen.press("home", "p")
+        assert "summary by test/model" in screen.text
+        assert "before this: 2 messages" in screen.text
+        await screen.press("home", "p")
+        assert "the first answer" in screen.text
+        await screen.press("escape", "escape")
+        assert "the agent decided" in screen.text
+
+
+async def test_an_item_that_is_read_can_be_copied(store: Store, library: SessionBrowser) -> None:
+    root = await begun(store, "Repair the parser", "the first words", "the first answer")
+    async with shown(ReadingScreen(library, root.id)) as screen:
+        await screen.press("end", "c")
+        assert any("16 characters" in message for message in screen.messages)
+
+
+async def test_an_opened_card_has_headings_and_quotes_and_no_tags() -> None:
+    evidence = (
+        "<request>\nfix the\n\nbug\n</request>\n<request>\nand test it\n</request>\nFiles changed:\n/a.py"
+    )
+    seam = BoundaryItem("b", "auto", summary="## Goal\nTax", evidence=evidence)
+    async with stage([seam], (60, 40)) as here:
+        here.view.fold_all(False)
+        await here.settle()
+        lines = [line.strip() for line in here.text().split("\n")]
+        start = lines.index("│ Summary")
+        assert lines[start : start + 16] == [
+            "│ Summary",
+            "│",
+            "│ Goal",
+            "│",
+            "│ Tax",
+            "│",
+            "│ Evidence, built by crushpy from what was really done",
+            "│",
+            "│ You asked:",
+            "│ ▎ fix the",
+            "│ ▎",
+            "│ ▎ bug",
+            "│",
+            "│ ▎ and test it",
+            "│",
+            "│ Files changed:",
+        ]
+
+
+async def test_a_summary_the_user_changed_is_not_told_as_the_model_s_own() -> None:
+    edited = BoundaryItem("b", "auto", summary_source="edited", summary_model="openai/x", summary="s")
+    by_agent = BoundaryItem("b", "agent", summary_source="edited", summary="s")
+    async with stage([edited, by_agent]) as here:
+        assert "summary by openai/x, edited by you" in here.text()
+        assert "summary by the agent, edited by you" in here.text()
