@@ -14,7 +14,7 @@ from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.errors import UsageError
 from crushpy.ids import new_id
-from crushpy.llm.select import default_model
+from crushpy.llm.provider_factory import default_model
 from crushpy.messages import Data
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.patterns import escaped

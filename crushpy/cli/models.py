@@ -10,7 +10,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from crushpy.llm.offers import Offer
+    from crushpy.llm.model_listing import ListedModel
     from crushpy.settings import Settings
 
 
@@ -30,18 +30,18 @@ def models_command(
     """List the models within reach: by the keys that are set, the settings, and servers on this machine."""
     import asyncio
 
-    from crushpy.llm.offers import local_offers, offers
-    from crushpy.llm.select import default_model
+    from crushpy.llm.model_listing import list_local_models, list_models
+    from crushpy.llm.provider_factory import default_model
 
     settings = _settings()
-    known = _matching(offers(settings), wanted)
-    local = _matching(asyncio.run(local_offers(settings)), wanted)
-    listed = [offer for offer in known if everything or offer.ready]
+    known = _matching(list_models(settings), wanted)
+    local = _matching(asyncio.run(list_local_models(settings)), wanted)
+    listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
         _print_json([*listed, *local], default)
     else:
-        hidden = [offer for offer in known if not offer.ready and not everything]
+        hidden = [model for model in known if not model.ready and not everything]
         _print_text(listed, local, hidden, default, wanted)
     sys.stdout.flush()
 
@@ -67,27 +67,27 @@ def _settings() -> "Settings":
     return loaded.settings
 
 
-def _matching(offers: "Iterable[Offer]", wanted: str) -> "list[Offer]":
+def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
     words = wanted.lower().split()
-    return [offer for offer in offers if all(word in offer.info.name.lower() for word in words)]
+    return [model for model in models if all(word in model.info.name.lower() for word in words)]
 
 
 # --- JSON ----------------------------------------------------------------------------------------------
 
 
-def _print_json(offers: "Sequence[Offer]", default: str) -> None:
+def _print_json(models: "Sequence[ListedModel]", default: str) -> None:
     import json
 
-    print(json.dumps([_as_json(offer, default) for offer in offers], indent=2))
+    print(json.dumps([_as_json(model, default) for model in models], indent=2))
 
 
-def _as_json(offer: "Offer", default: str) -> dict[str, Any]:
-    info = offer.info
+def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
+    info = model.info
     row: dict[str, Any] = {
         "name": info.name,
         "default": info.name == default,
-        "ready": offer.ready,
-        "how": offer.how,
+        "ready": model.ready,
+        "how": model.how,
         "context_window": info.context_window,
         "window_source": info.source,
         "max_output_tokens": info.max_output_tokens,
@@ -97,9 +97,9 @@ def _as_json(offer: "Offer", default: str) -> dict[str, Any]:
         "images": info.images,
         "thinking": info.thinking,
     }
-    if offer.api_base:
-        row["api_base"] = offer.api_base
-        row["use"] = [f"crushpy -m {info.name}"] if offer.ready else list(_ways(offer))
+    if model.api_base:
+        row["api_base"] = model.api_base
+        row["use"] = [f"crushpy -m {info.name}"] if model.ready else list(_ways(model))
     return row
 
 
@@ -107,9 +107,9 @@ def _as_json(offer: "Offer", default: str) -> dict[str, Any]:
 
 
 def _print_text(
-    listed: "Sequence[Offer]",
-    local: "Sequence[Offer]",
-    hidden: "Sequence[Offer]",
+    listed: "Sequence[ListedModel]",
+    local: "Sequence[ListedModel]",
+    hidden: "Sequence[ListedModel]",
     default: str,
     wanted: str,
 ) -> None:
@@ -124,24 +124,24 @@ def _print_text(
     print("\n".join(lines))
 
 
-def _table(offers: "Sequence[Offer]", default: str) -> list[str]:
-    from crushpy.llm.figures import price, size
+def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
+    from crushpy.llm.formatting import format_price, format_window
     from crushpy.sanitize import one_line
 
-    if not offers:
+    if not models:
         return []
     rows = [("model", "window", "output", "$ in", "$ out", "")]
-    for offer in offers:
-        info = offer.info
+    for model in models:
+        info = model.info
         doubt = "?" if info.source == "default" else ""
         rows.append(
             (
                 one_line(info.name) + (" *" if info.name == default else ""),
-                size(info.context_window) + doubt,
-                size(info.max_output_tokens),
-                price(info.input_cost),
-                price(info.output_cost),
-                offer.how,
+                format_window(info.context_window) + doubt,
+                format_window(info.max_output_tokens),
+                format_price(info.input_cost),
+                format_price(info.output_cost),
+                model.how,
             )
         )
     widths = [max(len(row[column]) for row in rows) for column in range(5)]
@@ -159,32 +159,32 @@ def _table(offers: "Sequence[Offer]", default: str) -> list[str]:
     return lines + notes
 
 
-def _how_to_use(local: "Sequence[Offer]") -> list[str]:
+def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
     """For each server that is not set up yet: the two ways to use it."""
     lines: list[str] = []
     seen: set[str] = set()
-    for offer in local:
-        if offer.ready or offer.api_base in seen:
+    for model in local:
+        if model.ready or model.api_base in seen:
             continue
-        seen.add(offer.api_base)
-        once, for_good = _ways(offer)
-        lines += ["", f"{offer.how}, {offer.api_base}:", f"  once:     {once}", f"  for good: {for_good}"]
+        seen.add(model.api_base)
+        once, for_good = _ways(model)
+        lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  for good: {for_good}"]
     return lines
 
 
-def _ways(offer: "Offer") -> tuple[str, str]:
+def _ways(model: "ListedModel") -> tuple[str, str]:
     from crushpy.llm.local_servers import ways
     from crushpy.sanitize import one_line
 
-    provider, _, model = one_line(offer.info.name).partition("/")
-    return ways(provider, offer.api_base, model)
+    provider, _, name = one_line(model.info.name).partition("/")
+    return ways(provider, model.api_base, name)
 
 
-def _out_of_reach(hidden: "Sequence[Offer]") -> list[str]:
+def _out_of_reach(hidden: "Sequence[ListedModel]") -> list[str]:
     """How many more there are, and the keys that would bring them."""
     from crushpy.llm.vendors import PROVIDERS
 
-    counts = Counter(offer.how for offer in hidden)
+    counts = Counter(model.how for model in hidden)
     wishes = [f"set {provider.variables[0]}" for provider in PROVIDERS]
     named = "; ".join(f"{wish} for {counts[wish]}" for wish in wishes if counts[wish])
     more = f"{len(hidden):,} more are known (--all lists them)"
@@ -192,9 +192,9 @@ def _out_of_reach(hidden: "Sequence[Offer]") -> list[str]:
 
 
 def _nearest(wanted: str) -> list[str]:
-    from crushpy.llm.catalog import suggest
+    from crushpy.llm.catalog import nearest_names
 
-    near = suggest(wanted)
+    near = nearest_names(wanted)
     return (
         [f"Nearest names: {', '.join(near)}."] if near else ["`crushpy models --all` lists every known one."]
     )

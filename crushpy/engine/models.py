@@ -7,10 +7,10 @@ import msgspec
 
 from crushpy.context.history import well_formed
 from crushpy.llm import catalog
-from crushpy.llm.catalog import cost, lookup
+from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.select import explain_unknown, select
+from crushpy.llm.provider_factory import select
 from crushpy.llm.status_placement import placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings

@@ -5,7 +5,7 @@ import time
 
 from crushpy.llm.errors import CutStream, TimedOut
 from crushpy.llm.protocol import Done, Request
-from crushpy.llm.select import select
+from crushpy.llm.provider_factory import select
 from crushpy.messages import Message, Text
 from crushpy.settings import Settings
 

@@ -42,7 +42,7 @@ _PER_MILLION = 1_000_000
 _CHAT_MODES = ("chat", "responses")
 _LONG_PRICE = re.compile(r"input_cost_per_token_above_(\d+)k_tokens")
 
-Entry = dict[str, Any]
+CatalogEntry = dict[str, Any]
 
 
 def lookup(name: str, override: "ModelSettings | None" = None) -> ModelInfo:
@@ -60,7 +60,7 @@ def is_known(name: str) -> bool:
     return name == DEMO or _entry(name) is not None
 
 
-def suggest(name: str, count: int = 3) -> list[str]:
+def nearest_names(name: str, count: int = 3) -> list[str]:
     """The known names nearest to `name`, best first; of the same provider where it names one."""
     import difflib
 
@@ -78,6 +78,15 @@ def suggest(name: str, count: int = 3) -> list[str]:
     by_tail = {full.rpartition("/")[2]: full for full in sorted(known, key=resold, reverse=True)}
     near = difflib.get_close_matches(wanted.rpartition("/")[2], by_tail, count)
     return [known[by_tail[tail]] for tail in near]
+
+
+def explain_unknown(model: str) -> str:
+    """What to tell a user whose model nobody knows: the nearest names, and where to see them all."""
+    near = nearest_names(model)
+    meant = f"Did you mean {' or '.join(near)}? " if near else ""
+    return (
+        f"{meant}`crushpy models --all` lists every known model; a name has its provider first: openai/gpt-5."
+    )
 
 
 def provider_of(name: str) -> str:
@@ -133,7 +142,7 @@ def _from_catalog(name: str) -> ModelInfo:
     return _info(name, entry)
 
 
-def _info(name: str, entry: Entry) -> ModelInfo:
+def _info(name: str, entry: CatalogEntry) -> ModelInfo:
     output = _count(entry, "max_output_tokens")
     window = _count(entry, "max_input_tokens") or (None if output else _count(entry, "max_tokens"))
     info = ModelInfo(
@@ -155,7 +164,7 @@ def _is_free(name: str) -> bool:
     return name.partition("/")[0] in LOCAL or name.endswith(":free")
 
 
-def _priced(info: ModelInfo, entry: Entry) -> ModelInfo:
+def _priced(info: ModelInfo, entry: CatalogEntry) -> ModelInfo:
     return msgspec.structs.replace(
         info,
         input_cost=_price(entry, "input_cost_per_token"),
@@ -166,7 +175,7 @@ def _priced(info: ModelInfo, entry: Entry) -> ModelInfo:
     )
 
 
-def _long_prices(entry: Entry) -> LongPrices | None:
+def _long_prices(entry: CatalogEntry) -> LongPrices | None:
     """The prices of a long request, where the catalog has such a step (the first one, if several)."""
     steps = [int(found[1]) for key in entry if (found := _LONG_PRICE.fullmatch(key))]
     if not steps:
@@ -186,13 +195,13 @@ def _long_prices(entry: Entry) -> LongPrices | None:
     )
 
 
-def _count(entry: Entry, key: str) -> int | None:
+def _count(entry: CatalogEntry, key: str) -> int | None:
     """A positive whole number, or None: the file has zeros and words in places."""
     value = entry.get(key)
     return int(value) if isinstance(value, int | float) and value > 0 else None
 
 
-def _price(entry: Entry, key: str) -> float | None:
+def _price(entry: CatalogEntry, key: str) -> float | None:
     value = entry.get(key)
     return round(value * _PER_MILLION, 6) if isinstance(value, int | float) else None
 
@@ -232,7 +241,7 @@ def _entries() -> dict[str, msgspec.Raw]:
         return {}  # every model then has the default window, and the gauge says so
 
 
-def _entry(name: str) -> Entry | None:
+def _entry(name: str) -> CatalogEntry | None:
     """The catalog's entry for `name`, under whichever of its names the file has it."""
     entries = _entries()
     for key in _keys(name):
@@ -256,9 +265,9 @@ def _keys(name: str) -> Iterator[str]:
             rest = rest.partition("/")[2]
 
 
-def _decode(raw: msgspec.Raw) -> Entry:
+def _decode(raw: msgspec.Raw) -> CatalogEntry:
     value = msgspec.json.decode(raw)
-    return cast(Entry, value) if isinstance(value, dict) else {}
+    return cast(CatalogEntry, value) if isinstance(value, dict) else {}
 
 
 def _chat_names() -> set[str]:
@@ -266,13 +275,13 @@ def _chat_names() -> set[str]:
     return {_full_name(key, entry) for key, entry in decoded if entry.get("mode") in _CHAT_MODES}
 
 
-def _full_name(key: str, entry: Entry) -> str:
+def _full_name(key: str, entry: CatalogEntry) -> str:
     """`key` with its provider before it: what a user gives to `--model`."""
     provider = _provider(entry)
     return key if key.startswith(f"{provider}/") else f"{provider}/{key}"
 
 
-def _provider(entry: Entry) -> str:
+def _provider(entry: CatalogEntry) -> str:
     """litellm's word for the provider; the file splits some of them up (vertex_ai-language-models)."""
     name = str(entry.get("litellm_provider", ""))
     if name.startswith("vertex_ai-"):

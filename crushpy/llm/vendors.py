@@ -39,6 +39,14 @@ PROVIDERS = (
 )
 """In the order in which a default model is looked for."""
 
+OWN_PROTOCOL = frozenset(
+    {
+        *("anthropic", "gemini", "vertex_ai", "bedrock", "azure", "azure_ai", "cohere", "replicate"),
+        *("sagemaker", "watsonx", "huggingface", "databricks", "snowflake", "cloudflare", "github_copilot"),
+    }
+)
+"""Vendors whose servers do not speak OpenAI's protocol, wherever they stand."""
+
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
 

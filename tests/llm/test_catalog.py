@@ -121,11 +121,11 @@ def test_every_default_model_is_in_the_catalog_and_takes_tools() -> None:
     ],
 )
 def test_the_nearest_known_name_is_suggested_first(name: str, nearest: str) -> None:
-    assert catalog.suggest(name)[0] == nearest
+    assert catalog.nearest_names(name)[0] == nearest
 
 
 def test_nothing_is_suggested_for_a_name_like_no_other() -> None:
-    assert catalog.suggest("@@@@@@@@") == []
+    assert catalog.nearest_names("@@@@@@@@") == []
 
 
 @pytest.mark.parametrize(

@@ -123,7 +123,7 @@ def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
     async def no_servers(*_: object) -> list[object]:
         return []
 
-    monkeypatch.setattr("crushpy.tui.screens.models.local_offers", no_servers)
+    monkeypatch.setattr("crushpy.tui.screens.models.list_local_models", no_servers)
     root = str(Path(__file__).parents[2])
     shown = {str(folder): "/home/kim", root: "/opt/crushpy"}
 

@@ -35,7 +35,7 @@ def keys(scene: Scene) -> Iterator[Finding]:
 
 async def model(scene: Scene) -> AsyncIterator[Finding]:
     from crushpy.llm.catalog import DEMO
-    from crushpy.llm.select import default_model
+    from crushpy.llm.provider_factory import default_model
 
     name = default_model(scene.settings)
     yield ok(f"{name}, because {_why(scene, name)}")
@@ -87,7 +87,7 @@ def _window(scene: Scene, name: str) -> Finding:
 
 async def _servable(scene: Scene, name: str) -> Finding | None:
     """What stands in the way of asking this model; None where nothing does."""
-    from crushpy.llm.select import select
+    from crushpy.llm.provider_factory import select
 
     try:
         await select(name, scene.settings).close()
@@ -99,7 +99,7 @@ async def _servable(scene: Scene, name: str) -> Finding | None:
 async def _answers(scene: Scene, name: str) -> Finding:
     """Asks the model for a word."""
     from crushpy.llm.protocol import Request
-    from crushpy.llm.select import select
+    from crushpy.llm.provider_factory import select
 
     question = Message(id="doctor", role="user", parts=(Text("Answer with the word: ready"),))
     provider = select(name, scene.settings)
@@ -120,17 +120,17 @@ async def _answers(scene: Scene, name: str) -> Finding:
 async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
     """Servers on this machine, as `crushpy models` finds them."""
     from crushpy.llm.local_servers import ports, ways
-    from crushpy.llm.offers import Offer, local_offers
+    from crushpy.llm.model_listing import ListedModel, list_local_models
 
-    servers: dict[str, list[Offer]] = {}
-    for offer in await local_offers(scene.settings):
-        servers.setdefault(offer.api_base, []).append(offer)
-    for base, offers in servers.items():
-        names = [offer.info.name for offer in offers]
+    servers: dict[str, list[ListedModel]] = {}
+    for model in await list_local_models(scene.settings):
+        servers.setdefault(model.api_base, []).append(model)
+    for base, served in servers.items():
+        names = [model.info.name for model in served]
         shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
         provider, _, first = names[0].partition("/")
-        hint = "" if offers[0].ready else "To use it: " + ways(provider, base, first)[1]
-        yield ok(f"{offers[0].how} at {base}: {shown}", hint)
+        hint = "" if served[0].ready else "To use it: " + ways(provider, base, first)[1]
+        yield ok(f"{served[0].how} at {base}: {shown}", hint)
     if not servers:
         looked = ", ".join(str(port) for port in sorted(ports().values()))
         yield ok(f"none answers on this machine (ports {looked})" if looked else "not looked for")

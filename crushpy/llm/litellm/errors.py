@@ -6,7 +6,8 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.llm.classify import ErrorBody, Source, classify, read_body
+from crushpy.llm.catalog import explain_unknown
+from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.messages import Json
 
@@ -31,15 +32,13 @@ _NO_PROVIDER = "LLM Provider NOT provided"
 BROKEN = {"ReadError", "RemoteProtocolError", "ClientPayloadError", "JSONDecodeError", "ConnectionResetError"}
 
 
-def translate(error: BaseException, source: Source, opened: bool) -> ModelError:
+def translate(error: BaseException, source: ErrorSource, opened: bool) -> ModelError:
     """Our own error for one of litellm's. `opened`: the reply had begun."""
     causes = _causes(error)
     names = {type(cause).__name__ for cause in causes}
     answered = next((cause for cause in causes if type(cause).__name__ == "HTTPStatusError"), None)
     body = read_error(error)
     if _NO_PROVIDER in body.raw:
-        from crushpy.llm.select import explain_unknown
-
         return BadRequest(f"There is no model {source.model}.", explain_unknown(source.model))
     if answered is None:
         if names & NO_CONNECTION and not opened:

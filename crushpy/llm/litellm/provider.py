@@ -12,13 +12,12 @@ from collections.abc import AsyncIterator
 from types import ModuleType
 from typing import Any
 
-import msgspec
-
 from crushpy.http import Timeouts
-from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.errors import CutStream, ModelError, TimedOut
 from crushpy.llm.openai.chunks import ChunkReader
 from crushpy.llm.openai.format import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
+from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.tokens import keep_offline
 from crushpy.messages import Json
 
@@ -51,8 +50,7 @@ class LiteLLMProvider:
         self._key_variable = key_variable
         self._extra = extra or {}
         self._timeouts = timeouts or Timeouts()
-        self._status_appended: set[str] = set()
-        """Models whose server refuses a system message at the end."""
+        self._status = StatusFallback()
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         litellm = await asyncio.to_thread(_load)
@@ -76,10 +74,7 @@ class LiteLLMProvider:
                 started = True
                 for piece in reader.feed(chunk.model_dump(exclude_none=True, warnings=False)):
                     yield piece
-            asked = bool(request.status) and request.status_placement != "append"
-            done = _end(stream, reader, self._where(request))
-            moved = asked and request.model in self._status_appended
-            yield msgspec.structs.replace(done, status_moved=True) if moved else done
+            yield self._status.mark(request, _end(stream, reader, self._where(request)))
         except (ModelError, asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
@@ -107,15 +102,16 @@ class LiteLLMProvider:
             return await litellm.acompletion(**self._arguments(litellm, request))
         except Exception as error:
             failure = self._failed(error, request, opened=False)
-            if not self._learns(failure, error, request):
+            from crushpy.llm.litellm.errors import read_error
+
+            if not self._status.learn(request, failure, failure.status or 0, read_error(error)):
                 raise failure from None
         return await litellm.acompletion(**self._arguments(litellm, request))
 
     def _arguments(self, litellm: ModuleType, request: Request) -> Json:
         import httpx
 
-        if request.model in self._status_appended:
-            request = msgspec.structs.replace(request, status_placement="append")
+        request = self._status.placed(request)
         dialect = litellm_dialect(request.model)
         arguments: Json = {
             "model": request.model,
@@ -142,23 +138,10 @@ class LiteLLMProvider:
             arguments["api_key"] = self._api_key
         return {**arguments, **self._extra}
 
-    def _learns(self, failure: ModelError, error: Exception, request: Request) -> bool:
-        from crushpy.llm.classify import refuses_late_system
-        from crushpy.llm.litellm.errors import read_error
-
-        if not (request.status and request.status_placement != "append"):
-            return False
-        if request.model in self._status_appended or not isinstance(failure, BadRequest | Unavailable):
-            return False
-        if not refuses_late_system(failure.status or 0, read_error(error)):
-            return False
-        self._status_appended.add(request.model)
-        return True
-
     # --- failures
 
     def _failed(self, error: Exception, request: Request, opened: bool) -> ModelError:
-        from crushpy.llm.classify import Source
+        from crushpy.llm.error_reader import ErrorSource
         from crushpy.llm.litellm.errors import translate
 
         if isinstance(error, ModelError):
@@ -166,7 +149,7 @@ class LiteLLMProvider:
         where = self._where(request)
         if isinstance(error, TimeoutError):
             return TimedOut(f"{where} sent nothing for too long")
-        source = Source(request.model, where, self._variable(request))
+        source = ErrorSource(request.model, where, self._variable(request))
         return translate(error, source, opened)
 
     def _where(self, request: Request) -> str:

@@ -21,10 +21,11 @@ from crushpy.llm.openai.chunks import ChunkReader
 from crushpy.llm.openai.format import chat_messages, chat_tools
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.sse import EventReader
+from crushpy.llm.status_fallback import StatusFallback
 from crushpy.messages import Json
 
 if TYPE_CHECKING:
-    from crushpy.llm.classify import ErrorBody, Source
+    from crushpy.llm.error_reader import ErrorBody, ErrorSource
 
 END_MARK = b"[DONE]"
 ERROR_BODY_LIMIT = 64 * 1024
@@ -41,8 +42,6 @@ class _Habits(msgspec.Struct):
     """max_tokens or max_completion_tokens."""
     limit_switched: bool = False
     usage_in_stream: bool = True
-    status_appended: bool = False
-    """It refuses a system message at the end."""
 
 
 class WireProvider:
@@ -76,6 +75,7 @@ class WireProvider:
             self._headers["authorization"] = f"Bearer {self._key}"
         self._client = Client(timeouts or Timeouts())
         self._habits: dict[str, _Habits] = {}
+        self._status = StatusFallback()
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         response: Response | None = None
@@ -105,7 +105,7 @@ class WireProvider:
             read = self._read_whole if "application/json" in form else self._read
             async with aclosing(read(request, response)) as pieces:
                 async for piece in pieces:
-                    yield self._closing(request, piece) if type(piece) is Done else piece
+                    yield self._status.mark(request, piece) if type(piece) is Done else piece
         except HttpError as error:
             raise self._broken(error) from None
         finally:
@@ -119,8 +119,7 @@ class WireProvider:
 
     def _body(self, request: Request) -> Json:
         habits = self._habits_of(request)
-        if habits.status_appended:
-            request = msgspec.structs.replace(request, status_placement="append")
+        request = self._status.placed(request)
         body: Json = {
             "model": request.model.removeprefix(self._strip),
             "messages": chat_messages(request),
@@ -145,7 +144,7 @@ class WireProvider:
 
     async def _learn_or_raise(self, request: Request, answer: Response) -> None:
         """Returns if the request should be sent again in another form; else raises what went wrong."""
-        from crushpy.llm.classify import classify, read_body, refuses_late_system
+        from crushpy.llm.error_reader import classify, read_body
 
         with answer:
             body = read_body(await answer.read(ERROR_BODY_LIMIT))
@@ -153,24 +152,14 @@ class WireProvider:
         failure = classify(answer.status, body, self._source(request), answer.headers)
         if not isinstance(failure, BadRequest | Unavailable):
             raise failure
-        if (
-            request.status
-            and request.status_placement != "append"
-            and not habits.status_appended
-            and refuses_late_system(answer.status, body)
-        ):
-            habits.status_appended = True
-        elif isinstance(failure, BadRequest) and _refuses_usage(habits, body):
+        if self._status.learn(request, failure, answer.status, body):
+            return
+        if isinstance(failure, BadRequest) and _refuses_usage(habits, body):
             habits.usage_in_stream = False
         elif isinstance(failure, BadRequest) and request.max_output_tokens and _other_limit(habits, body):
             habits.output_limit, habits.limit_switched = _other_limit(habits, body), True
         else:
             raise failure
-
-    def _closing(self, request: Request, done: Done) -> Done:
-        asked = bool(request.status) and request.status_placement != "append"
-        moved = asked and self._habits_of(request).status_appended
-        return msgspec.structs.replace(done, status_moved=True) if moved else done
 
     # --- the answer
 
@@ -231,7 +220,7 @@ class WireProvider:
             raise CutStream(f"{self._url} sent a piece that is no object: {_shown(data)}")
         found = cast(Json, chunk)
         if found.get("error"):
-            from crushpy.llm.classify import classify, read_body
+            from crushpy.llm.error_reader import classify, read_body
 
             raise classify(None, read_body(found), self._source(request))
         return found
@@ -246,10 +235,10 @@ class WireProvider:
             kind = Unavailable
         return kind(error.message, error.hint)
 
-    def _source(self, request: Request) -> "Source":
-        from crushpy.llm.classify import Source
+    def _source(self, request: Request) -> "ErrorSource":
+        from crushpy.llm.error_reader import ErrorSource
 
-        return Source(request.model, self._url, self._key_variable, bool(self._key))
+        return ErrorSource(request.model, self._url, self._key_variable, bool(self._key))
 
 
 def _shown(data: bytes) -> str:

@@ -10,8 +10,8 @@ from textual.content import Content
 from crushpy.engine.probe import probe_model
 from crushpy.errors import CrushpyError
 from crushpy.llm import catalog, vendors
-from crushpy.llm.offers import Offer, local_offers
-from crushpy.llm.select import BASE_VARIABLES, openai_base
+from crushpy.llm.model_listing import ListedModel, list_local_models
+from crushpy.llm.provider_factory import BASE_VARIABLES, openai_base
 from crushpy.messages import Data
 from crushpy.sanitize import clean, one_line
 from crushpy.settings import Settings
@@ -123,11 +123,11 @@ class ConnectScreen(PickScreen[str | None]):
     async def _look_around(self) -> None:
         """Servers on this machine, which are asked for their models."""
         try:
-            found = await local_offers(self._settings, self._environ)
+            found = await list_local_models(self._settings, self._environ)
         except CrushpyError as error:
             tell(self, str(error), "warning")
             return
-        servers: dict[str, list[Offer]] = {}
+        servers: dict[str, list[ListedModel]] = {}
         for offer in found:
             servers.setdefault(offer.api_base, []).append(offer)
         self._all = [*(_server(base, served) for base, served in servers.items()), *self._all]
@@ -197,7 +197,7 @@ class ConnectScreen(PickScreen[str | None]):
         self.about()
 
 
-def _server(base: str, served: list[Offer]) -> Place:
+def _server(base: str, served: list[ListedModel]) -> Place:
     """A server on this machine: its models can be used at once where the settings name it."""
     first = next(iter(served))
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])

@@ -9,8 +9,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from crushpy.errors import CrushpyError
-from crushpy.llm.figures import price, size
-from crushpy.llm.offers import Offer, local_offers, offers
+from crushpy.llm.formatting import format_price, format_window
+from crushpy.llm.model_listing import ListedModel, list_local_models, list_models
 from crushpy.sanitize import one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
@@ -41,9 +41,9 @@ class ModelsScreen(PickScreen[str | None]):
         self._choose_effort = choose_effort
         self._effort: str = settings.effort
         self._loading = True
-        self._known: list[Offer] = []
-        self._local: list[Offer] = []
-        self._shown: list[Offer | str] = []
+        self._known: list[ListedModel] = []
+        self._local: list[ListedModel] = []
+        self._shown: list[ListedModel | str] = []
         """Offers, and the name as typed where no offer has it."""
 
     def on_mount(self) -> None:
@@ -53,11 +53,11 @@ class ModelsScreen(PickScreen[str | None]):
     # --- what is shown -----------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        self._known = await asyncio.to_thread(offers, self._settings)
+        self._known = await asyncio.to_thread(list_models, self._settings)
         self._loading = False
         self.typed(self.words)
         try:
-            self._local = await local_offers(self._settings)
+            self._local = await list_local_models(self._settings)
         except CrushpyError as error:
             tell(self, str(error), "warning")
             return
@@ -97,7 +97,7 @@ class ModelsScreen(PickScreen[str | None]):
         row = self._shown[number]
         return row if isinstance(row, str) else row.info.name
 
-    def _say_how_many(self, everything: list[Offer], hidden: int) -> None:
+    def _say_how_many(self, everything: list[ListedModel], hidden: int) -> None:
         ready = sum(offer.ready for offer in everything)
         text = f"  {ready} within reach" if not self._loading else "  loading …"
         if hidden:
@@ -114,10 +114,10 @@ class ModelsScreen(PickScreen[str | None]):
         left = Content.assemble(mark, (one_line(info.name), "" if row.ready else "$text-muted"))
         if not row.ready:
             left += Content.styled(f"  {one_line(row.how)}", "$warning")
-        window = size(info.context_window) + ("?" if info.source == "default" else "")
+        window = format_window(info.context_window) + ("?" if info.source == "default" else "")
         if width < WIDE:
             return spread(left, Content.styled(f"{window:>6}", "$text-muted"), width)
-        figures = f"{window:>6} {price(info.input_cost):>6} {price(info.output_cost):>6}"
+        figures = f"{window:>6} {format_price(info.input_cost):>6} {format_price(info.output_cost):>6}"
         thinks = "thinks " if info.thinking else "       "
         return spread(left, Content.styled(f"{thinks}{figures}", "$text-muted"), width)
 
@@ -129,7 +129,8 @@ class ModelsScreen(PickScreen[str | None]):
         guess = " (a guess)" if info.source == "default" else ""
         words = [
             f"window {info.context_window or 0:,}{guess}",
-            f"{price(info.input_cost)} in, {price(info.output_cost)} out, in $ for a million tokens",
+            f"{format_price(info.input_cost)} in, {format_price(info.output_cost)} out, "
+            "in $ for a million tokens",
             one_line(row.how),
         ]
         words += [] if info.tools else ["no tools: it can only talk"]
@@ -156,7 +157,7 @@ class ModelsScreen(PickScreen[str | None]):
 
     def taken(self, number: int) -> None:
         row = self._shown[number]
-        if isinstance(row, Offer) and not row.ready:
+        if isinstance(row, ListedModel) and not row.ready:
             way = "the two ways to use it stand below" if row.api_base else f"{row.how} (see /connect)"
             tell(self, f"{row.info.name} is not within reach: {way}.", "warning")
             return
@@ -168,7 +169,7 @@ class ModelsScreen(PickScreen[str | None]):
     def action_effort(self) -> None:
         """The next effort: as the model has it, low, medium, high."""
         row = self._shown[self.rows.highlighted] if self._shown else ""
-        if isinstance(row, Offer) and not row.info.thinking:
+        if isinstance(row, ListedModel) and not row.info.thinking:
             tell(self, f"{row.info.name} has no thinking effort.")
             return
         self._effort = EFFORTS[(EFFORTS.index(self._effort) + 1) % len(EFFORTS)]

@@ -88,7 +88,7 @@ STATUS_OF_CODE = {
 }
 
 
-class Source(msgspec.Struct, frozen=True):
+class ErrorSource(msgspec.Struct, frozen=True):
     """Who was asked, for messages and hints."""
 
     model: str
@@ -139,7 +139,7 @@ def read_body(body: bytes | str | Json) -> ErrorBody:
 def classify(
     status: int | None,
     body: ErrorBody,
-    source: Source,
+    source: ErrorSource,
     headers: Mapping[str, str] | None = None,
     now: float | None = None,
 ) -> ModelError:
@@ -220,7 +220,7 @@ def refuses_late_system(status: int, body: ErrorBody) -> bool:
     return status in (400, 422, 500) and bool(LATE_SYSTEM.search(body.raw))
 
 
-def _key_hint(source: Source) -> str:
+def _key_hint(source: ErrorSource) -> str:
     name = source.key_variable
     if not source.key_sent:
         return f"No key was sent. Set {name or 'the key of the provider'} in the environment."

@@ -1,7 +1,7 @@
 """Windows and prices as people write them."""
 
 
-def size(tokens: int | None) -> str:
+def format_window(tokens: int | None) -> str:
     """A window: 200k, 1.0M."""
     if tokens is None:
         return "-"
@@ -10,7 +10,7 @@ def size(tokens: int | None) -> str:
     return f"{round(tokens / 1_000)}k" if tokens >= 1_000 else str(tokens)
 
 
-def price(dollars: float | None) -> str:
+def format_price(dollars: float | None) -> str:
     """What a million tokens cost."""
     if dollars is None:
         return "-"

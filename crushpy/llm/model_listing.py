@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.llm import catalog, local_servers, vendors
 from crushpy.llm.protocol import ModelInfo
-from crushpy.llm.select import default_model, is_official, openai_base
+from crushpy.llm.provider_factory import default_model, is_official, openai_base
 from crushpy.messages import Data
 from crushpy.settings.schema import ProviderSettings
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crushpy.settings import Settings
 
 
-class Offer(Data, frozen=True):
+class ListedModel(Data, frozen=True):
     """A model, and whether it can be used as things are."""
 
     info: ModelInfo
@@ -25,7 +25,7 @@ class Offer(Data, frozen=True):
     """Of a server on this machine."""
 
 
-def offers(settings: "Settings", environ: Mapping[str, str] | None = None) -> list[Offer]:
+def list_models(settings: "Settings", environ: Mapping[str, str] | None = None) -> list[ListedModel]:
     """Every known model and every one the settings name, in order of name. Contacts nobody."""
     environ = os.environ if environ is None else environ
     known = {info.name: info for info in catalog.all_models()}
@@ -34,12 +34,14 @@ def offers(settings: "Settings", environ: Mapping[str, str] | None = None) -> li
     for name in named:
         known[name] = catalog.lookup(name, settings.models.get(name))
     return [
-        _offer(known[name], settings, environ, named=name in named)
+        _listed(known[name], settings, environ, named=name in named)
         for name in sorted(known, key=lambda name: (name != catalog.DEMO, name))
     ]
 
 
-async def local_offers(settings: "Settings", environ: Mapping[str, str] | None = None) -> list[Offer]:
+async def list_local_models(
+    settings: "Settings", environ: Mapping[str, str] | None = None
+) -> list[ListedModel]:
     """The models of the servers on this machine, named as they can be used now or once they are set up."""
     environ = os.environ if environ is None else environ
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
@@ -47,7 +49,7 @@ async def local_offers(settings: "Settings", environ: Mapping[str, str] | None =
         bases["openai"] = base
     servers = await local_servers.find(environ, bases)
     return [
-        Offer(
+        ListedModel(
             catalog.lookup(f"{server.name}/{model}", settings.models.get(f"{server.name}/{model}")),
             ready=server.name in bases,
             how=f"{server.title} on this machine",
@@ -58,26 +60,26 @@ async def local_offers(settings: "Settings", environ: Mapping[str, str] | None =
     ]
 
 
-def _offer(info: ModelInfo, settings: "Settings", environ: Mapping[str, str], *, named: bool) -> Offer:
+def _listed(info: ModelInfo, settings: "Settings", environ: Mapping[str, str], *, named: bool) -> ListedModel:
     """Whether a model can be used, and why or why not."""
     provider = catalog.provider_of(info.name)
     if provider == "demo":
-        return Offer(info, True, "built in")
+        return ListedModel(info, True, "built in")
     chosen = settings.providers.get(provider) or ProviderSettings()
     variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(provider)
     held = next((variable for variable in variables if environ.get(variable)), "")
     base = _base(provider, settings, environ)
     if base and not named:  # a server of the user's own: what it serves is not in the catalog
-        return Offer(info, False, f"not known to be at {base}")
+        return ListedModel(info, False, f"not known to be at {base}")
     if base and (held or not chosen.api_key_env):
-        return Offer(info, True, f"at {base}")
+        return ListedModel(info, True, f"at {base}")
     if held:
-        return Offer(info, True, f"{held} is set")
+        return ListedModel(info, True, f"{held} is set")
     if variables:
-        return Offer(info, False, f"set {variables[0]}")
+        return ListedModel(info, False, f"set {variables[0]}")
     if provider in catalog.LOCAL:
-        return Offer(info, False, "needs its server")
-    return Offer(info, False, "see litellm's docs for its key")
+        return ListedModel(info, False, "needs its server")
+    return ListedModel(info, False, "see litellm's docs for its key")
 
 
 def _base(provider: str, settings: "Settings", environ: Mapping[str, str]) -> str:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.llm.classify import Source, classify, read_body, read_limit, refuses_late_system, retry_after
+from crushpy.llm.error_reader import (
+    ErrorSource,
+    classify,
+    read_body,
+    read_limit,
+    refuses_late_system,
+    retry_after,
+)
 from crushpy.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -16,7 +23,7 @@ from crushpy.llm.errors import (
     Unavailable,
 )
 
-SOURCE = Source("openai/x", "http://there/v1", "OPENAI_API_KEY")
+SOURCE = ErrorSource("openai/x", "http://there/v1", "OPENAI_API_KEY")
 
 
 def error(status: int | None, body: bytes | str | dict, headers: dict | None = None):
@@ -109,7 +116,7 @@ def test_errors_name_the_model_the_place_and_the_words():
 
 def test_a_missing_key_and_a_wrong_one_have_different_hints():
     wrong = classify(401, read_body("no"), SOURCE)
-    missing = classify(401, read_body("no"), Source("m", "w", "THE_KEY", key_sent=False))
+    missing = classify(401, read_body("no"), ErrorSource("m", "w", "THE_KEY", key_sent=False))
     assert "Check OPENAI_API_KEY" in wrong.hint
     assert missing.hint.startswith("No key was sent. Set THE_KEY")
 

@@ -8,12 +8,13 @@ from scripted_llm.replies import Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.llm import catalog
+from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.openai.provider import WireProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
-from crushpy.llm.select import default_model, explain_unknown, is_official, select
+from crushpy.llm.provider_factory import default_model, is_official, select
 from crushpy.messages import Message, Text
 from crushpy.settings import ModelSettings, ProviderSettings, Settings
 
@@ -198,7 +199,7 @@ def test_without_any_key_it_is_the_demo(environ: dict[str, str]) -> None:
 
 def test_choosing_a_wire_provider_imports_nothing_heavy() -> None:
     code = (
-        "import sys; from crushpy.llm.select import select, default_model;"
+        "import sys; from crushpy.llm.provider_factory import select, default_model;"
         "from crushpy.settings import Settings;"
         "select(default_model(Settings(model='openai/gpt-4o')), Settings(), {'OPENAI_API_KEY': 'k'});"
         "heavy = {'litellm', 'tiktoken', 'httpx', 'pydantic', 'tomlkit'} & set(sys.modules);"
