@@ -1,18 +1,21 @@
 """The one place that wires the rooms together."""
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from io import TextIOWrapper
 from pathlib import Path
 
 import msgspec
 
+from crushpy.context.budget import DEFAULT_THRESHOLD
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
+from crushpy.engine.event_bus import EventBus
 from crushpy.engine.session.session import LoadedSession, fork_session, load_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.errors import UsageError
+from crushpy.events import Notice
 from crushpy.ids import new_id
 from crushpy.llm.provider_factory import default_model
 from crushpy.messages import Data
@@ -30,6 +33,8 @@ from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools
 from crushpy.tools.shell.jobs import Jobs
+
+TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
 
 
 def start_logging(paths: Paths) -> None:
@@ -109,9 +114,10 @@ class ProjectEnvironment:
         # A folder's name may be no Unicode, and a request holds nothing else.
         return encodable(f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}")
 
-    def toolset(self) -> Toolset:
+    def toolset(self, templates: Templates, on_edit: Callable[[], None]) -> Toolset:
         threshold = self.settings.compaction.threshold
-        return Toolset(all_tools(), self.templates, 0.75 if isinstance(threshold, str) else threshold)
+        share = DEFAULT_THRESHOLD if isinstance(threshold, str) else threshold
+        return Toolset(all_tools(), templates, share, on_edit=on_edit)
 
 
 async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conversation:
@@ -134,13 +140,20 @@ async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conve
         Jobs(),
         allow_private_hosts=chosen.private_hosts,
     )
+    events = EventBus(opened=stored is not None)
+    templates = around.templates.reporting_to(
+        lambda problem: events(
+            Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning")
+        )
+    )
     return Conversation(
         store,
         loaded,
+        events,
         stored=stored is not None,
         settings=settings,
-        templates=around.templates,
-        toolset=around.toolset(),
+        templates=templates,
+        toolset=around.toolset(templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED))),
         context=context,
         choices=Choices(rules, wanted.limits, wanted.interactive, wanted.yolo),
         remember=lambda rule: _remember(around.paths, rule),

@@ -6,6 +6,7 @@ Looked up at every use, so that an edit holds from the next use on: a trusted pr
 
 import stat
 from collections.abc import Callable, Iterator
+from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -66,7 +67,14 @@ def shipped_names() -> list[str]:
 class Templates:
     """The templates of one user in one project. `problems` collects what was wrong with a user's file."""
 
-    def __init__(self, user: Path | None = None, project: Path | None = None) -> None:
+    def __init__(
+        self,
+        user: Path | None = None,
+        project: Path | None = None,
+        *,
+        on_problem: Callable[[TemplateProblem], None] = lambda _: None,
+    ) -> None:
+        """`on_problem` hears of each problem once."""
         self._folders: list[tuple[str, Path]] = []
         if project is not None:
             self._folders.append(("project", project))
@@ -74,8 +82,13 @@ class Templates:
             self._folders.append(("user", user))
         self._folders.append(("shipped", shipped_dir()))
         self.problems: dict[str, TemplateProblem] = {}
-        self.on_problem: Callable[[TemplateProblem], None] = lambda _: None
-        """Hears of each problem once."""
+        self._on_problem = on_problem
+
+    def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
+        """The same templates for somebody who wants to hear of problems."""
+        lent = copy(self)
+        lent._on_problem = on_problem
+        return lent
 
     def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
         """The files that would be used for `name`, best first."""
@@ -88,7 +101,7 @@ class Templates:
         known = self.problems.get(str(path))
         self.problems[str(path)] = problem
         if known is None or known.message != problem.message:
-            self.on_problem(problem)
+            self._on_problem(problem)
 
     def find(self, name: str) -> Found:
         """The template in force. A broken one of the user's is passed over and noted in `problems`."""

@@ -56,7 +56,7 @@ class Plan(Data, frozen=True):
 
 def make_plan(
     history: Sequence[Message],
-    wishes: TokenBudget,
+    limits: TokenBudget,
     *,
     has_seed: bool,
     size: Size,
@@ -65,22 +65,22 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    fixed = FRAME + 2 * wishes.summary + wishes.evidence + 2 * wishes.request
-    keep = tail_budget(wishes.keep_recent_tokens, wishes.window, own)
-    keep = 0 if minimal_tail else max(0, min(keep, wishes.carried - fixed))
+    fixed = FRAME + 2 * limits.summary + limits.evidence + 2 * limits.request
+    keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
+    keep = 0 if minimal_tail else max(0, min(keep, limits.carried - fixed))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
     cuts: list[Cut] = []
     weight = sum(size(message) for message in parts.tail)
-    room = wishes.carried - weight
+    room = limits.carried - weight
     if parts.tail_too_large or room < fixed:
         cuts = cut_largest(parts.tail, goal=keep, size=size)
         shown = apply_cuts(parts.tail, {cut.message_id: cut for cut in cuts})
-        room = wishes.carried - sum(size(message) for message in shown)
-    summary = FRAME + 2 * wishes.summary
-    quote_room = max(0, min(wishes.request, (room - summary) // 4))
-    evidence = max(0, min(wishes.evidence, room - summary - 2 * quote_room))
+        room = limits.carried - sum(size(message) for message in shown)
+    summary = FRAME + 2 * limits.summary
+    quote_room = max(0, min(limits.request, (room - summary) // 4))
+    evidence = max(0, min(limits.evidence, room - summary - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
-    return Plan(parts, tuple(cuts), wishes.summary, evidence, quotes)
+    return Plan(parts, tuple(cuts), limits.summary, evidence, quotes)
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:

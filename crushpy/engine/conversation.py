@@ -14,8 +14,8 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection
-from crushpy.engine.agents.agent import Agent, AgentServices
-from crushpy.engine.agents.subagents import Tasks
+from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
+from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.agents.task_list import TaskList
 from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.compaction.boundary import Declined, Rehearsal
@@ -46,8 +46,6 @@ log = logging.getLogger(__name__)
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
 
-TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
-
 
 class Choices(Data, frozen=True):
     """How this conversation is held."""
@@ -66,6 +64,7 @@ class Conversation:
         self,
         store: Store,
         loaded: LoadedSession,
+        events: EventBus,
         *,
         stored: bool,
         settings: Settings,
@@ -77,7 +76,7 @@ class Conversation:
         save: Callable[[str, str], None],
     ) -> None:
         """`remember` stores a rule for good, `save` a choice the user made in the app."""
-        self._emit = EventBus(opened=stored)
+        self._emit = events
         self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
         self._store = store
@@ -86,40 +85,30 @@ class Conversation:
         self._save = save
         self._context = context
         self._limits = choices.limits
-        templates.on_problem = self._template_problem
-        toolset.on_edit = lambda: self._emit(Notice(TEMPLATE_EDITED))
         self._models = Models(settings, toolset.specs)
+        at = AgentSession(store, loaded, self._models, events, stored=stored)
+        self._session = at.live
         self._approvals = Approvals(
             context.cwd,
             choices.rules,
-            emit=self._emit,
+            emit=events,
             remember=remember,
-            keep=self._keep_grants,
+            keep=self._session.set_grants,
             grants=loaded.info.grants,
             interactive=choices.interactive,
             yolo=choices.yolo,
         )
-        house = AgentServices(
+        services = AgentServices(
             store,
             lambda: self._settings,
             templates,
             self._approvals,
             save,
+            context,
             interactive=choices.interactive,
         )
-        agent = self._agent = Agent(
-            house,
-            loaded,
-            stored=stored,
-            models=self._models,
-            tools=toolset.tools,
-            context=context,
-            emit=self._emit,
-        )
-        self._session = agent.session
-        self._overseer = agent.overseer
-        self._tasks = Tasks(house, agent, toolset, choices.limits, self._emit)
-        context.delegate = self._tasks.run
+        self._subagents = Subagents(services, at, toolset, choices.limits, events)
+        self._agent = Agent(services, at, tools=toolset.tools, emit=events, delegate=self._subagents.run)
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
@@ -131,9 +120,6 @@ class Conversation:
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Every event from now on goes to `listener`, in order. Returns the way to stop that."""
         return self._emit.subscribe(listener)
-
-    def _template_problem(self, problem: CrushpyError) -> None:
-        self._emit(Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning"))
 
     # --- prompts ----------------------------------------------------------------------------------------
 
@@ -179,7 +165,7 @@ class Conversation:
         return await asyncio.shield(self._start(self._work_through(orders)))
 
     async def _work_through(self, orders: Sequence[Delegation]) -> Status:
-        worklist = TaskList(self._tasks, self._session, self._emit)
+        worklist = TaskList(self._subagents, self._session, self._emit)
         try:
             return await worklist.run(orders)
         finally:
@@ -202,7 +188,7 @@ class Conversation:
         status: Status = "error"
         self.failure = None
         try:
-            spent = self._tasks.spent = Spent()
+            spent = self._subagents.spent = Spent()
             turn = self._agent.turn(self._limits, spent)
             status = await turn.run(prompt)
             self.failure = turn.failure
@@ -238,23 +224,20 @@ class Conversation:
         """Answers an `approval` event; False where that call no longer waits."""
         return self._approvals.answer(call_id, answer)
 
-    async def _keep_grants(self, grants: tuple[str, ...]) -> None:
-        await self._session.set_grants(grants)
-
     @property
     def unasked(self) -> bool:
         """True once a permission was needed and nobody could be asked."""
-        return self._agent.tools.unasked or self._tasks.unasked
+        return self._agent.tools.unasked or self._subagents.unasked
 
     # --- the context ------------------------------------------------------------------------------------
 
     def budget(self) -> Budget:
         """How full the model's window is."""
-        return self._overseer.budget()
+        return self._agent.view.now().budget
 
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""
-        return self._overseer.inspect()
+        return self._agent.view.inspect()
 
     async def count_exactly(self) -> None:
         """Loads the token vocabulary, so that figures are counts and not guesses."""
@@ -277,7 +260,7 @@ class Conversation:
         self._models.provider(model)
         self._save("model", model)
         await self._session.update(model=model)
-        self._overseer.switched_model()
+        self._agent.policy.context_replaced()
 
     def select_effort(self, effort: str) -> None:
         """How long the model thinks, from the next request on."""
@@ -298,12 +281,12 @@ class Conversation:
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
     ) -> bool:
         """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
-        work = self._overseer.compact(focus, summary, review=review, template=template)
+        work = self._agent.policy.compact(focus, summary, review=review, template=template)
         return await self._alone(work) or False
 
     async def rehearse(self, focus: str = "", template: Found | None = None) -> Rehearsal | None:
         """What `compact` would carry over. Writes nothing."""
-        return await self._overseer.rehearse(focus, template)
+        return await self._agent.policy.rehearse(focus, template)
 
     async def undo(self) -> bool:
         """Takes the boundary before this session back: its parent is the tip again."""
@@ -312,7 +295,7 @@ class Conversation:
     async def _undo(self) -> bool:
         parent = await undo_boundary(self._store, self._session.info.id, follow=True)
         loaded = await load_session(self._store, parent)
-        self._overseer.switched_model()
+        self._agent.policy.context_replaced()
         self._session.continue_in(loaded)
         return True
 

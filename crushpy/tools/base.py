@@ -50,6 +50,12 @@ class Delegation(Data, frozen=True):
     """The call that asked for it."""
 
 
+Recall = Callable[[str, str], Awaitable[str]]
+"""Finds earlier messages by words or by id, as text for the model."""
+Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
+"""Has a sub-agent do something; shows meanwhile what it does."""
+
+
 def _ignore(_: str) -> None:
     pass
 
@@ -73,6 +79,8 @@ class ToolContext:
         jobs: "Jobs",
         *,
         allow_private_hosts: bool = False,
+        recall: Recall = _nothing_stored,
+        delegate: Delegate = _nobody,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
@@ -85,11 +93,17 @@ class ToolContext:
         self.allow_private_hosts = allow_private_hosts
         self.emit: Callable[[str], None] = _ignore
         """Shows a piece of live output. Never blocks."""
-        self.recall: Callable[[str, str], Awaitable[str]] = _nothing_stored
+        self.recall = recall
         """Finds earlier messages by words or by id, as text for the model."""
-        self.delegate: Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]] = _nobody
+        self.delegate = delegate
         """Has a sub-agent do something; shows meanwhile what it does."""
         self.call_id = ""
+
+    def for_agent(self, memory: "FileMemory", recall: Recall, delegate: Delegate | None) -> "ToolContext":
+        """The same workspace for one agent; without `delegate` it works alone."""
+        lent = copy(self)
+        lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _nobody
+        return lent
 
     def with_emit(self, emit: Callable[[str], None], call_id: str = "") -> "ToolContext":
         """The same context, reporting live output of one call to `emit`."""

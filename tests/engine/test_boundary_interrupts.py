@@ -155,7 +155,7 @@ async def test_esc_anywhere_in_an_auto_boundary(talks: Talks, llm: ScriptedLLM) 
         script,
         lambda talk: talk.ask("work"),
         flags=WINDOW,
-        expect=("cross", "_summarise", "_evidence"),
+        expect=("make", "_summarize", "_evidence"),
     )
     assert count >= 12
 
@@ -180,7 +180,7 @@ async def test_esc_anywhere_in_a_new_session(talks: Talks, llm: ScriptedLLM) -> 
         script,
         lambda talk: talk.ask("work"),
         flags={"compaction.method": "llm"},
-        expect=("_start_afresh", "hand_over", "cross"),
+        expect=("_start_afresh", "new_session", "make"),
     )
 
 
@@ -196,7 +196,7 @@ async def test_esc_anywhere_in_the_recovery_from_an_overflow(talks: Talks, llm: 
         script,
         lambda talk: talk.ask("work"),
         flags={f'models."{MODEL}".context_window': 100_000},
-        expect=("recover", "_cut_results", "cross"),
+        expect=("shrink", "_cut_results", "make"),
     )
 
 
@@ -213,7 +213,7 @@ async def test_esc_anywhere_in_a_compact_by_hand_and_its_undo(talks: Talks, llm:
         await talk.conversation.undo()
 
     await esc_everywhere(
-        talks, llm, script, work, prepare=prepare, expect=("cross", "_summarise"), flags=WINDOW
+        talks, llm, script, work, prepare=prepare, expect=("make", "_summarize"), flags=WINDOW
     )
 
 

@@ -7,10 +7,13 @@ import msgspec
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.policy import ContextPolicy
+from crushpy.engine.compaction.overflow import OverflowRecovery
+from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.snapshot import take_snapshot
 from crushpy.engine.compaction.summarizer import Summarizer
+from crushpy.engine.compaction.thresholds import Thresholds
+from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
@@ -22,7 +25,10 @@ from crushpy.messages import Data
 from crushpy.prompts import Templates
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
-from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.base import AnyTool, Delegate, ToolContext
+from crushpy.tools.files.file_memory import FileMemory
+
+Emit = Callable[[Event], None]
 
 
 class AgentServices(Data, frozen=True):
@@ -34,73 +40,95 @@ class AgentServices(Data, frozen=True):
     approvals: Approvals
     save: Callable[[str, str], None]
     """Keeps a choice for good."""
+    workspace: ToolContext
+    """Where tools work; each agent has it with a memory and a recall of its own."""
     interactive: bool = False
-    call_ids: set[str] = msgspec.field(default_factory=set[str])
-    """Every call id in use: questions about calls are told apart by it."""
     told: set[str] = msgspec.field(default_factory=set[str])
     """What the user was told once already."""
 
 
-class Agent:
-    """`models` offers `tools`; events go to `emit`. `task` is the call a sub-agent works for."""
+class AgentSession:
+    """A session in the hands of an agent: what is stored of it, and how full its window is."""
 
     def __init__(
         self,
-        house: AgentServices,
+        store: Store,
         loaded: LoadedSession,
+        models: Models,
+        emit: Emit,
         *,
         stored: bool,
-        models: Models,
+        call_ids: set[str] | None = None,
+    ) -> None:
+        """`call_ids`: every call id in use; questions about calls are told apart by it."""
+        self.models = models
+        self.gauge = Gauge(models.window)
+        self.gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
+        self.live = LiveSession(
+            store, loaded, emit, stored=stored, exact_size=self.gauge.exact_size, call_ids=call_ids
+        )
+
+
+class Agent:
+    """`task` is the call a sub-agent works for; `delegate` has a sub-agent of its own do something."""
+
+    def __init__(
+        self,
+        services: AgentServices,
+        at: AgentSession,
+        *,
         tools: tuple[AnyTool, ...],
-        context: ToolContext,
-        emit: Callable[[Event], None],
+        emit: Emit,
+        delegate: Delegate | None = None,
         task: str = "",
     ) -> None:
+        session, models, gauge = at.live, at.models, at.gauge
+        interactive = services.interactive and not task
+
+        async def search(query: str, message_id: str) -> str:
+            return await recall(services.store, session.info.id, session.in_view, query, message_id)
+
+        context = services.workspace.for_agent(FileMemory(), search, delegate)
+        self._models = models
         self._emit = emit
-        self._keep_prompt = house.interactive and not task
-        self.models = models
-        self.context = context
-        self.session = LiveSession(house.store, loaded, emit, stored=stored, call_ids=house.call_ids)
-        self.gauge = Gauge(models.window)
-        self.session.exact_size = self.gauge.exact_size
-        self.gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
+        self._save = services.save
+        self._keep_prompt = interactive
+        self.session = session
+        self.gauge = gauge
         self.reviews = ReviewDesk(emit)
-        crossing = BoundaryBuilder(
-            self.session,
-            house.store,
-            house.settings,
-            self.gauge,
-            Summarizer(models, house.templates, self.gauge, emit),
+        self.view = ContextView(session, models, gauge, emit, told=services.told)
+        thresholds = Thresholds(session, services.settings)
+        builder = BoundaryBuilder(
+            session,
+            services.store,
+            services.settings,
+            gauge,
+            thresholds,
+            Summarizer(models, services.templates, gauge, emit),
             self.reviews,
-            lambda: take_snapshot(self.session.info, context.cwd, context.jobs),
+            lambda: take_snapshot(session.info, context.cwd, context.jobs),
             emit,
         )
-        self.overseer = ContextPolicy(
-            self.session,
-            models,
-            self.gauge,
-            crossing,
-            house.settings,
-            house.save,
-            emit,
-            interactive=house.interactive and not task,
-            told=house.told,
+        self.policy = CompactionPolicy(
+            session, self.view, thresholds, gauge, builder, services.settings, emit, interactive=interactive
         )
-        context.recall = lambda query, message_id: recall(
-            house.store, self.session.info.id, self.session.in_view, query, message_id
-        )
+        self._overflow = OverflowRecovery(session, self.view, gauge, builder, emit)
         self.tools = ToolRunner(
-            tools, context, self.session, house.approvals, self.overseer.hand_over, emit, task
+            tools, context, session, services.approvals, self.policy.new_session, emit, task
         )
 
     def turn(self, limits: Limits, spent: Spent) -> Turn:
+        """The next turn, which may go as far as `limits` say."""
         return Turn(
             self.session,
-            self.models,
-            self.overseer,
+            self._models,
+            self.view,
+            self.policy,
+            self._overflow,
             self.tools,
             limits,
             self._emit,
             spent,
+            save=self._save,
             keep_prompt=self._keep_prompt,
         )

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 
 from crushpy.context import facts
-from crushpy.engine.agents.agent import Agent, AgentServices
+from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.one_shot import ask_once
 from crushpy.engine.session.session import LoadedSession, title_of, user_message
 from crushpy.engine.turn.limits import Limits, Spent
@@ -25,7 +25,6 @@ from crushpy.llm.errors import ModelError
 from crushpy.messages import ChangedFile, Data, TaskReport, headline
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.tools.base import Delegation, Outcome, ToolError
-from crushpy.tools.files.file_memory import FileMemory
 
 SHORT = 2_000
 """Characters, about 500 tokens: a report that is no longer is never summarised."""
@@ -48,18 +47,18 @@ class Finished(Data, frozen=True):
     failure: CrushpyError | None = None
 
 
-class Tasks:
+class Subagents:
     """The sub-agents of one conversation. `spent` is that of the turn that runs now."""
 
     def __init__(
         self,
-        house: AgentServices,
-        parent: Agent,
+        services: AgentServices,
+        parent: AgentSession,
         toolset: Toolset,
         limits: Limits,
         emit: Callable[[Event], None],
     ) -> None:
-        self._house = house
+        self._services = services
         self._parent = parent
         self._toolset = toolset
         self._limits = limits
@@ -85,19 +84,19 @@ class Tasks:
         turn = agent.turn(self._limits, self.spent)
         status = await turn.run(user_message(order.prompt))
         self.unasked = self.unasked or agent.tools.unasked
-        self._parent.session.spend(agent.session.usage)
+        self._parent.live.spend(agent.session.usage)
         session_id = agent.session.info.id
         if not agent.session.stored:  # it ended before it began: at a limit, say
             return Finished(
                 status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
             )
-        await self._house.store.update_session(session_id, end_reason=status)
+        await self._services.store.update_session(session_id, end_reason=status)
         if status == "interrupted":
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
 
     def _agent(self, order: Delegation, emit: Callable[[Event], None]) -> Agent:
-        parent = self._parent.session.info
+        parent = self._parent.live.info
         model = order.model or parent.model
         try:
             self._parent.models.require_known(model)
@@ -115,29 +114,26 @@ class Tasks:
             cwd=parent.cwd,
             model=model,
             compaction="auto",
-            system=f"{parent.system}\n\n{self._house.templates.render('task')}",
+            system=f"{parent.system}\n\n{self._services.templates.render('task')}",
             created_at=now,
             updated_at=now,
         )
         tools = self._toolset.only(
             lambda name: name in READING if order.read_only else name not in NOT_FOR_TASKS
         )
-        context = self._parent.context.with_emit(lambda _: None)
-        context.memory = FileMemory()
-        return Agent(
-            self._house,
+        session = AgentSession(
+            self._services.store,
             LoadedSession(info),
+            self._parent.models.for_tools(tools.specs),
+            emit,
             stored=False,
-            models=self._parent.models.for_tools(tools.specs),
-            tools=tools.tools,
-            context=context,
-            emit=emit,
-            task=order.call_id,
+            call_ids=self._parent.live.call_ids,
         )
+        return Agent(self._services, session, tools=tools.tools, emit=emit, task=order.call_id)
 
     async def _finished(self, agent: Agent, status: Status, failure: CrushpyError | None) -> Finished:
         session = agent.session
-        messages = await self._house.store.lineage_messages(session.info.id)
+        messages = await self._services.store.lineage_messages(session.info.id)
         last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)
         text = last.text.strip() if last else ""
         changed = {
@@ -148,12 +144,12 @@ class Tasks:
         steps = sum(message.role == "assistant" for message in messages)
         report = TaskReport(session.info.id, text, tuple(changed.values()), steps, session.usage.cost)
         result = TaskResult(last.id if last else new_id(), session.info.id, text, time.time())
-        await self._house.store.add_task_result(result)
+        await self._services.store.add_task_result(result)
         return Finished(status, report, result, failure)
 
     async def told(self, result: TaskResult, strategy: str) -> str:
         """The result as its caller gets it: whole, or in a few sentences where that is wanted and shorter."""
-        wanted = strategy or self._house.settings().tasks.context_strategy
+        wanted = strategy or self._services.settings().tasks.context_strategy
         if wanted != "summarized" or len(result.raw) <= SHORT:
             return result.raw
         summary = result.context_summary or await self._summarised(result)
@@ -163,24 +159,24 @@ class Tasks:
 
     async def _summarised(self, result: TaskResult) -> str:
         """The short form, made once and stored; nothing where no model gave one."""
-        settings, models = self._house.settings(), self._parent.models
-        model = settings.small_model or self._parent.session.info.model
+        settings, models = self._services.settings(), self._parent.models
+        model = settings.small_model or self._parent.live.info.model
         try:
             async with asyncio.timeout(PATIENCE):
-                system = self._house.templates.render("task_summary")
+                system = self._services.templates.render("task_summary")
                 summary, usage = await ask_once(models, model, system, "report", result.raw, SUMMARY_TOKENS)
         except (ModelError, TimeoutError) as error:
             reason = error.message if isinstance(error, ModelError) else f"{model} takes too long."
             self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
             return ""
-        self._parent.session.spend(usage)
+        self._parent.live.spend(usage)
         self.spent.used += usage
         if not summary or len(summary) >= len(result.raw):
             return ""
         result = TaskResult(
             result.id, result.session_id, result.raw, result.created_at, summary, model, usage.cost
         )
-        await self._house.store.summarise_task_result(result)
+        await self._services.store.summarise_task_result(result)
         return summary
 
 

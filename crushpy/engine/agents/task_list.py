@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crushpy.context.tags import element
-from crushpy.engine.agents.subagents import Tasks
+from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.session.session import LiveSession, title_of, user_message
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
@@ -20,8 +20,8 @@ EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what
 class TaskList:
     """The list is the first prompt of a conversation, which keeps a note of each report."""
 
-    def __init__(self, tasks: Tasks, session: LiveSession, emit: Callable[[Event], None]) -> None:
-        self._tasks = tasks
+    def __init__(self, subagents: Subagents, session: LiveSession, emit: Callable[[Event], None]) -> None:
+        self._subagents = subagents
         self._session = session
         self._emit = emit
         self.failure: CrushpyError | None = None
@@ -29,7 +29,7 @@ class TaskList:
 
     async def run(self, orders: Sequence[Delegation]) -> Status:
         """Stops at the first task that does not come to its end."""
-        self._tasks.spent = Spent()
+        self._subagents.spent = Spent()
         await self._session.add_prompt(user_message(_listed(orders)))
         self._emit(TurnEnded("done"))
         reports: list[str] = []
@@ -46,7 +46,7 @@ class TaskList:
     async def _one(self, number: int, order: Delegation, reports: list[str]) -> Status:
         told = f"{order.prompt}\n\n{EARLIER}\n" + "\n".join(reports) if reports else order.prompt
         try:
-            task = await self._tasks.work(msgspec.structs.replace(order, prompt=told), self._emit)
+            task = await self._subagents.work(msgspec.structs.replace(order, prompt=told), self._emit)
         except asyncio.CancelledError:
             return "interrupted"
         except ToolError as error:
@@ -54,7 +54,7 @@ class TaskList:
             return "error"
         self.failure = task.failure
         if task.status == "done":
-            text = await self._tasks.told(task.result, order.context_strategy)
+            text = await self._subagents.told(task.result, order.context_strategy)
             reports.append(element("report", f"Task {number}: {title_of(order.prompt)}\n\n{text}"))
             where = f"Task {number} (session {task.report.session_id})"
             await self._session.add_note(f"{where} reports:\n\n{text}")

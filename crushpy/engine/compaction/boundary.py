@@ -1,12 +1,11 @@
-"""Crosses a boundary: ends the session at the tip and opens its child, in one transaction.
+"""Makes a boundary: ends the session at the tip and opens its child, in one transaction.
 
-When to cross is decided by `overseer.py`; here is how: plan, summary, evidence, review, store.
+When is decided by `policy.py` and `overflow.py`; here is how: plan, summary, evidence, review, store.
 """
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
-from typing import Literal
 
 import msgspec
 
@@ -17,7 +16,9 @@ from crushpy.context.plan import Plan, TokenBudget, make_plan
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.review import ReviewDesk
-from crushpy.engine.compaction.summarizer import Job, Summarizer, Summary
+from crushpy.engine.compaction.summarizer import Summarizer, Summary, SummaryJob
+from crushpy.engine.compaction.thresholds import Thresholds, Trigger
+from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
 from crushpy.events import Boundary, Compacting, Event, Notice
 from crushpy.ids import new_id
@@ -29,11 +30,9 @@ from crushpy.shield import shielded
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
 
-Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
 
-
-class Way(Data, frozen=True):
-    """How to cross this time."""
+class BoundaryOptions(Data, frozen=True):
+    """What is special about one boundary."""
 
     trigger: Trigger
     focus: str = ""
@@ -42,7 +41,7 @@ class Way(Data, frozen=True):
     """Written already, by the agent or the user; no summariser is asked and no tail is carried."""
     answers: ToolResult | None = None
     """The result of the `new_session` call that asked for it; stored with the boundary."""
-    tell: Callable[[ToolResult], None] = lambda _: None
+    on_stored: Callable[[ToolResult], None] = lambda _: None
     """Hears of that result once it is stored."""
     evidence_only: bool = False
     minimal_tail: bool = False
@@ -87,53 +86,57 @@ class BoundaryBuilder:
         store: Store,
         settings: Callable[[], Settings],
         gauge: Gauge,
-        summariser: Summarizer,
+        thresholds: Thresholds,
+        summarizer: Summarizer,
         reviews: ReviewDesk,
-        standing: Callable[[], Awaitable[WorkspaceSnapshot]],
+        snapshot: Callable[[], Awaitable[WorkspaceSnapshot]],
         emit: Callable[[Event], None],
     ) -> None:
         self._session = session
         self._store = store
         self._settings = settings
         self._gauge = gauge
-        self._summariser = summariser
+        self._thresholds = thresholds
+        self._summarizer = summarizer
         self._reviews = reviews
-        self._standing = standing
+        self._snapshot = snapshot
         self._emit = emit
 
-    async def cross(self, way: Way, *, window: int, threshold: float, fixed: int, before: int) -> bool:
+    async def make(self, options: BoundaryOptions, state: WindowState) -> bool:
         """Ends the session and goes on in its child. False where there is nothing to leave behind.
 
-        `fixed` is the size of system prompt and tools, `before` the tokens in use now. Raises Postponed,
-        Declined and StorageError; then, and when it is cancelled, nothing has changed.
+        Raises Postponed, Declined and StorageError; then, and when it is cancelled, nothing has changed.
         """
         started = time.monotonic()
-        wishes = self._wishes(window, threshold)
-        plan = self._plan(way, wishes)
+        limits = self._token_budget(state)
+        plan = self._plan(options, limits)
         if not plan.parts.middle:
             return False
-        self._emit(Compacting(way.trigger))
-        seed, summary = await self._prepare(way, wishes, plan, before, fixed)
+        self._emit(Compacting(options.trigger))
+        seed, summary = await self._prepare(options, limits, plan, state)
         tail = plan.parts.tail
-        after, coverage = self._outcome(seed, plan, fixed)
+        after, coverage = self._outcome(seed, plan, state.fixed_tokens)
         now = time.time()
         child = _child(self._session.info, now)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
-        boundary = _record(way, self._session.info.id, child.id, now, plan, summary, coverage)
+        boundary = _record(options, self._session.info.id, child.id, now, plan, summary, coverage)
         boundary = msgspec.structs.replace(
-            boundary, tokens_before=before, tokens_after=after, seconds=round(time.monotonic() - started, 3)
+            boundary,
+            tokens_before=state.budget.used,
+            tokens_after=after,
+            seconds=round(time.monotonic() - started, 3),
         )
         answer = None
-        if way.answers is not None:
+        if options.answers is not None:
             told = f"continued in {child.id}"
-            answer = result_message(msgspec.structs.replace(way.answers, text=told))
+            answer = result_message(msgspec.structs.replace(options.answers, text=told))
 
         async def commit() -> None:
             await self._store.cross(boundary, child, seed_message, cuts=plan.cuts, result=answer)
             self._gauge.void()
             if answer is not None and answer.result is not None:
-                way.tell(answer.result)
-            self._emit(_said(boundary, coverage, seed))
+                options.on_stored(answer.result)
+            self._emit(_event(boundary, coverage, seed))
             self._session.continue_in(
                 LoadedSession(
                     child,
@@ -155,22 +158,20 @@ class BoundaryBuilder:
 
     def replied(self) -> None:
         """A model call of the session came through."""
-        self._summariser.replied()
+        self._summarizer.replied()
 
-    async def rehearse(
-        self, way: Way, *, window: int, threshold: float, fixed: int, before: int
-    ) -> Rehearsal | None:
-        """What `cross` would carry over; nothing is changed. None where there is nothing to leave behind."""
-        wishes = self._wishes(window, threshold)
-        plan = self._plan(way, wishes)
+    async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
+        """What `make` would carry over; nothing is changed. None where there is nothing to leave behind."""
+        limits = self._token_budget(state)
+        plan = self._plan(options, limits)
         if not plan.parts.middle:
             return None
-        seed, summary = await self._prepare(way, wishes, plan, before, fixed)
-        after, coverage = self._outcome(seed, plan, fixed)
+        seed, summary = await self._prepare(options, limits, plan, state)
+        after, coverage = self._outcome(seed, plan, state.fixed_tokens)
         return Rehearsal(
             text=seed_text(seed),
             summary=seed.summary,
-            tokens_before=before,
+            tokens_before=state.budget.used,
             tokens_after=after,
             messages=len(plan.parts.middle),
             tail=len(plan.parts.tail),
@@ -181,37 +182,41 @@ class BoundaryBuilder:
             problem=summary.problem,
         )
 
-    def _outcome(self, seed: Seed, plan: Plan, fixed: int) -> tuple[int, Coverage]:
+    def _outcome(self, seed: Seed, plan: Plan, fixed_tokens: int) -> tuple[int, Coverage]:
         """The size of the child's first request, and how much of what is left behind it still holds."""
         shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
         text = seed_text(seed)
         carried = "\n".join((text, *map(message_text, shown)))
-        after = fixed + self._gauge.count(text) + sum(map(self._gauge.size, shown))
+        after = fixed_tokens + self._gauge.count(text) + sum(map(self._gauge.size, shown))
         return after, measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd)
 
-    def _wishes(self, window: int, threshold: float) -> TokenBudget:
-        wanted = self._settings().compaction
+    def _token_budget(self, state: WindowState) -> TokenBudget:
+        chosen = self._settings().compaction
         return TokenBudget(
-            window, threshold, wanted.keep_recent_tokens, wanted.summary_tokens, wanted.evidence_tokens
+            state.budget.window,
+            self._thresholds.planned,
+            chosen.keep_recent_tokens,
+            chosen.summary_tokens,
+            chosen.evidence_tokens,
         )
 
-    def _plan(self, way: Way, wishes: TokenBudget) -> Plan:
+    def _plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
         history = self._session.history
         plan = make_plan(
             apply_cuts(history, self._session.cuts),
-            wishes,
+            limits,
             has_seed=self._session.seed is not None,
             size=self._gauge.size,
             count=self._gauge.count,
-            minimal_tail=way.minimal_tail,
+            minimal_tail=options.minimal_tail,
         )
-        if not way.summary:
+        if not options.summary:
             return self._with_stored_bodies(plan)
         # The agent chose what to carry: no tail beside its own words.
         parts = plan.parts
         everything = msgspec.structs.replace(parts, middle=(*parts.middle, *parts.tail), tail=())
         whole = msgspec.structs.replace(
-            plan, parts=everything, cuts=(), quotes="", evidence_tokens=wishes.evidence
+            plan, parts=everything, cuts=(), quotes="", evidence_tokens=limits.evidence
         )
         return self._with_stored_bodies(whole)
 
@@ -229,23 +234,23 @@ class BoundaryBuilder:
         return msgspec.structs.replace(plan, parts=parts, cuts=(*old, *plan.cuts))
 
     async def _prepare(
-        self, way: Way, wishes: TokenBudget, plan: Plan, before: int, fixed: int
+        self, options: BoundaryOptions, limits: TokenBudget, plan: Plan, state: WindowState
     ) -> tuple[Seed, Summary]:
         """The child's first message. With a review, until the user accepts it."""
-        evidence = await self._evidence(plan, wishes)
-        focus, written = way.focus, way.summary
+        evidence = await self._evidence(plan, limits)
+        focus, written = options.focus, options.summary
         while True:
             if written:
                 summary = Summary(text=written)
-            elif way.evidence_only:
+            elif options.evidence_only:
                 summary = Summary()
             else:
-                summary = await self._summarise(way, plan, focus)
+                summary = await self._summarize(options, plan, focus)
             seed = Seed(summary.text, evidence, plan.quotes)
-            if not way.review:
+            if not options.review:
                 return seed, summary
-            after, _ = self._outcome(seed, plan, fixed)
-            answer = await self._reviews.ask(way.trigger, seed, before, after)
+            after, _ = self._outcome(seed, plan, state.fixed_tokens)
+            answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)
             if answer.kind == "accept":
@@ -253,13 +258,13 @@ class BoundaryBuilder:
                     source = "edited" if summary.text else "user"
                     summary = msgspec.structs.replace(summary, text=answer.text, source=source)
                 return msgspec.structs.replace(seed, summary=summary.text), summary
-            written, focus = "", "\n".join(part for part in (way.focus, answer.text) if part)
+            written, focus = "", "\n".join(part for part in (options.focus, answer.text) if part)
 
-    async def _summarise(self, way: Way, plan: Plan, focus: str) -> Summary:
+    async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str) -> Summary:
         info = self._session.info
-        wanted = self._settings().compaction
+        chosen = self._settings().compaction
         seed = self._session.seed
-        job = Job(
+        job = SummaryJob(
             middle=plan.parts.middle,
             previous=seed.summary if seed else "",
             target_tokens=plan.summary_tokens,
@@ -269,18 +274,18 @@ class BoundaryBuilder:
                 "cwd": info.cwd,
                 "method": info.compaction,
             },
-            models=tuple(model for model in (wanted.model, info.model) if model),
-            template=way.template,
+            models=tuple(model for model in (chosen.model, info.model) if model),
+            template=options.template,
         )
-        return await self._summariser.run(job, may_postpone=way.may_postpone)
+        return await self._summarizer.run(job, may_postpone=options.may_postpone)
 
-    async def _evidence(self, plan: Plan, wishes: TokenBudget) -> str:
+    async def _evidence(self, plan: Plan, limits: TokenBudget) -> str:
         return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
             build_evidence,
             await self._store.lineage_messages(self._session.info.id),
-            await self._standing(),
+            await self._snapshot(),
             limit=plan.evidence_tokens,
-            request_limit=wishes.request,
+            request_limit=limits.request,
             count=self._gauge.count,
             redact=redact,
         )
@@ -304,7 +309,7 @@ def _child(parent: SessionInfo, now: float) -> SessionInfo:
 
 
 def _record(
-    way: Way,
+    options: BoundaryOptions,
     parent_id: str,
     child_id: str,
     now: float,
@@ -312,12 +317,14 @@ def _record(
     summary: Summary,
     coverage: Coverage,
 ) -> BoundaryInfo:
-    source = {"agent": "agent", "manual": "user"}.get(way.trigger, "model") if way.summary else "model"
+    source = (
+        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
+    )
     return BoundaryInfo(
         id=new_id(),
         parent_id=parent_id,
         child_id=child_id,
-        trigger=way.trigger,
+        trigger=options.trigger,
         created_at=now,
         tail=tuple(message.id for message in plan.parts.tail),
         summary_source=(summary.source or source) if summary.text else "evidence",
@@ -331,7 +338,7 @@ def _record(
     )
 
 
-def _said(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Boundary:
+def _event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Boundary:
     """The event that tells of a stored boundary."""
     return Boundary(
         trigger=boundary.trigger,

@@ -18,7 +18,7 @@ class CircuitBreaker:
         self._not_before = 0.0
         self._told = False
 
-    def crossed(self) -> None:
+    def boundary_made(self) -> None:
         self._waiting_for_report = True
 
     def reported(self, used: int, limit: float) -> None:

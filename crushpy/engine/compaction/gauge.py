@@ -44,7 +44,7 @@ class Gauge:
         """What to store with a message; 0 while only a guess could be given."""
         return self._counter.count_message(message)[0] if self._counter.exact else 0
 
-    def fixed(self, request: Request) -> int:
+    def fixed_tokens(self, request: Request) -> int:
         """System prompt and tool schemas."""
         text = request.system + to_json(request.tools).decode()
         known = self._fixed.get(text)
@@ -91,7 +91,7 @@ class Gauge:
 
     def reading(self, request: Request, history: Sequence[Message]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
-        fixed, each = self.fixed(request), [self.size(message) for message in history]
+        fixed, each = self.fixed_tokens(request), [self.size(message) for message in history]
         covered, added = sum(each[: self._covered]), sum(each[self._covered :])
         sizes = Sizes(fixed, covered + added, added, self._counter.exact)
         report = None if self._reported is None else Report(self._reported, fixed + covered)

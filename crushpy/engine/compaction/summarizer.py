@@ -31,7 +31,7 @@ MAX_IN_VAIN = 2
 """Calls in a row that may overflow while an overflow is being recovered from."""
 
 
-class Job(Data, frozen=True):
+class SummaryJob(Data, frozen=True):
     """What is to be summarised, and how."""
 
     middle: tuple[Message, ...]
@@ -91,7 +91,7 @@ class Summarizer:
         """A model answered: whatever overflowed before, the next time may be different."""
         self._in_vain = 0
 
-    async def run(self, job: Job, *, may_postpone: bool) -> Summary:
+    async def run(self, job: SummaryJob, *, may_postpone: bool) -> Summary:
         """The summary, or one without text that says why. Raises Postponed only where that is allowed."""
         self._usage, self._calls = Usage(), 0
         self._recovering = not may_postpone
@@ -107,7 +107,7 @@ class Summarizer:
         return self._summary(job, problems=problems)
 
     def _summary(
-        self, job: Job, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
+        self, job: SummaryJob, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
     ) -> Summary:
         found = job.template or self._instructions(job, "")[1]
         return Summary(
@@ -121,7 +121,7 @@ class Summarizer:
             problem="; ".join(problems),
         )
 
-    async def _with_model(self, model: str, job: Job) -> tuple[str, int]:
+    async def _with_model(self, model: str, job: SummaryJob) -> tuple[str, int]:
         window = self._gauge.window(model)
         system, _ = self._instructions(job, job.previous)
         overhead = self._count(system) + self._count(job.previous) + 2 * job.target_tokens + 500
@@ -140,7 +140,7 @@ class Summarizer:
         source = sum(map(self._count, (*chunks, job.previous)))
         return await self._call(model, merged, job, job.previous, source), cut_chars
 
-    async def _pieces(self, model: str, chunks: list[str], job: Job, limit: int) -> list[str]:
+    async def _pieces(self, model: str, chunks: list[str], job: SummaryJob, limit: int) -> list[str]:
         """Summaries of all chunks, in order, small enough to be merged by one call."""
         target = max(50, min(job.target_tokens, limit // (2 * len(chunks))))
         job = msgspec.structs.replace(job, target_tokens=target)
@@ -154,7 +154,7 @@ class Summarizer:
         first = [await one(chunks[0])] if self._recovering else []
         return first + await _all(*(one(chunk) for chunk in chunks[len(first) :]))
 
-    async def _piece(self, model: str, chunk: str, job: Job, previous: str) -> str:
+    async def _piece(self, model: str, chunk: str, job: SummaryJob, previous: str) -> str:
         """Summarises one chunk; one that overflows after all is halved once."""
         source = self._count(chunk) + self._count(previous)
         try:
@@ -164,7 +164,7 @@ class Summarizer:
             first = await self._call(model, chunk[:middle], job, previous, source)
             return await self._call(model, chunk[middle:], job, first, source)
 
-    async def _call(self, model: str, text: str, job: Job, previous: str, source: int) -> str:
+    async def _call(self, model: str, text: str, job: SummaryJob, previous: str, source: int) -> str:
         """One call of a model. `source` is the size of what the reply will stand for."""
         if self._recovering and self._in_vain >= MAX_IN_VAIN:
             raise ContextOverflow(f"{model} said {self._in_vain} times that less is too much.")
@@ -193,7 +193,7 @@ class Summarizer:
         self._usage += message.usage or Usage()
         return self._checked(draft, source, job)
 
-    def _checked(self, draft: Draft, source: int, job: Job) -> str:
+    def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
         """The prose, or _Failed where it is none that may replace its source."""
         text = "".join(draft.text).strip()
         if not text:
@@ -204,7 +204,7 @@ class Summarizer:
         cap = 2 * job.target_tokens
         return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
 
-    def _instructions(self, job: Job, previous: str) -> tuple[str, Found]:
+    def _instructions(self, job: SummaryJob, previous: str) -> tuple[str, Found]:
         """What the summariser is told, and the template that says so."""
         names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:

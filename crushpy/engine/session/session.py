@@ -37,9 +37,11 @@ class LiveSession:
         emit: Emit,
         *,
         stored: bool,
+        exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
     ) -> None:
-        """`call_ids` are those in use already; what is added here is seen by whoever shares the set."""
+        """`exact_size` is what to store as a message's tokens, 0 while nobody can count. `call_ids` are those
+        in use already; what is added here is seen by whoever shares the set."""
         self.info = loaded.info
         self.history = list(loaded.history)
         """What the next request is made of: the seed and carried messages first, in a continuation."""
@@ -48,8 +50,7 @@ class LiveSession:
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow or by hand only."""
         self.stored = stored
-        self.exact_size: Callable[[Message], int] = lambda _: 0
-        """What to store as a message's size; set by whoever can count."""
+        self._exact_size = exact_size
         self._store = store
         self._emit = emit
         self._announced = False
@@ -129,7 +130,7 @@ class LiveSession:
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
 
     def _sized(self, message: Message) -> Message:
-        size = self.exact_size(message)
+        size = self._exact_size(message)
         return msgspec.structs.replace(message, tokens=size) if size else message
 
     async def add_reply(self, message: Message) -> None:

@@ -21,7 +21,7 @@ from crushpy.tools.truncate import truncate
 log = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
-HandOver = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
+NewSession = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
 """Ends the session with the agent's own summary; says why not, where it does not."""
 
 ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
@@ -44,14 +44,14 @@ class ToolRunner:
         context: ToolContext,
         session: LiveSession,
         approvals: Approvals,
-        hand_over: HandOver,
+        new_session: NewSession,
         emit: Emit,
         task: str = "",
     ) -> None:
         """`task` is the call for which a sub-agent works; empty for the main agent."""
         self._task = task
         self._tools = {tool.name: tool for tool in tools}
-        self._hand_over = hand_over
+        self._new_session = new_session
         self._context = context
         self._session = session
         self._approvals = approvals
@@ -69,7 +69,7 @@ class ToolRunner:
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
-                    await asyncio.gather(*(self._answer(message, call, guard, answered) for call in calls))
+                    await self._answer_all(message, calls, guard, answered)
                 else:
                     for call in calls:
                         await self._answer(message, call, guard, answered)
@@ -77,7 +77,7 @@ class ToolRunner:
         except asyncio.CancelledError:
             for call in message.calls:
                 if call.id not in answered:
-                    with suppress(asyncio.CancelledError):  # of those who interrupt twice
+                    with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                         await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
             raise
 
@@ -100,7 +100,7 @@ class ToolRunner:
                 self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text))
 
             answers = ToolResult(call.id, call.name, "")
-            refused = await self._hand_over(answers, str(call.args["summary"]), tell)
+            refused = await self._new_session(answers, str(call.args["summary"]), tell)
             if refused:
                 await self._finish(call, Outcome(refused, is_error=True), answered, guard)
 
@@ -126,6 +126,17 @@ class ToolRunner:
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is not None and tool.side_by_side(call.args)
+
+    async def _answer_all(
+        self, message: Message, calls: list[ToolCall], guard: LoopGuard, answered: set[str]
+    ) -> None:
+        """Side by side. When a result cannot be stored, none of the others runs on."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                for call in calls:
+                    group.create_task(self._answer(message, call, guard, answered))
+        except BaseExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
 
     async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
         try:

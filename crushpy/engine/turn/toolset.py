@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from crushpy.context.budget import DEFAULT_THRESHOLD
 from crushpy.llm.protocol import ToolSpec
 from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.tools.base import AnyTool
@@ -13,14 +14,21 @@ NEW_SESSION = "new_session"
 class Toolset:
     """Texts are read once and then stay byte-identical; only that of `new_session` follows its templates."""
 
-    def __init__(self, tools: tuple[AnyTool, ...], templates: Templates, threshold: float = 0.75) -> None:
+    def __init__(
+        self,
+        tools: tuple[AnyTool, ...],
+        templates: Templates,
+        threshold: float = DEFAULT_THRESHOLD,
+        *,
+        on_edit: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`on_edit` hears of it when a template that is part of every request was edited."""
         self._tools = tools
         self._templates = templates
         self._threshold = threshold
-        self._fixed: tuple[ToolSpec, ...] | None = None
+        self._unchanging: tuple[ToolSpec, ...] | None = None
         self._last_text = ""
-        self.on_edit: Callable[[], None] = lambda: None
-        """Hears of it when a template that is part of every request was edited."""
+        self._on_edit = on_edit
 
     @property
     def tools(self) -> tuple[AnyTool, ...]:
@@ -32,15 +40,15 @@ class Toolset:
 
     def specs(self, method: str) -> tuple[ToolSpec, ...]:
         """The tools offered to the main agent."""
-        if self._fixed is None:
-            self._fixed = tuple(
+        if self._unchanging is None:
+            self._unchanging = tuple(
                 ToolSpec(tool.name, self._templates.render(f"tools/{tool.name}"), schema(tool.args))
                 for tool in self._tools
                 if tool.name != NEW_SESSION
             )
         if method != "llm":
-            return self._fixed
-        return (*self._fixed, self._new_session())
+            return self._unchanging
+        return (*self._unchanging, self._new_session())
 
     def _new_session(self) -> ToolSpec:
         tool = next(tool for tool in self._tools if tool.name == NEW_SESSION)
@@ -48,7 +56,7 @@ class Toolset:
             NEW_SESSION, threshold=round(self._threshold * 100), sections=self._sections()
         )
         if self._last_text and text != self._last_text:
-            self.on_edit()
+            self._on_edit()
         self._last_text = text
         return ToolSpec(tool.name, text, schema(tool.args))
 

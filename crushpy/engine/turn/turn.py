@@ -1,7 +1,4 @@
-"""The turn: from a user's prompt until the agent stops. Ask the model, run what it asks for, again.
-
-Read this file first to see how crushpy works; everything else hangs on it.
-"""
+"""The turn: from a user's prompt until the agent stops. Ask the model, run what it asks for, again."""
 
 import asyncio
 import logging
@@ -11,7 +8,9 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.engine.compaction.policy import ContextPolicy
+from crushpy.engine.compaction.overflow import OverflowRecovery
+from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.limits import Limits, Spent
@@ -38,19 +37,26 @@ class Turn:
         self,
         session: LiveSession,
         models: Models,
-        overseer: ContextPolicy,
+        view: ContextView,
+        policy: CompactionPolicy,
+        overflow: OverflowRecovery,
         tools: ToolRunner,
         limits: Limits,
         emit: Callable[[Event], None],
         spent: Spent,
         *,
+        save: Callable[[str, str], None],
         keep_prompt: bool = False,
     ) -> None:
-        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then."""
+        """`save` keeps what was learnt for good. `keep_prompt`: store the prompt even where no model could be
+        asked, for a user who sees it then."""
+        self._save = save
         self._keep_prompt = keep_prompt
         self._session = session
         self._models = models
-        self._overseer = overseer
+        self._view = view
+        self._policy = policy
+        self._overflow = overflow
         self._tools = tools
         self._limits = limits
         self._emit = emit
@@ -79,7 +85,7 @@ class Turn:
                 await commit()
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:
-            with suppress(asyncio.CancelledError):  # of those who interrupt twice
+            with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
                 await shielded(commit())  # the user's words are kept, however early they changed their mind
             return "interrupted"
 
@@ -111,8 +117,8 @@ class Turn:
         """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
         while True:
             if commit.done:
-                await self._overseer.before_call()
-            request = self._overseer.request(() if commit.done else (prompt,))
+                await self._policy.before_call()
+            request = self._view.next_request(() if commit.done else (prompt,))
             call = ModelCall(self._models.provider(request.model), request, self._emit, commit)
             try:
                 draft = await call.run()
@@ -120,16 +126,17 @@ class Turn:
                 await shielded(self._keep_partial(call.draft, request.model))
                 raise
             except ContextOverflow as error:
-                await self._overseer.recover(error, request)
+                await self._overflow.shrink(error)
                 continue
             return await self._keep(draft, request)
 
     async def _keep(self, draft: Draft, request: Request) -> Message:
         message = self._models.priced(draft.message(request.model, self._session.call_ids))
         await shielded(self._session.add_reply(message))
-        await self._overseer.after_reply(request, message)
-        if draft.status_moved:
-            self._overseer.remember_placement(request.model)
+        self._overflow.replied()
+        await self._policy.after_reply(message)
+        if draft.status_moved and self._models.learn_placement(request.model):
+            self._save(f'models."{request.model}".status_placement', "append")
         if message.usage is not None:
             self._spent.used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))

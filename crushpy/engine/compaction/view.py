@@ -1,0 +1,121 @@
+"""The context of one session as it is now: the next request, and how full the window is."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crushpy.context.budget import Budget, output_limit
+from crushpy.context.cuts import apply_cuts
+from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.status import status_text
+from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.models import Models
+from crushpy.engine.session.session import LiveSession
+from crushpy.events import Event, Notice
+from crushpy.llm.protocol import Request
+from crushpy.messages import Data, Message, to_json
+
+
+class WindowState(Data, frozen=True):
+    """What would be sent now, and how full that makes the window."""
+
+    history: tuple[Message, ...]
+    """As a request shows it: with the cuts that were made."""
+    request: Request
+    budget: Budget
+    fixed_tokens: int
+    """Of the system prompt and the tools: what no boundary can make smaller."""
+
+
+class ContextView:
+    """Everything that is asked about a session's context, without changing it."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        models: Models,
+        gauge: Gauge,
+        emit: Callable[[Event], None],
+        *,
+        told: set[str],
+    ) -> None:
+        """`told` is what the user was told once already, by any agent of the conversation."""
+        self._session = session
+        self._models = models
+        self._gauge = gauge
+        self._emit = emit
+        self._told = told
+
+    def now(self, pending: Sequence[Message] = ()) -> WindowState:
+        """The state by the figures at hand; `pending` is not stored yet."""
+        history = apply_cuts((*self._session.history, *pending), self._session.cuts)
+        request = self._models.request(self._session.info, history)
+        return self._state(history, request, self._gauge.reading(request, history))
+
+    async def counted(self) -> WindowState:
+        """The state by exact figures: waits for the vocabulary, where there is one."""
+        await asyncio.to_thread(self._gauge.load)
+        return self.now()
+
+    async def settled(self, threshold: float) -> WindowState:
+        """The state, counted exactly where it might reach `threshold`."""
+        state = self.now()
+        return self._state(
+            state.history,
+            state.request,
+            await self._gauge.settled(state.request, state.history, threshold),
+        )
+
+    def _state(self, history: Sequence[Message], request: Request, budget: Budget) -> WindowState:
+        return WindowState(tuple(history), request, budget, self._gauge.fixed_tokens(request))
+
+    def next_request(self, pending: Sequence[Message] = ()) -> Request:
+        """The next model call; in `llm` with the status of this very moment."""
+        state = self.now(pending)
+        info, limit = self._session.info, state.request.max_output_tokens
+        self._explain(state.budget)
+        return msgspec.structs.replace(
+            state.request,
+            status=status_text(state.budget) if info.compaction == "llm" else "",
+            status_placement=self._models.placement(info.model),
+            max_output_tokens=output_limit(state.budget, limit) if limit else None,
+        )
+
+    def inspect(self) -> Inspection:
+        """What fills the window, part by part."""
+        state = self.now()
+        return inspect(
+            state.request.system,
+            [(tool.name, to_json(tool).decode()) for tool in state.request.tools],
+            state.history,
+            state.budget,
+            count=self._gauge.count,
+            size=self._gauge.size,
+            cached=self._gauge.cached,
+        )
+
+    def tell_once(self, key: str, text: str) -> None:
+        """A warning that the user sees once in a conversation, however often it holds."""
+        if key not in self._told and self._session.stored:
+            self._told.add(key)
+            self._emit(Notice(text, "warning"))
+
+    def _explain(self, budget: Budget) -> None:
+        model = self._session.info.model
+        if not budget.window_known:
+            self.tell_once(
+                f"window {model}",
+                f"The window of {model} is not known; {budget.window:,} tokens are assumed. "
+                f"""Set it: crushpy config set 'models."{model}".context_window' NUMBER""",
+            )
+        if not budget.believed:
+            self.tell_once(
+                f"usage {model}",
+                f"{model} reports a usage that cannot be right; crushpy goes by its own estimate (~).",
+            )
+        if budget.clamped:
+            self.tell_once(
+                f"clamped {self._session.info.id}",
+                f"By our figures more than all {budget.window:,} tokens of {model} are in use.",
+            )
