@@ -116,7 +116,9 @@ class _Order:
                 self.after_error = True
             case TurnEnded():
                 assert self.in_turn, f"{where}: no turn was open"
-                assert not self.calls, f"{where}: calls without a result: {self.calls}"
+                # Where a result could not be stored, none is said: the turn ends with that error.
+                assert not self.calls or self.after_error, f"{where}: calls without a result: {self.calls}"
+                self.calls.clear()
                 assert (event.status == "error") == self.after_error, f"{where}: status and error disagree"
                 self.in_turn = False
             case PromptQueued():

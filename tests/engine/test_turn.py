@@ -2,9 +2,14 @@
 
 import asyncio
 import json
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
+from process_state import alive
 from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
@@ -62,17 +67,81 @@ async def test_tools_run_and_their_results_go_back_to_the_model(
     assert sent[3]["tool_call_id"] == "c1"
 
 
+class Pages:
+    """A web server whose pages answer when the test says so."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+        self.left: list[str] = []
+        self._changed = asyncio.Condition()
+        self._answers: dict[str, asyncio.Event] = {}
+
+    def answer(self, path: str) -> None:
+        self._answers.setdefault(path, asyncio.Event()).set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(30), self._changed:
+            await self._changed.wait_for(condition)
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        path = (await reader.readuntil(b"\r\n\r\n")).split()[1].decode()
+        await self._note(self.asked, path)
+        answered = asyncio.ensure_future(self._answers.setdefault(path, asyncio.Event()).wait())
+        gone = asyncio.ensure_future(reader.read())
+        await asyncio.wait((answered, gone), return_when=asyncio.FIRST_COMPLETED)
+        if answered.done():
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: 2\r\n\r\nok")
+        else:
+            await self._note(self.left, path)
+        answered.cancel()
+        gone.cancel()
+        writer.close()
+
+    async def _note(self, what: list[str], path: str) -> None:
+        async with self._changed:
+            what.append(path)
+            self._changed.notify_all()
+
+
+@pytest.fixture
+async def pages() -> AsyncIterator[tuple[Pages, str]]:
+    pages = Pages()
+    server = await asyncio.start_server(pages.serve, "127.0.0.1")
+    yield pages, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    server.close()
+
+
 async def test_reading_tools_of_one_reply_run_side_by_side_and_answer_in_order(
-    talks: Talks, llm: ScriptedLLM, workspace: Path
+    talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str]
 ) -> None:
-    for name in "abc":
-        (workspace / name).write_text(name)
-    calls = [Call("view", {"file_path": name}, id=name) for name in "abc"]
+    web, address = pages
+    calls = [Call("fetch", {"url": f"{address}/{name}"}, id=name) for name in "abc"]
     llm.script(Reply(calls=calls), "done")
-    talk = await talks()
-    await talk.ask("read them")
+    talk = await talks(yolo=True, flags={"permissions.private_hosts": True})
+    turn = asyncio.create_task(talk.ask("read them"))
+    await web.until(lambda: len(web.asked) == 3)  # all of them, before any has an answer
+    for name in "cba":
+        web.answer(f"/{name}")
+    assert await turn == "done"
     results = [m["tool_call_id"] for m in llm.requests[1].body["messages"] if m["role"] == "tool"]
     assert results == ["a", "b", "c"]
+
+
+async def test_when_one_result_cannot_be_stored_those_beside_it_do_not_run_on(
+    talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str], home: Path
+) -> None:
+    web, address = pages
+    llm.script(Reply(calls=[Call("fetch", {"url": f"{address}/{name}"}) for name in ("quick", "slow")]))
+    talk = await talks(yolo=True, flags={"permissions.private_hosts": True})
+    turn = asyncio.create_task(talk.ask("read them"))
+    await web.until(lambda: len(web.asked) == 2)
+    with closing(sqlite3.connect(home / "crushpy.db")) as database:
+        database.execute("ALTER TABLE message RENAME TO gone")
+    web.answer("/quick")
+    assert await turn == "error"
+    await web.until(lambda: web.left == ["/slow"])
+    (error,) = talk.of(Error)
+    assert "message" in error.message
 
 
 async def test_a_repeated_call_id_is_made_unique(talks: Talks, llm: ScriptedLLM) -> None:
@@ -204,14 +273,15 @@ async def test_an_interrupt_while_the_model_is_silent_ends_the_turn(talks: Talks
     await talk.until_event(PromptCommitted)
     await llm.wait_requests()
     talk.conversation.interrupt()
-    await talk.until_event(TurnEnded)
+    ended = await talk.until_event(TurnEnded)
+    assert ended.status == "interrupted" and not talk.conversation.busy
     await llm.wait_closed()
 
 
 async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    command = "echo started; sleep 300; touch finished"
+    command = "echo $$ > shell; sleep 300 & echo $! > child; echo started; wait; touch finished"
     llm.script(Reply(calls=[Call("bash", {"command": command}), Call("ls", {})]), "ok")
     talk = await talks(yolo=True)
     turn = asyncio.create_task(talk.ask("run it"))
@@ -221,6 +291,8 @@ async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
     first, second = talk.of(ToolFinished)
     assert first.is_error and "Interrupted" in first.text
     assert second.is_error and "Not run" in second.text
+    assert not any(alive(int((workspace / name).read_text())) for name in ("shell", "child"))
+    assert not (workspace / "finished").exists()
     assert await talk.ask("what happened?") == "done"
     assert sent_roles(llm) == ["system", "user", "assistant", "tool", "tool", "user"]
 
@@ -317,11 +389,16 @@ async def test_the_prefix_of_every_request_is_byte_identical(
     assert "Be kind." in before[0]
 
 
-async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: ScriptedLLM) -> None:
+async def test_a_closed_conversation_warms_nothing_up(talks: Talks, llm: ScriptedLLM, home: Path) -> None:
     talk = await talks()
     talk.conversation.warm_up()
     await talk.close()
+    (home / "crushpy.db").unlink()
     talk.conversation.warm_up()
+    for thread in threading.enumerate():
+        if thread.name.startswith("storage"):
+            thread.join()
+    assert not (home / "crushpy.db").exists()
 
 
 async def test_a_model_of_an_unknown_provider_is_not_chosen(talks: Talks, llm: ScriptedLLM) -> None:

@@ -1,7 +1,6 @@
 """For tests of commands: a context to run them in, and a look at the processes of this machine."""
 
 import asyncio
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -38,21 +37,6 @@ async def timed_out(context: ToolContext, command: str, once: Callable[[Outcome]
     assert outcome.text.endswith(f"[timed out after {seconds:g} s and was killed]")
     assert outcome.is_error
     return outcome
-
-
-def alive(pid: int) -> bool:
-    """True while `pid` runs; a zombie does not."""
-    try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):  # it may go while it is read
-        if os.path.isdir("/proc/self"):
-            return False
-        try:
-            os.kill(pid, 0)
-        except ProcessLookupError:
-            return False
-        return True
-    return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
 async def until(condition: Callable[[], object], what: str) -> None:

@@ -7,7 +7,8 @@ import time
 from pathlib import Path
 
 import pytest
-from processes import DEADLINE, alive, bash, holds_pid, lent, pid_in, timed_out, until
+from process_state import alive
+from processes import DEADLINE, bash, holds_pid, lent, pid_in, timed_out, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal

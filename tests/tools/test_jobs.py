@@ -4,7 +4,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from processes import DEADLINE, alive, bash, lent, pid_in, until
+from process_state import alive
+from processes import DEADLINE, bash, lent, pid_in, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
