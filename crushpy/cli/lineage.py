@@ -9,7 +9,7 @@ import typer
 from crushpy.cli import sessions as base
 
 if TYPE_CHECKING:
-    from crushpy.storage.records import BoundaryInfo, Hit, SessionInfo
+    from crushpy.storage.records import BoundaryInfo, SearchHit, SessionInfo
 
 HITS_EACH = 3
 """Of one conversation, how many places a search shows."""
@@ -158,7 +158,7 @@ async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_
         within = (await base.find(store, session)).id if session else None
         cwd = None if everywhere or within else str(base.folder())
         hits = await store.search(query, within=within, cwd=cwd, limit=limit * HITS_EACH * 4)
-    by_conversation: dict[str, list[Hit]] = {}
+    by_conversation: dict[str, list[SearchHit]] = {}
     for hit in hits:
         by_conversation.setdefault(hit.root_id, []).append(hit)
     found = dict(list(by_conversation.items())[:limit])
@@ -174,7 +174,7 @@ async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_
     base.print_text("\n".join(map(_found, found.values())))
 
 
-def _found(hits: "list[Hit]") -> str:
+def _found(hits: "list[SearchHit]") -> str:
     """One conversation: its title once, then the places, each with the session to jump to."""
     from crushpy.messages import counted
     from crushpy.sanitize import one_line

@@ -162,7 +162,7 @@ async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[Sessio
 
     store = Store(paths.database, url)
     try:
-        return await store.sessions(str(cwd))
+        return await store.conversation_tips(str(cwd))
     finally:
         await store.close()
 

@@ -100,7 +100,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
     cwd = None if everywhere else str(folder())
     shown = limit if limit is not None or as_json else SHOWN
     async with open_store() as store:
-        tips = await store.sessions(cwd, None if shown is None else shown + 1)
+        tips = await store.conversation_tips(cwd, None if shown is None else shown + 1)
         left_out = shown is not None and len(tips) > shown
         tips = tips[:shown]
         counts = [await _message_count(store, info) for info in tips]

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import msgspec
 from sqlalchemy import func, insert, select, update
@@ -11,18 +10,18 @@ from sqlalchemy import func, insert, select, update
 from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
 from crushpy.storage import statements
+from crushpy.storage.leases import Leases
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
-from crushpy.storage.rows import (
+from crushpy.storage.row_mapping import (
     boundary_from_row,
     boundary_to_row,
     message_from_row,
     session_from_row,
     session_to_row,
 )
+from crushpy.storage.session_table import SessionTable
+from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import boundaries, cuts, messages, sessions
-
-if TYPE_CHECKING:
-    from crushpy.storage.database import Database
 
 _B = boundaries.c
 _M = messages.c
@@ -36,8 +35,11 @@ END_REASONS = {"agent": "new_session"}
 
 
 class Boundaries:
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+    def __init__(self, connection: SqliteConnection, session_table: SessionTable, leases: Leases) -> None:
+        self._connection = connection
+        self._sessions = session_table
+        self._leases = leases
+        self._execute = connection.execute
 
     # --- writes ----------------------------------------------------------------------------------------
 
@@ -50,25 +52,24 @@ class Boundaries:
         result: Message | None,
     ) -> None:
         """The parent's last result, its end, the child, its seed, the boundary: in one transaction."""
-        database = self._database
-        with database.transaction(durable=True):
+        with self._connection.transaction(durable=True):
             if result is not None:
-                database.append(boundary.parent_id, result)
+                self._sessions.append(boundary.parent_id, result)
             if boundary.trigger != FORK:
                 self._refuse_second(boundary.parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
-                ended = database.execute(
+                ended = self._execute(
                     update(sessions).where(_S.id == boundary.parent_id),
                     {"end_reason": reason, "ended_at": boundary.created_at},
                 )
-                database.require(ended.rowcount, boundary.parent_id)
-            database.execute(statements.INSERT_SESSION, session_to_row(child))
+                self._sessions.require(ended.rowcount, boundary.parent_id)
+            self._execute(statements.INSERT_SESSION, session_to_row(child))
             if seed is not None:
-                database.append(child.id, seed)
-            database.execute(insert(boundaries), boundary_to_row(boundary))
+                self._sessions.append(child.id, seed)
+            self._execute(insert(boundaries), boundary_to_row(boundary))
             self._insert_cuts(child.id, shown)
             if boundary.trigger != FORK:
-                database.leases.move(boundary.parent_id, child.id)
+                self._leases.move(boundary.parent_id, child.id)
 
     def _refuse_second(self, parent_id: str) -> None:
         """A session goes on in one child only."""
@@ -85,44 +86,43 @@ class Boundaries:
             .where(_B.parent_id == session_id, _B.undone_at.is_(None), _B.trigger != FORK)
             .order_by(_B.created_at.desc())
         )
-        return self._database.execute(statement).scalar()
+        return self._execute(statement).scalar()
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
-        with self._database.transaction():
+        with self._connection.transaction():
             self._insert_cuts(session_id, shown)
 
     def _insert_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         for cut in {cut.message_id: cut for cut in shown}.values():
             row = {"session_id": session_id, **msgspec.structs.asdict(cut)}
-            self._database.execute(insert(cuts).prefix_with("OR REPLACE"), row)
+            self._execute(insert(cuts).prefix_with("OR REPLACE"), row)
 
     def reported(self, child_id: str, tokens: int) -> None:
-        with self._database.transaction():
-            self._database.execute(
+        with self._connection.transaction():
+            self._execute(
                 update(boundaries).where(_B.child_id == child_id, _B.reported_after.is_(None)),
                 {"reported_after": tokens},
             )
 
     def undo(self, boundary_id: str, note: Message) -> None:
-        database = self._database
-        with database.transaction(durable=True):
-            row = database.execute(select(boundaries).where(_B.id == boundary_id)).one()
+        with self._connection.transaction(durable=True):
+            row = self._execute(select(boundaries).where(_B.id == boundary_id)).one()
             if row.undone_at is not None:
                 raise UsageError(f"The fresh start before session {row.child_id} was undone already.")
             now = time.time()
-            database.execute(update(boundaries).where(_B.id == boundary_id), {"undone_at": now})
-            database.execute(update(sessions).where(_S.id == row.child_id), {"kind": FORK})
-            database.execute(
+            self._execute(update(boundaries).where(_B.id == boundary_id), {"undone_at": now})
+            self._execute(update(sessions).where(_S.id == row.child_id), {"kind": FORK})
+            self._execute(
                 update(sessions).where(_S.id == row.parent_id), {"ended_at": None, "end_reason": ""}
             )
-            database.append(row.parent_id, note)
+            self._sessions.append(row.parent_id, note)
 
     # --- walks -----------------------------------------------------------------------------------------
 
     def carried(self, session_id: str) -> Carried:
         boundary = self._opening(session_id)
-        rows = self._database.execute(select(cuts).where(cuts.c.session_id == session_id))
-        undone = self._database.execute(
+        rows = self._execute(select(cuts).where(cuts.c.session_id == session_id))
+        undone = self._execute(
             select(_B.id).where(_B.parent_id == session_id, _B.undone_at.is_not(None)).limit(1)
         ).first()
         return Carried(
@@ -135,13 +135,13 @@ class Boundaries:
         found: dict[str, Message] = {}
         for start in range(0, len(ids), BATCH):
             batch = ids[start : start + BATCH]
-            rows = self._database.execute(select(messages).where(messages.c.id.in_(batch)))
+            rows = self._execute(select(messages).where(messages.c.id.in_(batch)))
             found |= {row.id: message_from_row(row) for row in rows}
         return tuple(found[one] for one in ids if one in found)
 
     def _opening(self, session_id: str) -> BoundaryInfo | None:
         """The boundary (or fork) that opened this session."""
-        row = self._database.execute(select(boundaries).where(_B.child_id == session_id)).first()
+        row = self._execute(select(boundaries).where(_B.child_id == session_id)).first()
         return boundary_from_row(row) if row else None
 
     def before(self, session_id: str) -> BoundaryInfo | None:
@@ -149,7 +149,7 @@ class Boundaries:
         return None if boundary is None or boundary.trigger == FORK else boundary
 
     def of_conversation(self, root_id: str) -> list[BoundaryInfo]:
-        rows = self._database.execute(
+        rows = self._execute(
             select(boundaries)
             .join(sessions, _S.id == _B.child_id)
             .where(_S.root_id == root_id)
@@ -158,23 +158,23 @@ class Boundaries:
         return [boundary_from_row(row) for row in rows]
 
     def tip(self, id_or_prefix: str) -> SessionInfo:
-        info = self._database.session(id_or_prefix)
+        info = self._sessions.find(id_or_prefix)
         seen = {info.id}
         while True:
             child = self._continued_in(info.id)
             if child is None or child in seen:  # a circle cannot hang the walk
                 return info
             seen.add(child)
-            info = self._database.session(child)
+            info = self._sessions.find(child)
 
     def conversation(self, root_id: str) -> list[SessionInfo]:
-        rows = self._database.execute(
+        rows = self._execute(
             select(sessions).where(_S.root_id == root_id).order_by(_S.created_at, _S.generation)
         )
         return [session_from_row(row) for row in rows]
 
     def descendants(self, session_id: str) -> list[SessionInfo]:
-        whole = self.conversation(self._database.session(session_id).root_id)
+        whole = self.conversation(self._sessions.find(session_id).root_id)
         found: dict[str, SessionInfo] = {}
         grown = True
         while grown:
@@ -187,7 +187,7 @@ class Boundaries:
         found: list[Message] = []
         for session, last in self.reach(session_id):
             statement = select(messages).where(_M.session_id == session, _M.number <= last).order_by(_M.seq)
-            found += [message_from_row(row) for row in self._database.execute(statement)]
+            found += [message_from_row(row) for row in self._execute(statement)]
         return found
 
     def reach(self, session_id: str) -> list[tuple[str, int]]:
@@ -195,7 +195,7 @@ class Boundaries:
 
         After an undo, or beside a branch, a session goes on by itself: that is another story.
         """
-        lineage = self._database.lineage(session_id)
+        lineage = self._sessions.lineage(session_id)
         left = [self._left_at(parent, child) for parent, child in pairwise(lineage)]
         return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=True))
 
@@ -204,16 +204,16 @@ class Boundaries:
         boundary = self._opening(child.id)
         if boundary is not None and boundary.trigger == FORK:
             return max(self._numbers(parent, boundary.tail), default=0)
-        first = self._database.execute(select(func.min(_M.number)).where(_M.session_id == child.id)).scalar()
+        first = self._execute(select(func.min(_M.number)).where(_M.session_id == child.id)).scalar()
         if first is not None:
             return first - 1
         own = select(func.max(_M.number)).where(_M.session_id == parent.id, _M.created_at <= child.created_at)
-        return self._database.execute(own).scalar() or 0
+        return self._execute(own).scalar() or 0
 
     def _numbers(self, session: SessionInfo, ids: Sequence[str]) -> list[int]:
         """The numbers of those messages that are the session's own."""
         found: list[int] = []
         for start in range(0, len(ids), BATCH):
             own = select(_M.number).where(_M.session_id == session.id, _M.id.in_(ids[start : start + BATCH]))
-            found += self._database.execute(own).scalars()
+            found += self._execute(own).scalars()
         return found

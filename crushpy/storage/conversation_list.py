@@ -8,13 +8,13 @@ from crushpy.messages import Message, Text, parts_from_json
 from crushpy.storage import statements
 from crushpy.storage.codec import storable
 from crushpy.storage.records import ConversationRow
-from crushpy.storage.rows import message_from_row
+from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.session_table import SessionTable
+from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import messages, sessions
 
 if TYPE_CHECKING:
     from sqlalchemy import Select
-
-    from crushpy.storage.database import Database
 
     Statement = Select[*tuple[Any, ...]]
 
@@ -78,9 +78,10 @@ _PROMPTS = (
 _RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind != "task")
 
 
-class Shelf:
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+class ConversationList:
+    def __init__(self, connection: SqliteConnection, sessions: SessionTable) -> None:
+        self._connection = connection
+        self._sessions = sessions
 
     def rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow]:
         values: dict[str, Any] = {"many": -1 if limit is None else limit}
@@ -88,8 +89,8 @@ class Shelf:
         if cwd is not None:
             values["folder"] = storable(cwd)
             rows, counts = _ROWS_OF_FOLDER, _COUNTS_OF_FOLDER
-        found = self._database.execute(rows, values).all()
-        totals = {row.tip: row.total for row in self._database.execute(counts, values)}
+        found = self._connection.execute(rows, values).all()
+        totals = {row.tip: row.total for row in self._connection.execute(counts, values)}
         return [
             ConversationRow(
                 id=row.id,
@@ -105,19 +106,19 @@ class Shelf:
         ]
 
     def rename(self, root_id: str, title: str) -> None:
-        with self._database.transaction():
-            renamed = self._database.execute(_RENAME.values(title=storable(title)), {"root": root_id})
-            self._database.require(renamed.rowcount, root_id)
+        with self._connection.transaction():
+            renamed = self._connection.execute(_RENAME.values(title=storable(title)), {"root": root_id})
+            self._sessions.require(renamed.rowcount, root_id)
 
     def prompts(self, cwd: str, limit: int) -> list[str]:
         values = {"folder": storable(cwd), "rows": limit * _REPEATED}
         found: dict[str, None] = {}
-        for row in self._database.execute(_PROMPTS, values).all():
+        for row in self._connection.execute(_PROMPTS, values).all():
             text = "".join(part.text for part in parts_from_json(row.parts) if isinstance(part, Text))
             if text.strip():  # seeds and notes are nothing the user wrote
                 found.setdefault(text)
         return list(found)[:limit][::-1]
 
     def ends(self, session_id: str, many: int) -> list[Message]:
-        rows = self._database.execute(_ENDS, {"session": session_id, "many": many})
+        rows = self._connection.execute(_ENDS, {"session": session_id, "many": many})
         return [message_from_row(row) for row in rows]

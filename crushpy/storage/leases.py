@@ -4,15 +4,13 @@ import os
 import platform
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, insert, select, update
 
 from crushpy.storage.records import SessionBusy
+from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import leases
-
-if TYPE_CHECKING:
-    from crushpy.storage.database import Database
 
 _L = leases.c
 ELSEWHERE_PATIENCE = 15 * 60.0
@@ -20,14 +18,14 @@ ELSEWHERE_PATIENCE = 15 * 60.0
 
 
 class Leases:
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
         self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
         self._held: set[str] = set()
         """Sessions this process took, and has not let go of."""
 
     def take(self, session_id: str) -> bool:
-        with self._database.transaction():
+        with self._connection.transaction():
             fresh = self._take(session_id)
         self._held.add(session_id)
         return fresh
@@ -37,19 +35,19 @@ class Leases:
         if session_id not in self._held:
             return
         mine = update(leases).where(*self._of_mine, _L.session_id == session_id)
-        if not self._database.execute(mine, {"heartbeat": time.time()}).rowcount:
+        if not self._connection.execute(mine, {"heartbeat": time.time()}).rowcount:
             self._take(session_id)  # somebody took us for dead; where they are gone again, so be it
 
     def move(self, parent_id: str, child_id: str) -> None:
         """Inside the transaction of a boundary: whoever writes to the parent goes on in the child."""
         self.beat(parent_id)
         moved = update(leases).where(_L.session_id == parent_id)
-        self._database.execute(moved, {"session_id": child_id})
+        self._connection.execute(moved, {"session_id": child_id})
         if parent_id in self._held:
             self._held.add(child_id)
 
     def _take(self, session_id: str) -> bool:
-        row = self._database.execute(select(leases).where(_L.session_id == session_id)).first()
+        row = self._connection.execute(select(leases).where(_L.session_id == session_id)).first()
         if row is not None and not self._mine(row) and _alive(row):
             where = "" if row.host == platform.node() else f" on {row.host}"
             raise SessionBusy(
@@ -57,20 +55,20 @@ class Leases:
                 "Go on there, end it, or work on a branch of your own with --fork. "
                 "`crushpy sessions show` reads it without writing.",
             )
-        self._database.execute(
+        self._connection.execute(
             insert(leases).prefix_with("OR REPLACE"),
             {"session_id": session_id, "heartbeat": time.time(), **self._me},
         )
         return row is None or not self._mine(row)
 
     def drop(self) -> None:
-        with self._database.transaction():
-            self._database.execute(delete(leases).where(*self._of_mine))
+        with self._connection.transaction():
+            self._connection.execute(delete(leases).where(*self._of_mine))
         self._held.clear()
 
     def drop_one(self, session_id: str) -> None:
-        with self._database.transaction():
-            self._database.execute(delete(leases).where(*self._of_mine, _L.session_id == session_id))
+        with self._connection.transaction():
+            self._connection.execute(delete(leases).where(*self._of_mine, _L.session_id == session_id))
         self._held.discard(session_id)
 
     @property

@@ -110,7 +110,7 @@ class Carried(Data, frozen=True):
     """A boundary after this session was undone."""
 
 
-class Hit(Data, frozen=True, omit_defaults=False):
+class SearchHit(Data, frozen=True, omit_defaults=False):
     """A message that a search found."""
 
     message_id: str

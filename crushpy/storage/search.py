@@ -8,20 +8,18 @@ running turn never waits for it.
 import re
 from collections.abc import Sequence
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from sqlalchemy import Row, text
 
 from crushpy.errors import UsageError
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
-from crushpy.storage.boundaries import EVERYTHING
+from crushpy.storage.boundaries import EVERYTHING, Boundaries
 from crushpy.storage.codec import storable, to_column
-from crushpy.storage.records import Hit
-from crushpy.storage.rows import message_from_row
-
-if TYPE_CHECKING:
-    from crushpy.storage.database import Database
+from crushpy.storage.records import SearchHit
+from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.sqlite_connection import SqliteConnection
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
@@ -65,10 +63,11 @@ _TASKS = text(
 
 
 class Search:
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+    def __init__(self, connection: SqliteConnection, boundaries: Boundaries) -> None:
+        self._connection = connection
+        self._boundaries = boundaries
 
-    def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[Hit]:
+    def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
         """All words first; where no message has them all, any of them."""
         terms = terms_of(query)
         if not terms:
@@ -81,30 +80,30 @@ class Search:
         return []
 
     def message(self, message_id: str, within: str) -> Message:
-        row = self._database.execute(_MESSAGE, {"id": storable(message_id)}).first()
+        row = self._connection.execute(_MESSAGE, {"id": storable(message_id)}).first()
         if row is None or row.number > self._reach(within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
         return message_from_row(row)
 
     def forget(self, root_id: str) -> None:
         """Takes a conversation out of the index; inside the transaction that deletes it."""
-        gone = self._database.execute(_FORGET, {"root": root_id}).rowcount
+        gone = self._connection.execute(_FORGET, {"root": root_id}).rowcount
         if gone:
-            self._database.execute(_REWRITE)  # else the letters of what was deleted stay in the file
+            self._connection.execute(_REWRITE)  # else the letters of what was deleted stay in the file
 
     def _reach(self, session_id: str) -> dict[str, int]:
         """What a session can look back on: sessions, each with the number of the last message that counts."""
-        reach = dict(self._database.boundaries.reach(session_id))
-        tasks = self._database.execute(_TASKS, {"reach": to_column(reach)}).scalars()
+        reach = dict(self._boundaries.reach(session_id))
+        tasks = self._connection.execute(_TASKS, {"reach": to_column(reach)}).scalars()
         return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
     def index_some(self) -> bool:
         """Indexes some of what came since the last search. False where all of it is."""
-        with self._database.transaction():
-            rows = self._database.execute(_UNINDEXED, {"many": _BATCH}).all()
+        with self._connection.transaction():
+            rows = self._connection.execute(_UNINDEXED, {"many": _BATCH}).all()
             if rows:
                 values = [{"number": row.number, "text": searchable(message_from_row(row))} for row in rows]
-                self._database.execute(_INSERT, values)
+                self._connection.execute(_INSERT, values)
             return bool(rows)
 
     def _rows(
@@ -149,7 +148,7 @@ class Search:
             f"JOIN session ON session.id = message.session_id {join}"
             f"WHERE {' AND '.join(conditions)} ORDER BY {order} LIMIT :limit"
         )
-        return self._database.execute(text(statement), values).all()
+        return self._connection.execute(text(statement), values).all()
 
 
 def terms_of(query: str) -> list[str]:
@@ -194,12 +193,12 @@ def _escaped(term: str) -> str:
     return term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _hit(row: Row[Any], query: str, terms: Sequence[str]) -> Hit:
+def _hit(row: Row[Any], query: str, terms: Sequence[str]) -> SearchHit:
     body: str = row.text
     start, end = _window(body, query, terms)
     snippet = body[start:end].strip()
     snippet = ("…" if start else "") + snippet + ("…" if end < len(body) else "")
-    return Hit(row.id, row.session_id, row.root_id, row.title, row.role, row.created_at, snippet)
+    return SearchHit(row.id, row.session_id, row.root_id, row.title, row.role, row.created_at, snippet)
 
 
 def _window(body: str, query: str, terms: Sequence[str]) -> tuple[int, int]:

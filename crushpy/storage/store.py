@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.messages import Cut, Message, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
-from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, Hit, SessionInfo, TaskResult
+from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, SearchHit, SessionInfo, TaskResult
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -43,29 +43,29 @@ class Store:
 
     async def create_session(self, info: SessionInfo, first: Message | None = None) -> None:
         """Stores a new session, and its first message with it: both or neither."""
-        await self._do(lambda database: database.create_session(info, first))
+        await self._do(lambda database: database.sessions.create(info, first))
 
     async def session(self, id_or_prefix: str) -> SessionInfo:
         """The session of this id, or the only one whose id starts so. `UsageError` where there is none."""
-        return await self._do(lambda database: database.session(id_or_prefix))
+        return await self._do(lambda database: database.sessions.find(id_or_prefix))
 
     async def latest(self, cwd: str) -> SessionInfo | None:
         """The session to continue in this folder: the most recently updated one that has not ended."""
-        return await self._do(lambda database: database.latest(cwd))
+        return await self._do(lambda database: database.sessions.latest(cwd))
 
-    async def sessions(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
+    async def conversation_tips(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
         """Conversations of this folder (or all), newest first, each as the session at its tip."""
-        return await self._do(lambda database: database.sessions(cwd, limit))
+        return await self._do(lambda database: database.sessions.tips(cwd, limit))
 
     async def conversation_rows(
         self, cwd: str | None = None, limit: int | None = None
     ) -> list[ConversationRow]:
         """The same as light rows, each with the messages of all the sessions that led to its tip."""
-        return await self._do(lambda database: database.shelf.rows(cwd, limit))
+        return await self._do(lambda database: database.conversations.rows(cwd, limit))
 
     async def lineage(self, session_id: str) -> list[SessionInfo]:
         """This session and those it continues, the first of them first."""
-        return await self._do(lambda database: database.lineage(session_id))
+        return await self._do(lambda database: database.sessions.lineage(session_id))
 
     async def update_session(
         self,
@@ -80,7 +80,7 @@ class Store:
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one opens it again."""
         await self._do(
-            lambda database: database.update_session(
+            lambda database: database.sessions.update(
                 session_id,
                 title=title,
                 model=model,
@@ -93,7 +93,7 @@ class Store:
 
     async def rename_conversation(self, root_id: str, title: str) -> None:
         """Gives every session of a conversation this title, its tasks excepted."""
-        await self._do(lambda database: database.shelf.rename(root_id, title))
+        await self._do(lambda database: database.conversations.rename(root_id, title))
 
     async def delete_conversation(self, root_id: str) -> int:
         """Deletes every session of a conversation with all that hangs on it; how many sessions there were."""
@@ -103,31 +103,31 @@ class Store:
 
     async def messages(self, session_id: str) -> list[Message]:
         """The session's own messages, in order."""
-        return await self._do(lambda database: database.messages(session_id))
+        return await self._do(lambda database: database.sessions.messages(session_id))
 
     async def ends(self, session_id: str, many: int) -> list[Message]:
         """The session's first `many` messages and its last, in order, none twice."""
-        return await self._do(lambda database: database.shelf.ends(session_id, many))
+        return await self._do(lambda database: database.conversations.ends(session_id, many))
 
     async def prompts(self, cwd: str, limit: int) -> list[str]:
         """The last `limit` different texts that a user wrote in this folder, the latest last."""
-        return await self._do(lambda database: database.shelf.prompts(cwd, limit))
+        return await self._do(lambda database: database.conversations.prompts(cwd, limit))
 
     async def add_message(self, session_id: str, message: Message) -> None:
         """Appends a message and adds its usage to the session's."""
-        await self._do(lambda database: database.add_message(session_id, message))
+        await self._do(lambda database: database.sessions.add_message(session_id, message))
 
     async def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
         """Stores the intent to run a call of that assistant message. Comes before anything is run."""
-        await self._do(lambda database: database.begin_call(session_id, message_id, call))
+        await self._do(lambda database: database.sessions.begin_call(session_id, message_id, call))
 
     async def finish_call(self, session_id: str, message: Message) -> None:
         """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
-        await self._do(lambda database: database.add_message(session_id, message))
+        await self._do(lambda database: database.sessions.add_message(session_id, message))
 
     async def begun_calls(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""
-        return await self._do(lambda database: database.begun_calls(session_id))
+        return await self._do(lambda database: database.sessions.begun_calls(session_id))
 
     async def message(self, message_id: str, within: str) -> Message:
         """One message of this session, of those it continues, or of their tasks. `UsageError`: none such."""
@@ -135,7 +135,7 @@ class Store:
 
     async def search(
         self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
-    ) -> list[Hit]:
+    ) -> list[SearchHit]:
         """Messages that hold the words of `query`, best first; `within` one session's lineage and tasks."""
         # In pieces, so that what a running turn has to store need not wait for the whole index.
         while await self._do(lambda database: database.search.index_some()):
@@ -198,19 +198,15 @@ class Store:
     # --- tasks -----------------------------------------------------------------------------------------
 
     async def add_task_result(self, result: TaskResult) -> None:
-        await self._do(lambda database: database.tasks.add(result))
+        await self._do(lambda database: database.task_results.add(result))
 
     async def summarise_task_result(self, result: TaskResult) -> None:
         """Keeps the short form of a result beside the whole."""
-        await self._do(lambda database: database.tasks.summarise(result))
-
-    async def task_results(self, root_id: str) -> list[TaskResult]:
-        """What the tasks of a conversation gave back, oldest first."""
-        return await self._do(lambda database: database.tasks.results(root_id))
+        await self._do(lambda database: database.task_results.summarise(result))
 
     async def task_usage(self, root_id: str) -> Usage:
         """What all tasks of a conversation used together."""
-        return await self._do(lambda database: database.tasks.usage(root_id))
+        return await self._do(lambda database: database.task_results.usage(root_id))
 
     # --- one writer ------------------------------------------------------------------------------------
 
@@ -233,7 +229,7 @@ class Store:
 
     async def check(self) -> list[str]:
         """Reads the whole database; what is wrong with it, one line each. Empty where it is sound."""
-        return await self._do(lambda database: database.check())
+        return await self._do(lambda database: database.connection.check())
 
     async def close(self) -> None:
         """Finishes what is queued and closes the file. The store cannot be used afterwards."""
@@ -259,12 +255,12 @@ class Store:
 
     def _open(self) -> "Database":
         if self._database is None:
-            from crushpy.storage.opening import open_database
+            from crushpy.storage.open_database import open_database
 
             self._database = open_database(self.file, self.warnings)
         return self._database
 
     def _close(self) -> None:
         if self._database is not None:
-            self._database.close()
+            self._database.connection.close()
             self._database = None

@@ -1,17 +1,13 @@
 """What tasks gave back, and what they cost. Lives on the storage thread."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 from sqlalchemy import func, insert, select, update
 
 from crushpy.messages import Usage
 from crushpy.storage.codec import storable
 from crushpy.storage.records import TaskResult
+from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import sessions, task_results
-
-if TYPE_CHECKING:
-    from crushpy.storage.database import Database
 
 _S = sessions.c
 _T = task_results.c
@@ -33,18 +29,18 @@ _USED = select(
 ).where(_S.id.in_(select(_all.c.id)))
 
 
-class Tasks:
-    def __init__(self, database: "Database") -> None:
-        self._database = database
+class TaskResults:
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
 
     def add(self, result: TaskResult) -> None:
         row = {**msgspec.structs.asdict(result), "raw": storable(result.raw)}
-        with self._database.transaction():
-            self._database.execute(insert(task_results), row)
+        with self._connection.transaction():
+            self._connection.execute(insert(task_results), row)
 
     def summarise(self, result: TaskResult) -> None:
-        with self._database.transaction():
-            self._database.execute(
+        with self._connection.transaction():
+            self._connection.execute(
                 update(task_results).where(_T.id == result.id),
                 {
                     "context_summary": storable(result.context_summary or ""),
@@ -53,18 +49,9 @@ class Tasks:
                 },
             )
 
-    def results(self, root_id: str) -> list[TaskResult]:
-        rows = self._database.execute(
-            select(task_results)
-            .join(sessions, _S.id == _T.session_id)
-            .where(_S.root_id == root_id)
-            .order_by(_T.created_at)
-        )
-        return [TaskResult(**row) for row in rows.mappings()]
-
     def usage(self, root_id: str) -> Usage:
         """Of all tasks of a conversation, their summaries included."""
-        used = self._database.execute(_USED.where(_S.root_id == root_id)).one()
+        used = self._connection.execute(_USED.where(_S.root_id == root_id)).one()
         summaries = select(func.coalesce(func.sum(_T.cost), 0.0)).join(sessions, _S.id == _T.session_id)
-        cost = self._database.execute(summaries.where(_S.root_id == root_id)).scalar() or 0.0
+        cost = self._connection.execute(summaries.where(_S.root_id == root_id)).scalar() or 0.0
         return Usage(*used) + Usage(cost=cost)

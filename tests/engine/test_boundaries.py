@@ -666,7 +666,7 @@ async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talk
     await again.ask("go on")
     assert "try something else" in texts(llm.requests[-1]) and "the first request" in texts(llm.requests[-1])
     store = Store(Paths().database)
-    (row,) = await store.sessions()
+    (row,) = await store.conversation_tips()
     assert row.id == source.id, "one row for the conversation, and not the branch"
     assert (await store.tip(source.id)).id == source.id
     await store.close()

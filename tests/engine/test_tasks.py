@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -54,9 +56,14 @@ async def stored(talk: Talk) -> tuple[list[SessionInfo], list[TaskResult]]:
     store = Store(Paths().database)
     root = talk.conversation.info.root_id
     try:
-        return await store.conversation(root), await store.task_results(root)
+        sessions = await store.conversation(root)
     finally:
         await store.close()
+    with closing(sqlite3.connect(Paths().database)) as connection:
+        connection.row_factory = sqlite3.Row
+        own = {info.id for info in sessions}
+        rows = connection.execute("SELECT * FROM task_result ORDER BY created_at").fetchall()
+        return sessions, [TaskResult(**dict(row)) for row in rows if row["session_id"] in own]
 
 
 async def test_a_task_works_in_a_session_of_its_own_and_its_report_comes_back(

@@ -48,7 +48,7 @@ async def undo(store: Store) -> None:
 
 async def run(file: Path, what: str, how: str, fatal: int) -> None:
     store = Store(file)
-    await store.sessions()
+    await store.conversation_tips()
     seen = 0
 
     def step(*_: Any) -> int:
@@ -59,7 +59,7 @@ async def run(file: Path, what: str, how: str, fatal: int) -> None:
         return 0
 
     def watch(database: Any) -> None:
-        raw = database._raw
+        raw = database.connection._raw
         raw.execute("PRAGMA cache_size = 10")
         raw.set_trace_callback(step) if how == "statements" else raw.set_progress_handler(step, 1)
 

@@ -150,7 +150,7 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         assert len(await store.lineage_messages(session.id)) <= 2 * length
         await store.search("message", within=session.id)
     assert {one.id for one in await store.conversation(first)} == everyone
-    assert len(await store.sessions()) == len(await store.conversation_rows()) == 1
+    assert len(await store.conversation_tips()) == len(await store.conversation_rows()) == 1
     assert await store.latest("/work") is not None
 
 
@@ -179,7 +179,7 @@ async def test_a_branch_is_neither_tip_nor_latest_nor_listed(store: Store) -> No
     for session in (branch, later):
         await store.add_message(session.id, said("much later"))
     assert (await store.tip(root.id)).id == root.id
-    assert [one.id for one in await store.sessions()] == [root.id]
+    assert [one.id for one in await store.conversation_tips()] == [root.id]
     latest = await store.latest("/work")
     assert latest is not None and latest.id == root.id
     assert (await store.tip(branch.id)).id == later.id, "a branch has a tip of its own"
@@ -192,7 +192,7 @@ async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_branch(st
     assert boundary is not None
     await store.undo(boundary.id, said("undone"))
     assert (await store.tip(root.id)).id == root.id
-    assert [info.id for info in await store.sessions()] == [root.id]
+    assert [info.id for info in await store.conversation_tips()] == [root.id]
     latest = await store.latest("/work")
     assert latest is not None and latest.id == root.id and latest.ended_at is None
     for session in (one, two, three):

@@ -46,7 +46,7 @@ async def test_rows_are_those_of_sessions_in_the_same_order(store: Store) -> Non
     for cwd in (None, "/work/0", "/work/1", "/nowhere"):
         for limit in (None, 2):
             rows = await store.conversation_rows(cwd, limit)
-            tips = await store.sessions(cwd, limit)
+            tips = await store.conversation_tips(cwd, limit)
             assert [(row.id, row.cwd) for row in rows] == [(tip.id, tip.cwd) for tip in tips]
 
 

@@ -121,7 +121,7 @@ async def test_a_step_that_fails_changes_nothing(file: Path, monkeypatch: pytest
     )
     store = Store(file)
     with pytest.raises(StorageError, match="no such table: nowhere"):
-        await store.sessions()
+        await store.conversation_tips()
     await store.close()
     assert ask(file, "PRAGMA user_version") == [(len(released),)]
     assert ask(file, "SELECT count(*) FROM sqlite_master WHERE name = 'one'") == [(0,)]
@@ -153,6 +153,6 @@ async def test_another_programs_database_is_refused_and_left_as_it_is(file: Path
     before = file.read_bytes()
     store = Store(file)
     with pytest.raises(StorageError, match="belongs to another program"):
-        await store.sessions()
+        await store.conversation_tips()
     await store.close()
     assert file.read_bytes() == before

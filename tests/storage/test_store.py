@@ -104,7 +104,7 @@ async def test_a_database_open_to_others_is_made_private(store: Store, file: Pat
     await store.close()
     file.chmod(0o644)
     again = Store(file)
-    await again.sessions()
+    await again.conversation_tips()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     await again.close()
 
@@ -167,15 +167,15 @@ async def test_a_listing_has_one_row_for_each_conversation_its_tip_newest_first(
     await store.update_session(root.id, end_reason="auto")
     await store.update_session(over.id, end_reason="auto")
 
-    assert [info.id for info in await store.sessions("/a")] == [over.id, child.id]
-    assert [info.id for info in await store.sessions()] == [elsewhere.id, over.id, child.id]
-    assert [info.id for info in await store.sessions(limit=2)] == [elsewhere.id, over.id]
-    assert await store.sessions("/nowhere") == []
+    assert [info.id for info in await store.conversation_tips("/a")] == [over.id, child.id]
+    assert [info.id for info in await store.conversation_tips()] == [elsewhere.id, over.id, child.id]
+    assert [info.id for info in await store.conversation_tips(limit=2)] == [elsewhere.id, over.id]
+    assert await store.conversation_tips("/nowhere") == []
     assert [info.id for info in await store.lineage(task.id)] == [task.id], "a task starts with a clean sheet"
 
     await store.update_session(root.id, end_reason="")
     await store.update_session(child.id, end_reason="undone")
-    assert [info.id for info in await store.sessions("/a")] == [over.id, root.id]
+    assert [info.id for info in await store.conversation_tips("/a")] == [over.id, root.id]
 
 
 # --- changing and deleting ---------------------------------------------------------------------------------
@@ -208,7 +208,7 @@ async def test_deleting_a_conversation_takes_all_of_it_and_nothing_else(store: S
         await store.begin_call(info.id, "m", LS)
     assert await store.delete_conversation(root.id) == 2
     assert await store.delete_conversation(root.id) == 0
-    assert {info.id for info in await store.sessions()} == {other.id, fork.id}
+    assert {info.id for info in await store.conversation_tips()} == {other.id, fork.id}
     assert (await store.session(fork.id)).parent_id is None
     for gone in (root, child):
         assert await store.messages(gone.id) == []
@@ -296,7 +296,7 @@ async def test_a_result_needs_no_intent(store: Store) -> None:
 
 async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(store: Store) -> None:
     async def synced() -> bool:
-        return await store._do(lambda it: it._raw.execute("PRAGMA synchronous").fetchone()[0] == 2)
+        return await store._do(lambda it: it.connection._raw.execute("PRAGMA synchronous").fetchone()[0] == 2)
 
     info = a_session()
     await store.create_session(info, said())

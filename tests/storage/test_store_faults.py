@@ -44,7 +44,7 @@ async def test_a_file_that_is_no_database_is_set_aside_and_a_new_one_made(file: 
     await store.close()
 
     again = Store(file)
-    assert len(await again.sessions()) == 1
+    assert len(await again.conversation_tips()) == 1
     assert again.warnings == []
     await again.close()
 
@@ -57,7 +57,7 @@ async def test_a_damaged_schema_is_set_aside_with_its_side_files(file: Path) -> 
     wal = file.with_name("crushpy.db-wal")
     wal.write_bytes(b"left over")
     store = Store(file)
-    assert await store.sessions() == []
+    assert await store.conversation_tips() == []
     aside = next(path for path in file.parent.glob("crushpy.db.corrupt-*") if not path.name.endswith("-wal"))
     assert aside.read_bytes() == bytes(content)
     assert len(store.warnings) == 1
@@ -98,7 +98,7 @@ async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) 
     assert [worker.wait(60) for worker in workers] == [0] * 4
     assert only_aside(file).read_bytes() == b"garbage" * 1000
     store = Store(file)
-    assert len(await store.sessions()) == 4
+    assert len(await store.conversation_tips()) == 4
     await store.close()
 
 
@@ -106,7 +106,7 @@ async def test_an_empty_file_is_a_new_database(file: Path) -> None:
     file.parent.mkdir()
     file.touch()
     store = Store(file)
-    assert await store.sessions() == []
+    assert await store.conversation_tips() == []
     assert store.warnings == []
     await store.close()
 
@@ -116,11 +116,11 @@ async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path / "taken" / "crushpy.db")
     for _ in range(2):
         with pytest.raises(StorageError) as caught:
-            await store.sessions()
+            await store.conversation_tips()
         assert str(tmp_path / "taken" / "crushpy.db") in caught.value.message
         assert "CRUSHPY_HOME" in caught.value.hint
     (tmp_path / "taken").unlink()
-    assert await store.sessions() == []  # mended meanwhile
+    assert await store.conversation_tips() == []  # mended meanwhile
     await store.close()
 
 
@@ -128,7 +128,7 @@ async def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
     file.mkdir(parents=True)
     store = Store(file)
     with pytest.raises(StorageError, match=f"cannot use the database {file}"):
-        await store.sessions()
+        await store.conversation_tips()
     await store.close()
 
 
@@ -138,7 +138,7 @@ async def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     folder.mkdir(mode=0o500)
     store = Store(folder / "crushpy.db")
     with pytest.raises(StorageError, match=str(folder)) as caught:
-        await store.sessions()
+        await store.conversation_tips()
     assert "writable" in caught.value.hint or "permissions" in caught.value.hint
     await store.close()
 
@@ -198,12 +198,12 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(file)
-    monkeypatch.setattr("crushpy.storage.opening.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("crushpy.storage.open_database.BUSY_SECONDS", 0.05)
     store = Store(file)
-    await store.sessions()
+    await store.conversation_tips()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert len(await store.sessions()) == 1  # reading goes on
+        assert len(await store.conversation_tips()) == 1  # reading goes on
         with pytest.raises(StorageError) as caught:
             await store.create_session(a_session())
         assert "locked" in caught.value.message

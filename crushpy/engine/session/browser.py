@@ -17,7 +17,7 @@ from crushpy.engine.session.session import fork_session
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data, Message, Seed
 from crushpy.sanitize import one_line
-from crushpy.storage.records import BoundaryInfo, ConversationRow, Hit, SessionInfo
+from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo
 from crushpy.storage.store import Store
 
 HITS = 200
@@ -36,7 +36,7 @@ class Found(Data, frozen=True):
 
     root_id: str
     title: str
-    hits: tuple[Hit, ...]
+    hits: tuple[SearchHit, ...]
     more: int = 0
     """How many further places there are."""
 
@@ -177,7 +177,7 @@ class SessionBrowser:
         """Conversations with messages that hold `words`, best first. Nothing for no words."""
         if not words.replace('"', "").strip():
             return []
-        found: dict[str, list[Hit]] = {}
+        found: dict[str, list[SearchHit]] = {}
         for hit in await self._store.search(words, cwd=cwd, limit=HITS):
             found.setdefault(hit.root_id, []).append(hit)
         return [

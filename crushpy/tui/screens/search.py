@@ -12,7 +12,7 @@ from crushpy.engine.session.browser import Found, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
-from crushpy.storage.records import Hit
+from crushpy.storage.records import SearchHit
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread
 
@@ -38,7 +38,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
         self._first = words
         self._everywhere = False
         self._searching = False
-        self._lines: list[Found | Hit] = []
+        self._lines: list[Found | SearchHit] = []
         """A conversation, then the places found in it, and so on."""
 
     def first_words(self) -> str:

@@ -1,0 +1,162 @@
+"""Sessions, their messages and the tool calls that were begun. Lives on the storage thread."""
+
+import time
+from typing import Any
+
+from crushpy.errors import UsageError
+from crushpy.messages import Message, Todo, ToolCall, Usage
+from crushpy.sanitize import clean
+from crushpy.storage import statements
+from crushpy.storage.codec import storable, to_column
+from crushpy.storage.leases import Leases
+from crushpy.storage.records import SessionInfo, StorageError
+from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
+from crushpy.storage.sqlite_connection import SqliteConnection
+
+_NO_USAGE = Usage()
+_SHOWN = 5
+"""How many sessions an error lists where an id fits several."""
+
+
+class SessionTable:
+    def __init__(self, connection: SqliteConnection, leases: Leases) -> None:
+        self._connection = connection
+        self._leases = leases
+        self._execute = connection.execute
+
+    # --- sessions --------------------------------------------------------------------------------------
+
+    def create(self, info: SessionInfo, first: Message | None) -> None:
+        with self._connection.transaction(durable=True):
+            self._execute(statements.INSERT_SESSION, session_to_row(info))
+            if first is not None:
+                self.append(info.id, first)
+
+    def find(self, id_or_prefix: str) -> SessionInfo:
+        wanted = storable(id_or_prefix.strip().lower())
+        hint = "`crushpy sessions list --all` shows the ids there are."
+        if not wanted:
+            raise UsageError("the session id is empty", hint)
+        rows = self._execute(statements.SESSIONS_FROM, {"start": wanted, "many": _SHOWN + 1}).all()
+        found = [session_from_row(row) for row in rows if row.id.startswith(wanted)]
+        if not found:
+            raise UsageError(f"there is no session {wanted!r}", hint)
+        if found[0].id == wanted or len(found) == 1:
+            return found[0]
+        names = ", ".join(f"{info.id} ({clean(info.title)[:40]})" for info in found[:_SHOWN])
+        more = ", ..." if len(found) > _SHOWN else ""
+        raise UsageError(f"several sessions start with {wanted!r}: {names}{more}", "Give more of the id.")
+
+    def latest(self, cwd: str) -> SessionInfo | None:
+        row = self._execute(statements.LATEST, {"folder": storable(cwd)}).first()
+        return session_from_row(row) if row else None
+
+    def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
+        """Conversations, each as the session at its tip."""
+        many = -1 if limit is None else limit
+        if cwd is None:
+            rows = self._execute(statements.TIPS, {"many": many})
+        else:
+            rows = self._execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": storable(cwd)})
+        return [session_from_row(row) for row in rows]
+
+    def lineage(self, session_id: str) -> list[SessionInfo]:
+        found: dict[str, SessionInfo] = {}
+        wanted: str | None = session_id
+        while wanted is not None and wanted not in found:  # a circle of parents cannot hang the walk
+            row = self._execute(statements.SESSION, {"session": wanted}).first()
+            if row is None:
+                break
+            found[wanted] = session_from_row(row)
+            wanted = None if row.kind == "task" else row.parent_id  # a task starts with a clean sheet
+        return list(found.values())[::-1]
+
+    def update(
+        self,
+        session_id: str,
+        *,
+        title: str | None,
+        model: str | None,
+        compaction: str | None,
+        todos: tuple[Todo, ...] | None,
+        grants: tuple[str, ...] | None,
+        end_reason: str | None,
+    ) -> None:
+        changes: dict[str, Any] = {"title": storable(title) if title is not None else None}
+        changes |= {"model": model, "compaction": compaction, "end_reason": end_reason}
+        changes["todos"] = to_column(todos) if todos is not None else None
+        changes["grants"] = to_column(grants) if grants is not None else None
+        changes = {name: value for name, value in changes.items() if value is not None}
+        if end_reason is not None:
+            changes["ended_at"] = time.time() if end_reason else None
+        if not changes:
+            return
+        with self._connection.transaction():
+            updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
+            self.require(updated.rowcount, session_id)
+
+    # --- messages and tool runs ------------------------------------------------------------------------
+
+    def messages(self, session_id: str) -> list[Message]:
+        return [message_from_row(row) for row in self._execute(statements.MESSAGES, {"session": session_id})]
+
+    def add_message(self, session_id: str, message: Message) -> None:
+        with self._connection.transaction(durable=message.role == "user"):
+            self.append(session_id, message)
+
+    def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
+        row = {
+            "session_id": session_id,
+            "message_id": message_id,
+            "call_id": storable(call.id),
+            "name": storable(call.name),
+            "args": to_column(call.args),
+            "started_at": time.time(),
+        }
+        with self._connection.transaction(durable=True):
+            found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
+            self.require(1 if found else 0, session_id)
+            self._leases.beat(session_id)
+            self._execute(statements.INSERT_RUN, row)
+
+    def begun_calls(self, session_id: str) -> set[str]:
+        return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
+
+    def append(self, session_id: str, message: Message) -> None:
+        """Adds a message inside the running transaction."""
+        usage = message.usage or _NO_USAGE
+        counted = self._execute(
+            statements.COUNT_MESSAGE,
+            {
+                "session": session_id,
+                "now": time.time(),
+                "input": usage.input_tokens,
+                "output": usage.output_tokens,
+                "cache_read": usage.cache_read_tokens,
+                "cache_write": usage.cache_write_tokens,
+                "price": usage.cost,
+            },
+        )
+        self.require(counted.rowcount, session_id)
+        self._leases.beat(session_id)
+        self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
+        result = message.result
+        if result is not None:
+            self._execute(
+                statements.CLOSE_RUN,
+                {
+                    "session": session_id,
+                    "call": storable(result.call_id),
+                    "now": time.time(),
+                    "failed": result.is_error,
+                    "answer": message.id,
+                },
+            )
+
+    def require(self, found: int, session_id: str) -> None:
+        """Raises where no row was found."""
+        if not found:
+            raise StorageError(
+                f"session {session_id} is not in the database {self._connection.file}",
+                "It was deleted meanwhile. Start a new session.",
+            )

@@ -1,0 +1,68 @@
+"""One open SQLite connection: statements and transactions. Lives on the storage thread.
+
+SQLAlchemy builds and caches the statements; transactions are begun and ended here by hand, because its
+own begin with a read and fail at once when two processes write.
+"""
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+
+from sqlalchemy import create_engine
+from sqlalchemy.pool import StaticPool
+
+
+class SqliteConnection:
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self.file = file
+        self._raw = connection
+        self._durable = False
+        self._engine = create_engine(
+            "sqlite://",
+            creator=lambda: connection,
+            poolclass=StaticPool,
+            pool_reset_on_return=None,  # it would touch the connection from the garbage collector's thread
+            isolation_level="AUTOCOMMIT",
+        )
+        self._connection = self._engine.connect()
+        self.execute = self._connection.execute
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False) -> Generator[None]:
+        """Runs its body as one write: all of it or nothing. A `durable` one also survives a power cut."""
+        if durable != self._durable:
+            self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
+        self._raw.execute("BEGIN IMMEDIATE")
+        try:
+            yield
+            self._raw.execute("COMMIT")
+        except BaseException:
+            if self._raw.in_transaction:
+                self._raw.execute("ROLLBACK")
+            raise
+
+    @contextmanager
+    def overwriting(self) -> Generator[None]:
+        """What its body deletes is overwritten with zeros, not only unlinked."""
+        self._raw.execute("PRAGMA secure_delete = ON")
+        try:
+            yield
+        finally:
+            self._raw.execute("PRAGMA secure_delete = OFF")
+
+    def check(self) -> list[str]:
+        """What is wrong with the file, one line each."""
+        try:
+            problems = [str(row[0]) for row in self._raw.execute("PRAGMA integrity_check")]
+            strays = self._raw.execute("PRAGMA foreign_key_check").fetchall()
+        except sqlite3.DatabaseError as fault:  # too broken to be checked to the end
+            return [str(fault)]
+        problems = [] if problems == ["ok"] else problems
+        return problems + [f"table {row[0]}: row {row[1]} points at a missing {row[2]}" for row in strays]
+
+    def close(self) -> None:
+        self._connection.close()
+        self._engine.dispose()
+        self._raw.close()
