@@ -79,7 +79,7 @@ def child(part: str) -> None:
     from textual.app import App, ComposeResult
     from textual.widgets import Input
 
-    from crushpy.tui.transcript.view import Transcript
+    from crushpy.tui.transcript.widget import Transcript
 
     figures: dict[str, str] = {}
 
@@ -183,7 +183,7 @@ async def steady_rate(view: "Transcript", figures: dict[str, str]) -> None:
 
 
 async def long_session(view: "Transcript", figures: dict[str, str]) -> None:
-    items: list[Item] = []
+    items: list[TranscriptItem] = []
     text = everyday(1_500)
     for number in range(2_500):
         items.append(UserItem(f"Prompt {number}: please look at file_{number}.py and fix it"))
@@ -249,6 +249,6 @@ MEASURES = {"full": full_speed, "rate": steady_rate, "open": long_session, "stal
 
 if __name__ == "__main__":
     if "--child" in sys.argv:
-        from crushpy.tui.items import Item, ReplyItem, ToolItem, UserItem
-        from crushpy.tui.transcript.view import Transcript
+        from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
+        from crushpy.tui.transcript.widget import Transcript
     main()

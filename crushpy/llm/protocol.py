@@ -1,4 +1,4 @@
-"""The model seam: what every provider takes and gives. Knows no provider."""
+"""What every provider takes and gives. Knows no provider."""
 
 from collections.abc import AsyncIterator
 from typing import Any, Protocol

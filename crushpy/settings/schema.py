@@ -4,11 +4,12 @@ The types here are the only place that says what is allowed; errors, `config lis
 made from them.
 """
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import msgspec
 from msgspec import Meta
 
+from crushpy.app_commands import APP_COMMANDS
 from crushpy.messages import Data
 
 PositiveInt = Annotated[int, Meta(gt=0)]
@@ -117,30 +118,22 @@ class ProviderSettings(Data, frozen=True):
     ] = ""
 
 
-class Keys(Data, frozen=True):
-    """Keys of the app's commands, in Textual's words (ctrl+r, f5); empty: the usual one."""
+if TYPE_CHECKING:
 
-    select_compaction: Annotated[str, Meta(description="Key for Select Compaction Method.")] = ""
-    compact: Annotated[str, Meta(description="Key for Compact Now.")] = ""
-    handoff: Annotated[str, Meta(description="Key for Hand Off.")] = ""
-    edit_template: Annotated[str, Meta(description="Key for Edit Summary Template.")] = ""
-    new_conversation: Annotated[str, Meta(description="Key for New Session.")] = ""
-    sessions: Annotated[str, Meta(description="Key for Sessions.")] = ""
-    lineage: Annotated[str, Meta(description="Key for Lineage.")] = ""
-    undo_boundary: Annotated[str, Meta(description="Key for Undo Boundary.")] = ""
-    search: Annotated[str, Meta(description="Key for Search.")] = ""
-    inspect: Annotated[str, Meta(description="Key for Context Inspector.")] = ""
-    switch_model: Annotated[str, Meta(description="Key for Switch Model.")] = ""
-    effort: Annotated[str, Meta(description="Key for Thinking Effort.")] = ""
-    toggle_yolo: Annotated[str, Meta(description="Key for Toggle Yolo.")] = ""
-    theme: Annotated[str, Meta(description="Key for Theme.")] = ""
-    export: Annotated[str, Meta(description="Key for Export.")] = ""
-    copy_reply: Annotated[str, Meta(description="Key for Copy Last Reply.")] = ""
-    fold_all: Annotated[str, Meta(description="Key for Fold or Unfold All.")] = ""
-    connect: Annotated[str, Meta(description="Key for Connect a Model.")] = ""
-    trust: Annotated[str, Meta(description="Key for Trust This Project.")] = ""
-    help: Annotated[str, Meta(description="Key for Help.")] = ""
-    quit: Annotated[str, Meta(description="Key for Quit.")] = ""
+    class Keys(Data, frozen=True):
+        """Keys of the app's commands, as Textual names them (ctrl+r, f5); empty: the usual one."""
+
+else:  # made from the command table, so that no command lacks its setting
+    Keys = msgspec.defstruct(
+        "Keys",
+        [
+            (command.action, Annotated[str, Meta(description=f"Key for {command.title}.")], "")
+            for command in APP_COMMANDS
+        ],
+        bases=(Data,),
+        module=__name__,
+        frozen=True,
+    )
 
 
 class Settings(Data, frozen=True):

@@ -13,8 +13,9 @@ from textual.binding import Binding
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
+from crushpy.app_commands import APP_COMMANDS
 from crushpy.engine.unexpected import unexpected
-from crushpy.tui import Options, commands
+from crushpy.tui import Options
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 
@@ -40,13 +41,13 @@ def is_key(name: str) -> bool:
 
 
 def _palette() -> "type[Provider]":
-    from crushpy.tui.palette import TableProvider
+    from crushpy.tui.command_palette import TableProvider
 
     return TableProvider
 
 
 class CrushpyApp(App[object]):
-    """Everything a user can do is in `commands.py`; what it does is in the chat screen."""
+    """Everything a user can do is in `app_commands.py`, what it does in `actions/`."""
 
     TITLE = "crushpy"
     ENABLE_COMMAND_PALETTE = True
@@ -63,7 +64,7 @@ class CrushpyApp(App[object]):
                 priority=True,
                 id=command.action,
             )
-            for command in commands.COMMANDS
+            for command in APP_COMMANDS
         ),
     ]
 
@@ -132,7 +133,7 @@ class CrushpyApp(App[object]):
         elif settings.theme:
             text = f"There is no theme {settings.theme!r}: /theme lists those there are."
             self.chat.say(text, warning=True)
-        keys = {command.action: getattr(settings.keys, command.action) for command in commands.COMMANDS}
+        keys = {command.action: getattr(settings.keys, command.action) for command in APP_COMMANDS}
         self.keys = {action: key for action, key in keys.items() if key}
         for action, key in self.keys.items():
             if not all(map(is_key, key.split(","))):
@@ -151,7 +152,7 @@ class CrushpyApp(App[object]):
         self._close_messages_no_wait()
 
     def action_command_palette(self) -> None:
-        from crushpy.tui.palette import TablePalette
+        from crushpy.tui.command_palette import TablePalette
 
         if not TablePalette.is_open(self):
             self.push_screen(TablePalette())

@@ -1,7 +1,7 @@
 """Turns what the engine says, and what is stored, into items of the transcript."""
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -26,42 +26,32 @@ from crushpy.events import (
 )
 from crushpy.messages import Image, Message, Note, Seed, Thinking, ToolResult, headline
 from crushpy.tui.items import (
-    ALL_SEAM_ACTIONS,
+    ALL_BOUNDARY_ACTIONS,
     BoundaryItem,
     ErrorItem,
-    Item,
     ItemAction,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
     ToolState,
+    TranscriptItem,
+    TranscriptView,
     UserItem,
 )
 
 if TYPE_CHECKING:
-    from crushpy.engine.session.browser import Seam
-
-
-class View(Protocol):
-    """What the feed needs of a transcript."""
-
-    def set_items(self, items: Sequence[Item]) -> None: ...
-    def add(self, item: Item) -> int: ...
-    def replace(self, key: int, item: Item) -> None: ...
-    def remove(self, key: int) -> None: ...
-    def stream(self, key: int, text: str) -> None: ...
-    def finish(self, key: int) -> None: ...
+    from crushpy.engine.session.browser import OpeningBoundary
 
 
 class Feed:
     """Keeps track of what is being written. One for each transcript.
 
-    `offers` is what can be done with a seam card there, and `reach` says how to get to its keys.
+    `offers` is what can be done with the card of a fresh start there; `reach`: how to get to its keys.
     """
 
     def __init__(
-        self, view: View, offers: tuple[ItemAction, ...] = ALL_SEAM_ACTIONS, reach: str = ""
+        self, view: TranscriptView, offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
     ) -> None:
         self._view = view
         self._offers = offers
@@ -72,7 +62,7 @@ class Feed:
         self._asked: dict[str, ApprovalNeeded] = {}
         self._denied: set[str] = set()
 
-    def show(self, item: Item) -> None:
+    def show(self, item: TranscriptItem) -> None:
         """Adds something that no event tells of."""
         self._view.add(item)
 
@@ -86,21 +76,21 @@ class Feed:
     def clear(self) -> None:
         self.load(())
 
-    def load(self, history: Sequence[Message], seam: "Seam | None" = None) -> None:
-        """Shows a stored session. `seam` is what is stored of the fresh start it begins with."""
+    def load(self, history: Sequence[Message], opening: "OpeningBoundary | None" = None) -> None:
+        """Shows a stored session. `opening` is what is stored of the fresh start it begins with."""
         self._reply = self._thinking = None
         self._tools.clear()
         self._view.set_items(
             [
                 self._placed(item) if isinstance(item, BoundaryItem) else item
-                for item in stored_items(history, seam)
+                for item in stored_items(history, opening)
             ]
         )
 
-    def _placed(self, seam: BoundaryItem) -> BoundaryItem:
+    def _placed(self, card: BoundaryItem) -> BoundaryItem:
         """A card with what can be done with it here."""
-        offers = tuple(action for action in seam.offers if action in self._offers)
-        return msgspec.structs.replace(seam, offers=offers, reach=self._reach)
+        offers = tuple(action for action in card.offers if action in self._offers)
+        return msgspec.structs.replace(card, offers=offers, reach=self._reach)
 
     def hear(self, event: Event) -> None:
         match event:
@@ -137,7 +127,7 @@ class Feed:
             case ToolFinished():
                 self._finish_tool(event)
             case Boundary():
-                self.show(self._placed(seam_of(event)))
+                self.show(self._placed(boundary_item(event)))
             case Notice():
                 self.show(NoticeItem(event.text, "warning" if event.level == "warning" else "info"))
             case Error():
@@ -209,7 +199,9 @@ def _said(event: ApprovalDone, rule: str) -> str:
             return ""
 
 
-def stored_items(history: Iterable[Message], seam: "Seam | None" = None) -> Iterable[Item]:
+def stored_items(
+    history: Iterable[Message], opening: "OpeningBoundary | None" = None
+) -> Iterable[TranscriptItem]:
     """A stored history as items, each call with its result."""
     messages = list(history)
     results = {one.result.call_id: one.result for one in messages if one.result is not None}
@@ -219,7 +211,7 @@ def stored_items(history: Iterable[Message], seam: "Seam | None" = None) -> Iter
         for part in message.parts:
             match part:
                 case Seed():
-                    yield stored_seam(part, seam)
+                    yield stored_boundary_item(part, opening)
                 case Note():
                     yield NoticeItem(part.text)
                 case Thinking():
@@ -246,12 +238,12 @@ def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
     return msgspec.structs.replace(item, state=state, display=result.display, output=result.text)
 
 
-def stored_seam(seed: Seed, seam: "Seam | None") -> BoundaryItem:
+def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
-    if seam is None:
+    if opening is None:
         card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
-    boundary = seam.boundary
+    boundary = opening.boundary
     return BoundaryItem(
         boundary_id=boundary.id,
         trigger=boundary.trigger,
@@ -261,8 +253,8 @@ def stored_seam(seed: Seed, seam: "Seam | None") -> BoundaryItem:
         tokens_after=boundary.tokens_after,
         cost=boundary.cost,
         seconds=boundary.seconds,
-        coverage=seam.coverage.share,
-        prose_coverage=seam.coverage.prose_share,
+        coverage=opening.coverage.share,
+        prose_coverage=opening.coverage.prose_share,
         summary_source=boundary.summary_source,
         summary_model=boundary.summary_model,
         template=boundary.template_name,
@@ -270,15 +262,15 @@ def stored_seam(seed: Seed, seam: "Seam | None") -> BoundaryItem:
         summary=seed.summary,
         evidence=seed.evidence,
         undone=boundary.undone_at is not None,
-        sessions_before=seam.sessions,
-        messages_before=seam.messages,
-        offers=ALL_SEAM_ACTIONS
-        if seam.own
-        else tuple(action for action in ALL_SEAM_ACTIONS if action != "undo"),
+        sessions_before=opening.sessions,
+        messages_before=opening.messages,
+        offers=ALL_BOUNDARY_ACTIONS
+        if opening.own
+        else tuple(action for action in ALL_BOUNDARY_ACTIONS if action != "undo"),
     )
 
 
-def seam_of(event: Boundary) -> BoundaryItem:
+def boundary_item(event: Boundary) -> BoundaryItem:
     return BoundaryItem(
         boundary_id=event.id,
         trigger=event.trigger,

@@ -12,7 +12,7 @@ from textual.app import App
 from textual.screen import Screen
 from textual.widget import Widget
 
-from crushpy.tui.widgets.textfield import FoldingTextArea
+from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 
 class Home:

@@ -3,7 +3,8 @@
 `feed.py` makes these from events and stored messages, `transcript/` draws them.
 """
 
-from typing import Literal
+from collections.abc import Sequence
+from typing import Literal, Protocol
 
 from crushpy.messages import Data, Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
 
@@ -74,8 +75,8 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "t": ("edit_template", "template"),
     "l": ("lineage", "lineage"),
 }
-"""Keys on a seam card, what they ask for and how the card names it."""
-ALL_SEAM_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
+"""Keys on the card of a fresh start, what they ask for and how the card names it."""
+ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
 
 
 class BoundaryItem(Data, frozen=True):
@@ -107,7 +108,7 @@ class BoundaryItem(Data, frozen=True):
     """What lies before it and is not shown above it."""
     reach: str = ""
     """How to get to its keys."""
-    offers: tuple[ItemAction, ...] = ALL_SEAM_ACTIONS
+    offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS
     """What can be done where it is shown."""
 
     @property
@@ -116,10 +117,22 @@ class BoundaryItem(Data, frozen=True):
         return tuple(action for action in self.offers if action != "undo" or not self.undone)
 
 
-Item = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | BoundaryItem
+TranscriptItem = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | BoundaryItem
 
 
-def source_text(item: Item) -> str:
+class TranscriptView(Protocol):
+    """Where items are shown. Keys are handed out by `add`, and are never used twice."""
+
+    def set_items(self, items: Sequence[TranscriptItem]) -> None: ...
+    def add(self, item: TranscriptItem) -> int: ...
+    def item(self, key: int) -> TranscriptItem | None: ...
+    def replace(self, key: int, item: TranscriptItem) -> None: ...
+    def remove(self, key: int) -> None: ...
+    def stream(self, key: int, text: str) -> None: ...
+    def finish(self, key: int) -> None: ...
+
+
+def source_text(item: TranscriptItem) -> str:
     """An item's own text, as it came: for copying, and for estimates of its height."""
     match item:
         case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem():

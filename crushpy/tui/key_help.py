@@ -6,15 +6,15 @@ from typing import NamedTuple
 from textual.binding import Binding, BindingType
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
-from crushpy.tui.widgets.keybar import key_name
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.key_bar import key_name
+from crushpy.tui.widgets.prompt_queue import QueueView
 
-Row = tuple[str, str]
+KeyRow = tuple[str, str]
 """Keys as people write them, and what they do."""
 
-_PROMPT: tuple[Row, ...] = (
+_PROMPT: tuple[KeyRow, ...] = (
     ("Enter", "send; while the agent works, it waits its turn"),
     ("Shift+Enter, Ctrl+J", "a new line"),
     ("Up, Down", "what was sent before; the draft is kept"),
@@ -24,7 +24,7 @@ _PROMPT: tuple[Row, ...] = (
     ("Tab", "take what is offered; with nothing offered, go to the transcript"),
     ("Ctrl+G", "the draft in your editor ($VISUAL or $EDITOR)"),
 )
-_EDITING: tuple[Row, ...] = (
+_EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),
     ("Home, Ctrl+A", "to the beginning of the line"),
     ("End, Ctrl+E", "to the end of the line"),
@@ -35,7 +35,7 @@ _EDITING: tuple[Row, ...] = (
     ("Ctrl+_", "take the last edit back"),
     ("Ctrl+Shift+Z, Ctrl+Y", "make it again"),
 )
-_EVERYWHERE: tuple[Row, ...] = (
+_EVERYWHERE: tuple[KeyRow, ...] = (
     ("Esc", "interrupt what runs, and back to the prompt; what waits is kept"),
     ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
     ("Tab, Shift+Tab", "from the prompt to the transcript or the queue, and on"),
@@ -51,7 +51,7 @@ _ANSWERS = {
     "deny": "deny it; words for the agent may follow",
 }
 
-_ON_A_SEAM: dict[ItemAction, str] = {
+_ON_A_BOUNDARY: dict[ItemAction, str] = {
     "open_parent": "read the session before it",
     "undo": "undo it, where it is the last one",
     "edit_template": "edit the summary template",
@@ -59,26 +59,28 @@ _ON_A_SEAM: dict[ItemAction, str] = {
 }
 
 
-class Place(NamedTuple):
+class KeyPlace(NamedTuple):
     title: str
-    rows: tuple[Row, ...]
+    rows: tuple[KeyRow, ...]
 
 
-def places() -> tuple[Place, ...]:
+def key_places() -> tuple[KeyPlace, ...]:
     """Where there are keys, the most used place first."""
     own = [one for one in Transcript.BINDINGS if isinstance(one, Binding) and one.key not in BOUNDARY_ACTIONS]
     return (
-        Place("In the prompt", _PROMPT),
-        Place("Everywhere in the chat", _EVERYWHERE),
-        Place("In the transcript: Tab goes there, typing comes back", rows_of(own)),
-        Place("On the card of a fresh start in the transcript", _seam()),
-        Place("In the queue: Shift+Tab goes there, typing comes back", rows_of(QueueView.BINDINGS)),
-        Place("When the agent asks, once typing has paused", (*_answers(), *rows_of(ApprovalPanel.BINDINGS))),
-        Place("Editing the prompt", _EDITING),
+        KeyPlace("In the prompt", _PROMPT),
+        KeyPlace("Everywhere in the chat", _EVERYWHERE),
+        KeyPlace("In the transcript: Tab goes there, typing comes back", rows_of(own)),
+        KeyPlace("On the card of a fresh start in the transcript", _boundary_keys()),
+        KeyPlace("In the queue: Shift+Tab goes there, typing comes back", rows_of(QueueView.BINDINGS)),
+        KeyPlace(
+            "When the agent asks, once typing has paused", (*_answers(), *rows_of(ApprovalPanel.BINDINGS))
+        ),
+        KeyPlace("Editing the prompt", _EDITING),
     )
 
 
-def rows_of(bindings: Iterable[BindingType]) -> tuple[Row, ...]:
+def rows_of(bindings: Iterable[BindingType]) -> tuple[KeyRow, ...]:
     """What is bound, the keys that do the same together."""
     found: dict[str, list[str]] = {}
     for binding in bindings:
@@ -88,11 +90,11 @@ def rows_of(bindings: Iterable[BindingType]) -> tuple[Row, ...]:
     return tuple((", ".join(names), what[:1].lower() + what[1:]) for what, names in found.items())
 
 
-def _seam() -> tuple[Row, ...]:
-    return tuple((key, _ON_A_SEAM[action]) for key, (action, _) in BOUNDARY_ACTIONS.items())
+def _boundary_keys() -> tuple[KeyRow, ...]:
+    return tuple((key, _ON_A_BOUNDARY[action]) for key, (action, _) in BOUNDARY_ACTIONS.items())
 
 
-def _answers() -> Iterable[Row]:
+def _answers() -> Iterable[KeyRow]:
     answers = {**ONCE, **FOR_LONGER}
     for answer, what in _ANSWERS.items():
         yield ", ".join(key for key, meant in answers.items() if meant == answer), what

@@ -1,9 +1,9 @@
 """The line that greets who talks to the built-in demo, until they take it away."""
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from crushpy.errors import CrushpyError
-from crushpy.tui.items import Item, NoticeItem
+from crushpy.tui.items import NoticeItem, TranscriptView
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -14,16 +14,8 @@ WELCOME = (
 )
 
 
-class View(Protocol):
-    """What is needed of a transcript."""
-
-    def add(self, item: Item) -> int: ...
-    def remove(self, key: int) -> None: ...
-    def item(self, key: int) -> Item | None: ...
-
-
 class Welcome:
-    def __init__(self, view: View) -> None:
+    def __init__(self, view: TranscriptView) -> None:
         self._view = view
         self._key: int | None = None
 

@@ -94,7 +94,7 @@ async def main(folder: Path) -> None:
         await rest()
         chat.transcript.fold_all(True)
         await until(lambda: chat.conversation.info.generation > 0)
-        keep("seam")
+        keep("boundary")
 
         await pilot.press("ctrl+o")
         await pilot.pause(1.5)

@@ -111,7 +111,7 @@ def test_the_compaction_method_is_switched_in_the_palette_and_holds_for_the_next
     assert 'method = "llm"' in (home / "state.toml").read_text()
 
 
-def test_a_new_session_shows_a_seam_and_can_be_undone(
+def test_a_new_session_shows_a_fresh_start_and_can_be_undone(
     launch: Callable[..., Terminal], llm: ScriptedLLM
 ) -> None:
     llm.script(

@@ -285,23 +285,23 @@ async def test_a_preview_has_both_ends_and_says_how_much_lies_between(
     assert (preview.boundary is not None) is seeded
 
 
-async def test_the_seam_of_a_session_is_the_boundary_it_began_with_and_counts_what_lies_before(
+async def test_the_boundary_a_session_began_with_is_told_and_what_lies_before_it_is_counted(
     store: Store, library: SessionBrowser
 ) -> None:
     root = await begun(store, "t", "early", "words")
-    assert await library.seam(root.id) is None
+    assert await library.opening_boundary(root.id) is None
     second = await continued(store, root, "One.", "go on", "yes", "more", trigger="agent")
     third = await continued(store, second, "Two.", "and on")
-    seam = await library.seam(third.id)
-    assert seam is not None
-    assert (seam.boundary.parent_id, seam.boundary.child_id) == (second.id, third.id)
-    assert (seam.sessions, seam.messages, seam.own) == (2, 5, True)
+    opening = await library.opening_boundary(third.id)
+    assert opening is not None
+    assert (opening.boundary.parent_id, opening.boundary.child_id) == (second.id, third.id)
+    assert (opening.sessions, opening.messages, opening.own) == (2, 5, True)
     branch = await library.fork(second.id)
-    seam = await library.seam(branch.id)
-    assert seam is not None
-    assert (seam.boundary.trigger, seam.boundary.child_id) == ("agent", second.id)
-    assert (seam.sessions, seam.messages, seam.own) == (1, 2, False)
-    assert await library.seam((await library.fork(root.id)).id) is None
+    opening = await library.opening_boundary(branch.id)
+    assert opening is not None
+    assert (opening.boundary.trigger, opening.boundary.child_id) == ("agent", second.id)
+    assert (opening.sessions, opening.messages, opening.own) == (1, 2, False)
+    assert await library.opening_boundary((await library.fork(root.id)).id) is None
 
 
 async def test_the_summaries_of_two_sessions_can_be_had_and_a_root_has_none(

@@ -3,7 +3,7 @@
 from driving import Driven
 from scripted_llm.replies import Call, Reply
 
-from crushpy.tui.widgets import grace
+from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.approval import ApprovalPanel
 
 
@@ -17,7 +17,9 @@ def write(content: str, name: str = "made.sh") -> Reply:
 
 async def armed(app: Driven) -> ApprovalPanel:
     """Returns once the question can be answered."""
-    await app.until(lambda: app.approval is not None and app.approval.has_class(grace.ARMED), "a question")
+    await app.until(
+        lambda: app.approval is not None and app.approval.has_class(grace_period.ARMED), "a question"
+    )
     await app.pilot.pause()
     assert app.approval is not None
     return app.approval

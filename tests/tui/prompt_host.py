@@ -12,9 +12,9 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from crushpy.tui.widgets.completion import CommandHint, CompletionList
+from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
 from crushpy.tui.widgets.prompt import PromptInput
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.prompt_queue import QueueView
 
 COMMANDS = (
     CommandHint("compaction", "Select Compaction Method", "[auto|llm]"),

@@ -11,8 +11,8 @@ from scripted_llm.server import ScriptedLLM
 from textual import events
 
 from crushpy.tui.screens.help import HelpScreen
-from crushpy.tui.widgets import grace
-from crushpy.tui.widgets.fields import Line
+from crushpy.tui.widgets import grace_period
+from crushpy.tui.widgets.fields import LineField
 
 __all__ = ["start"]
 
@@ -65,7 +65,7 @@ async def test_an_empty_file_is_told_by_its_arguments(start: Start, llm: Scripte
 async def test_typing_on_decides_nothing_and_every_letter_is_in_the_draft(
     start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+    monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
     llm.script(Stall(bash("touch made"), after=0), "Made it.")
     async with start() as app:
         await app.say("make it")
@@ -81,9 +81,9 @@ async def test_typing_on_decides_nothing_and_every_letter_is_in_the_draft(
         await app.until(lambda: app.chat.prompt.draft == "look at the classes\nand 1234, many\nlines")
         assert app.approval is panel and not panel.has_class("denying")
         assert "[y] once" not in app.text
-        assert grace.ARMED not in panel.classes
+        assert grace_period.ARMED not in panel.classes
         assert not (workspace / "made").exists()
-        monkeypatch.setattr(grace, "GRACE", 0.01)
+        monkeypatch.setattr(grace_period, "GRACE", 0.01)
         await app.type("!")  # the last key, with a pause behind it
         await armed(app)
         await app.press("y")
@@ -101,11 +101,11 @@ async def test_a_key_that_is_no_answer_is_typing_and_the_wait_begins_anew(
     async with start() as app:
         await app.say("make it")
         panel = await armed(app)
-        monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+        monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.type("please")
         await app.until(lambda: app.chat.prompt.draft == "please")
         assert app.approval is panel
-        assert not panel.has_class(grace.ARMED)
+        assert not panel.has_class(grace_period.ARMED)
         assert "[y] once" not in app.text
         assert not (workspace / "made").exists()
 
@@ -113,13 +113,13 @@ async def test_a_key_that_is_no_answer_is_typing_and_the_wait_begins_anew(
 async def test_a_key_pressed_before_keys_counted_does_not_count_however_late_it_is_handled(
     start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+    monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
     llm.script(bash("touch made"), "Made it.")
     async with start() as app:
         await app.say("make it")
         await appears(app)
         waiting = events.Key("y", "y")
-        monkeypatch.setattr(grace, "GRACE", 0.01)
+        monkeypatch.setattr(grace_period, "GRACE", 0.01)
         await app.type("x")
         panel = await armed(app)
         await send(app.pilot, waiting)
@@ -130,7 +130,7 @@ async def test_a_key_pressed_before_keys_counted_does_not_count_however_late_it_
 async def test_the_wait_begins_when_the_question_comes_into_view(
     start: Start, llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace, "GRACE", 0.01)
+    monkeypatch.setattr(grace_period, "GRACE", 0.01)
     llm.script(Stall(bash("touch made"), after=0), "Made it.")
     async with start() as app:
         await app.say("make it")
@@ -140,21 +140,21 @@ async def test_the_wait_begins_when_the_question_comes_into_view(
         llm.release()
         await app.until(lambda: app.approval is not None, "the question")
         await app.until(lambda: "The agent waits for your answer" in app.notices, "a notice")
-        assert not app.approval.has_class(grace.ARMED), "nobody has seen it"
-        monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+        assert not app.approval.has_class(grace_period.ARMED), "nobody has seen it"
+        monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.press("escape")
         await app.shows(type(app.chat))
         await app.until(lambda: not app.notices, "the notice to go")
-        assert not app.approval.has_class(grace.ARMED)
+        assert not app.approval.has_class(grace_period.ARMED)
         await app.type("ya")
         await app.until(lambda: app.chat.prompt.draft == "ya")
-        monkeypatch.setattr(grace, "GRACE", 0.01)
+        monkeypatch.setattr(grace_period, "GRACE", 0.01)
         await app.press("backspace", "backspace")
         panel = await armed(app)
-        monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+        monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.press("f1")
         await app.shows(HelpScreen)
-        assert not panel.has_class(grace.ARMED)
+        assert not panel.has_class(grace_period.ARMED)
         await app.press("escape")
         await app.shows(type(app.chat))
         await app.type("y")
@@ -169,7 +169,7 @@ async def test_a_list_for_what_is_typed_meanwhile_does_not_cover_the_question(
     async with start() as app:
         await app.say("make it")
         await armed(app)
-        monkeypatch.setattr(grace, "GRACE", 0.01)
+        monkeypatch.setattr(grace_period, "GRACE", 0.01)
         await app.press("slash")
         await app.type("hel")
         await app.until(lambda: app.chat.prompt.draft == "/hel")
@@ -191,7 +191,7 @@ async def test_escape_interrupts_at_once_and_the_panel_says_so(
         assert "Esc interrupts" in app.text
         await app.press("escape")
         await app.sees("Interrupted.")
-        monkeypatch.setattr(grace, "GRACE", FOR_EVER)
+        monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.say("make it")
         await appears(app)
         await app.press("escape")
@@ -250,6 +250,6 @@ async def test_the_words_of_a_denial_are_taken_back_with_escape(start: Start, ll
         await app.sees("not so", "Esc goes back")
         await app.press("escape")
         await app.sees("[y] once")
-        assert panel.query_one(Line).value == ""
+        assert panel.query_one(LineField).value == ""
         await app.press("y")
         await app.sees("Made it.")

@@ -9,7 +9,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from textual import events
 
-from crushpy.tui.widgets import grace
+from crushpy.tui.widgets import grace_period
 
 __all__ = ["start"]
 
@@ -139,7 +139,7 @@ async def test_what_is_cut_short_stands_in_full_below_the_command(start: Start, 
 async def test_the_question_fits_anew_when_the_terminal_changes_and_the_draft_grows(
     start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace, "GRACE", 0.01)
+    monkeypatch.setattr(grace_period, "GRACE", 0.01)
     llm.script(write(LONG), "Written.")
     async with start(size=(80, 24)) as app:
         await app.say("write it")

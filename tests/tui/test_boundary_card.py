@@ -1,4 +1,4 @@
-"""Seam cards: the same after a resume, in a fork and to read; what their keys do; what they open to."""
+"""Cards of fresh starts: the same after a resume, in a fork and to read; their keys; what they open to."""
 
 from conversations import begun, continued
 from driving import Driven, Start, start
@@ -10,7 +10,7 @@ from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.lineage import LineageScreen
-from crushpy.tui.screens.session_reader import ReadingScreen
+from crushpy.tui.screens.session_reader import SessionReaderScreen
 
 __all__ = ["start"]
 
@@ -84,7 +84,7 @@ async def test_p_opens_the_parent_to_read_and_escape_comes_back(start: Start, ll
         assert "The answer is 42." not in app.text
         await to_the_card(app)
         await app.press("p")
-        await app.shows(ReadingScreen)
+        await app.shows(SessionReaderScreen)
         await app.sees("what is the answer?", "The answer is 42.")
         await app.press("escape")
         await app.shows(type(app.chat))
@@ -123,7 +123,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
     root = await begun(store, "Repair the parser", "the first words", "the first answer")
     second = await continued(store, root, "## Goal\nRepair it.", "go on", "yes", summary_model="test/model")
     third = await continued(store, second, "## Goal\nNearly.", "more", "sure", trigger="agent", cost=0.25)
-    async with shown(ReadingScreen(library, third.id), (100, 30)) as screen:
+    async with shown(SessionReaderScreen(library, third.id), (100, 30)) as screen:
         for part in ("the agent decided", "75,000 → 9,000 tokens", "coverage 80%", "(summary alone 40%)"):
             assert part in screen.text
         assert "$0.2500" in screen.text
@@ -142,7 +142,7 @@ async def test_the_card_of_a_session_that_is_read_is_whole_and_offers_its_parent
 
 async def test_an_item_that_is_read_can_be_copied(store: Store, library: SessionBrowser) -> None:
     root = await begun(store, "Repair the parser", "the first words", "the first answer")
-    async with shown(ReadingScreen(library, root.id)) as screen:
+    async with shown(SessionReaderScreen(library, root.id)) as screen:
         await screen.press("end", "c")
         assert any("16 characters" in message for message in screen.messages)
 
@@ -151,8 +151,8 @@ async def test_an_opened_card_has_headings_and_quotes_and_no_tags() -> None:
     evidence = (
         "<request>\nfix the\n\nbug\n</request>\n<request>\nand test it\n</request>\nFiles changed:\n/a.py"
     )
-    seam = BoundaryItem("b", "auto", summary="## Goal\nTax", evidence=evidence)
-    async with stage([seam], (60, 40)) as here:
+    card = BoundaryItem("b", "auto", summary="## Goal\nTax", evidence=evidence)
+    async with stage([card], (60, 40)) as here:
         here.view.fold_all(False)
         await here.settle()
         lines = [line.strip() for line in here.text().split("\n")]

@@ -1,28 +1,22 @@
 """The chat, by its keys."""
 
-import inspect
 import json
 import tomllib
 from pathlib import Path
 
-import msgspec
 import pytest
 from driving import MODEL, Start, start
 from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.messages import Usage
-from crushpy.settings.schema import Keys
-from crushpy.tui.actions import ACTIONS
-from crushpy.tui.commands import COMMANDS
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.prompt_queue import QueueView
 
 __all__ = ["start"]
 
-APP_PAGE = Path(__file__).parents[2] / "docs" / "app.md"
 HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)
 
 
@@ -184,7 +178,7 @@ async def test_a_hand_off_without_words_says_how_it_is_done(start: Start, llm: S
         assert app.conversation.info.generation == 0
 
 
-async def test_a_hand_off_is_shown_as_a_seam_and_undone(start: Start, llm: ScriptedLLM) -> None:
+async def test_a_hand_off_is_shown_as_a_fresh_start_and_undone(start: Start, llm: ScriptedLLM) -> None:
     llm.script("The answer is 42.", "Still 42.")
     async with start() as app:
         await app.say("what is the answer?")
@@ -431,31 +425,6 @@ async def test_ctrl_c_interrupts_first_and_empties_the_prompt_before_it_leaves(
         assert not app.app._exit
         await app.press("ctrl+c")
         await app.until(lambda: app.app._exit)
-
-
-# --- the command table -----------------------------------------------------------------------------------
-
-
-def test_every_command_has_a_key_setting_and_an_action() -> None:
-    actions = [command.action for command in COMMANDS]
-    assert len(set(actions)) == len(actions)
-    assert {field.name for field in msgspec.structs.fields(Keys)} == set(actions)
-    assert set(ACTIONS) == set(actions)
-    assert all(inspect.iscoroutinefunction(action) for action in ACTIONS.values())
-
-
-def test_slash_names_and_keys_are_given_once() -> None:
-    for given in ([one.slash for one in COMMANDS if one.slash], [one.key for one in COMMANDS if one.key]):
-        assert len(set(given)) == len(given)
-
-
-@pytest.mark.skipif(not APP_PAGE.exists(), reason="there is no page about the app")
-def test_the_page_about_the_app_lists_every_command() -> None:
-    page = APP_PAGE.read_text()
-    for command in COMMANDS:
-        assert command.title in page
-        assert not command.slash or f"/{command.slash}" in page
-        assert not command.key or command.key.casefold() in page.casefold().replace("ctrl-", "ctrl+")
 
 
 # --- before the first reply ------------------------------------------------------------------------------

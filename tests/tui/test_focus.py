@@ -8,7 +8,7 @@ from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from textual import events
 
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.prompt_queue import QueueView
 
 __all__ = ["start"]
 

@@ -3,8 +3,8 @@
 from driving import Start, start
 from textual.widgets import Input, OptionList
 
-from crushpy.tui.commands import COMMANDS
-from crushpy.tui.palette import TablePalette
+from crushpy.app_commands import APP_COMMANDS
+from crushpy.tui.command_palette import TablePalette
 from crushpy.tui.screens.models import ModelsScreen
 
 __all__ = ["start"]
@@ -15,8 +15,8 @@ async def test_it_lists_the_table_in_its_own_order(start: Start) -> None:
         await app.opened()
         await app.press("ctrl+p")
         await app.shows(TablePalette)
-        await app.until(lambda: len(listed(app.chat.app.screen)) == len(COMMANDS), "all commands")
-        assert listed(app.chat.app.screen) == [command.title for command in COMMANDS]
+        await app.until(lambda: len(listed(app.chat.app.screen)) == len(APP_COMMANDS), "all commands")
+        assert listed(app.chat.app.screen) == [command.title for command in APP_COMMANDS]
 
 
 async def test_a_command_is_found_by_what_it_does(start: Start) -> None:

@@ -8,8 +8,8 @@ import pytest
 from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
-from crushpy.tui.widgets.completion import CommandHint, CompletionList
-from crushpy.tui.widgets.filefinder import SLICE, FileFinder, Search
+from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
+from crushpy.tui.widgets.file_finder import SLICE, FileFinder, FileSearch
 from crushpy.tui.widgets.prompt import PromptInput
 
 PATHS = ["README.md", "src/main.py", "src/prompt_view.py", "src/my notes.txt", "tests/test_main.py"]
@@ -214,7 +214,7 @@ class Slow(FileFinder):
 
     done = False
 
-    def search(self, typed: str) -> Search:
+    def search(self, typed: str) -> FileSearch:
         while not self.done:
             yield ["so/far.py", "so/fair.py"]
         return ["better.py"]

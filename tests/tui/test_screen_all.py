@@ -26,18 +26,18 @@ from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.review import ReviewScreen
 from crushpy.tui.screens.search import SearchScreen
-from crushpy.tui.screens.session_reader import ReadingScreen
+from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.template import TemplateScreen
-from crushpy.tui.widgets import grace
-from crushpy.tui.widgets.keybar import KeyBar
-from crushpy.tui.widgets.rows import CURSOR, Rows
+from crushpy.tui.widgets import grace_period
+from crushpy.tui.widgets.key_bar import KeyBar
+from crushpy.tui.widgets.row_list import CURSOR, RowList
 
 FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
     "lineage": LineageScreen,
-    "reading": ReadingScreen,
+    "reading": SessionReaderScreen,
     "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
     "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", thresholds={"auto": 0.75}),
     "review": lambda *_: ReviewScreen(ReviewNeeded("r", "auto", "summary", "evidence", 9, 1)),
@@ -54,7 +54,7 @@ async def screen(
     request: pytest.FixtureRequest, store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> Screen[Any]:
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
-    monkeypatch.setattr(grace, "GRACE", 0.001)
+    monkeypatch.setattr(grace_period, "GRACE", 0.001)
     for number in range(6):
         info = await begun(store, f"talk {number}", "a zebra", "and **another**\n\n```py\nx = 1\n```")
         info = await continued(store, info, "It was about a zebra.", "go on", "yes")
@@ -66,7 +66,7 @@ async def opened(screen: Screen[Any]) -> AsyncIterator[Shown]:
     """The screen, once its keys count."""
     async with shown(screen) as open_screen:
         if isinstance(screen, ReviewScreen):
-            await open_screen.until(lambda: screen.has_class(grace.ARMED))
+            await open_screen.until(lambda: screen.has_class(grace_period.ARMED))
         yield open_screen
 
 
@@ -88,7 +88,7 @@ async def test_any_theme_and_nothing_ticks_while_nothing_happens(screen: Screen[
             app.theme = theme
             await open_screen.settle()
             assert "Esc" in open_screen.text
-            for rows in app.screen.query(Rows):
+            for rows in app.screen.query(RowList):
                 marked, plain = rows.render_line(rows.highlighted), rows.render_line(rows.highlighted + 1)
                 assert [one.style for one in marked] != [one.style for one in plain]
                 assert (marked.text[0], plain.text[0]) == (CURSOR, " ")

@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.errors import CrushpyError
 from crushpy.llm.vendors import PROVIDERS
 from crushpy.settings import Settings
-from crushpy.tui.screens.connect import ConnectScreen, places
+from crushpy.tui.screens.connect import ConnectScreen, model_sources
 
 NOBODY = {"CRUSHPY_LOCAL_PORTS": ""}
 
@@ -101,7 +101,7 @@ async def test_a_server_that_is_not_set_up_tells_both_ways(llm: ScriptedLLM) -> 
 
 
 def test_all_known_providers_are_there_and_ready_ones_come_first() -> None:
-    found = places(Settings(), {"GROQ_API_KEY": "x"})
+    found = model_sources(Settings(), {"GROQ_API_KEY": "x"})
     assert {provider.name for provider in PROVIDERS} <= {place.name for place in found}
     assert [place.name for place in found if place.ready] == ["groq", "demo/tour"]
     assert [place.ready for place in found] == sorted((place.ready for place in found), reverse=True)
@@ -117,7 +117,9 @@ def test_a_variable_of_the_users_own_and_a_server_of_their_own_are_heeded() -> N
         },
         Settings,
     )
-    found = {place.name: place for place in places(settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})}
+    found = {
+        place.name: place for place in model_sources(settings, {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"})
+    }
     assert found["mistral"].state == "MY_KEY is not set"
     assert (found["mine"].ready, found["mine"].state) == (False, "MINE is not set")
     assert (found["openai"].ready, found["openai"].model) == (True, "")

@@ -6,17 +6,17 @@ import pytest
 from hosting import SIZES, shown
 from textual.binding import Binding, BindingType
 
+from crushpy.app_commands import APP_COMMANDS
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.commands import COMMANDS
-from crushpy.tui.key_help import places
-from crushpy.tui.screens.chat_layout import Surface
+from crushpy.tui.key_help import key_places
+from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.screens.help import HelpScreen
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
-from crushpy.tui.widgets.keybar import key_name
+from crushpy.tui.widgets.folding_text_area import FoldingTextArea
+from crushpy.tui.widgets.key_bar import key_name
 from crushpy.tui.widgets.prompt import PromptInput
-from crushpy.tui.widgets.queue import QueueView
-from crushpy.tui.widgets.textfield import FoldingTextArea
+from crushpy.tui.widgets.prompt_queue import QueueView
 
 APP_PAGE = Path(__file__).parents[2] / "docs" / "app.md"
 NAMES = {"Ctrl+Underscore": "Ctrl+_"}
@@ -24,7 +24,7 @@ NAMES = {"Ctrl+Underscore": "Ctrl+_"}
 
 def bound(*lists: list[BindingType]) -> set[str]:
     """The keys of these bindings, those of commands left out."""
-    ids = {command.action for command in COMMANDS}
+    ids = {command.action for command in APP_COMMANDS}
     names: set[str] = set()
     for binding in (one for bindings in lists for one in bindings):
         if isinstance(binding, Binding) and binding.id not in ids:
@@ -37,7 +37,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
     [
         ("In the prompt", bound(PromptInput.BINDINGS)),
         ("Editing the prompt", bound(FoldingTextArea.BINDINGS)),
-        ("Everywhere", bound(Surface.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
+        ("Everywhere", bound(ChatLayout.BINDINGS, CrushpyApp.BINDINGS) | {"Tab", "Shift+Tab", "Ctrl+P"}),
         ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l"}),
         ("On the card", {"p", "u", "t", "l"}),
         ("In the queue", bound(QueueView.BINDINGS)),
@@ -45,7 +45,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
     ],
 )
 def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]) -> None:
-    (rows,) = [place.rows for place in places() if place.title.startswith(title)]
+    (rows,) = [place.rows for place in key_places() if place.title.startswith(title)]
     told = {key for keys, _ in rows for key in keys.split(", ")}
     assert keys
     assert keys <= told
@@ -54,7 +54,7 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
 
 async def test_every_place_and_key_is_shown() -> None:
     async with shown(HelpScreen(), (120, 140)) as screen:
-        for place in places():
+        for place in key_places():
             assert place.title in screen.text
             for keys, what in place.rows:
                 assert any(line.startswith(f" {keys} ") and what in line for line in screen.lines)
@@ -63,7 +63,7 @@ async def test_every_place_and_key_is_shown() -> None:
 def test_the_page_about_the_app_names_every_key() -> None:
     page = APP_PAGE.read_text()
     told = {key.strip("` ") for line in page.splitlines() if line.startswith("|") for key in _cells(line)}
-    for place in places():
+    for place in key_places():
         for keys, _ in place.rows:
             assert set(keys.split(", ")) <= told, f"{place.title}: {keys}"
 
@@ -77,7 +77,7 @@ def _cells(line: str) -> list[str]:
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
     async with shown(HelpScreen(), size) as screen:
         words = " ".join(screen.text.split())
-        for command in COMMANDS:
+        for command in APP_COMMANDS:
             assert command.title in words
             assert command.slash == "" or f"/{command.slash}" in words
             assert command.key == "" or key_name(command.key) in words

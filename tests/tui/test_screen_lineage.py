@@ -11,9 +11,9 @@ from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pairs
 from crushpy.tui.screens.lineage import Chosen, LineageScreen, SessionTree
-from crushpy.tui.screens.session_reader import ReadingScreen
+from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-KEYS = ["Enter Open", "g Go on here", "f Fork", "u Undo boundary", "Space Mark", "c Compare", "Esc Close"]
+KEYS = ["Enter Open", "g Go on here", "f Fork", "u Undo fresh start", "Space Mark", "c Compare", "Esc Close"]
 
 
 class Family(Data, frozen=True):
@@ -134,7 +134,7 @@ async def test_there_is_no_undo_where_nothing_can_be_undone(
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press(*keys)
-        assert "u Undo boundary" not in screen.text
+        assert "u Undo fresh start" not in screen.text
         await screen.press("u", "u")
         assert screen.results == []
 
@@ -144,7 +144,7 @@ async def test_enter_opens_a_session_to_read_and_escape_comes_back(
 ) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("home", "enter")
-        assert isinstance(screen.app.screen, ReadingScreen)
+        assert isinstance(screen.app.screen, SessionReaderScreen)
         assert "Repair the parser" in screen.text
         assert "message 0" in screen.text
         await screen.press("end")

@@ -8,7 +8,7 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.settings import Settings
 from crushpy.settings.schema import ModelSettings
 from crushpy.tui.screens.models import ModelsScreen
-from crushpy.tui.widgets.rows import Rows
+from crushpy.tui.widgets.row_list import RowList
 
 GROQ = "groq/openai/gpt-oss-120b"
 
@@ -20,7 +20,7 @@ def nothing_local(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rows(screen: Shown) -> list[str]:
-    region = screen.app.screen.query_one(Rows).region
+    region = screen.app.screen.query_one(RowList).region
     return [line[1:].strip() for line in screen.lines[region.y : region.bottom] if line.strip()]
 
 

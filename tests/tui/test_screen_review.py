@@ -15,7 +15,7 @@ from crushpy.engine.compaction.review import Verdict
 from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Seed
 from crushpy.tui.screens.review import ReviewScreen
-from crushpy.tui.widgets import grace
+from crushpy.tui.widgets import grace_period
 
 __all__ = ["start"]
 
@@ -25,7 +25,7 @@ EVENT = ReviewNeeded("r1", "manual", "## Goal\nRepair it.", "files changed:\n  a
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """A short pause is enough."""
-    monkeypatch.setattr(grace, "GRACE", 0.001)
+    monkeypatch.setattr(grace_period, "GRACE", 0.001)
 
 
 @asynccontextmanager
@@ -33,7 +33,7 @@ async def reviewed(event: ReviewNeeded = EVENT, size: tuple[int, int] = (80, 24)
     """The review, once keys count."""
     review = ReviewScreen(event)
     async with shown(review, size) as screen:
-        await screen.until(lambda: review.has_class(grace.ARMED))
+        await screen.until(lambda: review.has_class(grace_period.ARMED))
         yield screen
 
 
@@ -122,7 +122,7 @@ async def test_escape_goes_back_from_a_note_and_says_before_edits_are_lost() -> 
 
 
 async def test_typing_on_decides_nothing_and_every_letter_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(grace, "GRACE", 3_600.0)
+    monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
     kept: list[str] = []
     review = ReviewScreen(EVENT, kept.append)
     async with shown(review) as screen:
@@ -134,15 +134,15 @@ async def test_typing_on_decides_nothing_and_every_letter_is_kept(monkeypatch: p
         assert "## Goal" in screen.text
         assert "x## Goal" not in screen.text
         assert "a.py" not in screen.text
-        monkeypatch.setattr(grace, "GRACE", 0.001)
+        monkeypatch.setattr(grace_period, "GRACE", 0.001)
         await screen.press("l")
-        await screen.until(lambda: review.has_class(grace.ARMED))
-        monkeypatch.setattr(grace, "GRACE", 3_600.0)
+        await screen.until(lambda: review.has_class(grace_period.ARMED))
+        monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
         await screen.press("l", "a")  # l is no answer: somebody types
         assert screen.results == []
-        monkeypatch.setattr(grace, "GRACE", 0.001)
+        monkeypatch.setattr(grace_period, "GRACE", 0.001)
         await screen.press("l")
-        await screen.until(lambda: review.has_class(grace.ARMED))
+        await screen.until(lambda: review.has_class(grace_period.ARMED))
         await screen.press("a")
         assert screen.results == [Verdict("accept")]
         assert "".join(kept) == "read there vadrex\x7f pastedllal"
@@ -171,7 +171,7 @@ async def paste(screen: Shown, text: str) -> None:
 async def test_what_is_typed_when_it_opens_is_in_the_draft(
     start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(grace, "GRACE", 3_600.0)
+    monkeypatch.setattr(grace_period, "GRACE", 3_600.0)
     llm.script("Yes. " * 200, "The summary.")
     async with start() as app:
         await app.say("is it so?")
@@ -181,9 +181,9 @@ async def test_what_is_typed_when_it_opens_is_in_the_draft(
         await app.shows(ReviewScreen)
         await app.type("look at the readme")
         assert app.chat.prompt.draft == "look at the readme"
-        monkeypatch.setattr(grace, "GRACE", 0.001)
+        monkeypatch.setattr(grace_period, "GRACE", 0.001)
         await app.press("s")
-        await app.until(lambda: app.app.screen.has_class(grace.ARMED))
+        await app.until(lambda: app.app.screen.has_class(grace_period.ARMED))
         await app.press("escape")
         await app.shows(type(app.chat))
         assert app.chat.prompt.draft == "look at the readmes"

@@ -10,7 +10,7 @@ from stored import a_session, said
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.screens.sessions import SessionsScreen
-from crushpy.tui.widgets.rows import Rows
+from crushpy.tui.widgets.row_list import RowList
 
 KEYS = ["Enter Resume", "F2 Rename", "Del Delete", "F3 Folder/all", "F4 Look inside", "Esc Close"]
 
@@ -21,7 +21,7 @@ async def titles(store: Store) -> set[str]:
 
 def rows(screen: Shown) -> list[str]:
     """The rows of the list."""
-    top = screen.app.screen.query_one(Rows).region
+    top = screen.app.screen.query_one(RowList).region
     return [line[1:].strip() for line in screen.lines[top.y : top.bottom] if line.strip()]
 
 
@@ -275,7 +275,7 @@ async def test_a_thousand_conversations(store: Store, library: SessionBrowser) -
         assert len(rows(screen)) == 19  # 77, 177 to 977, and 770 to 779
         await screen.press("pagedown", "pagedown", "up", "pageup")
         await screen.press(*["backspace"] * 7)
-        assert len(rows(screen)) == screen.app.screen.query_one(Rows).size.height
+        assert len(rows(screen)) == screen.app.screen.query_one(RowList).size.height
 
 
 async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: SessionBrowser) -> None:

@@ -2,9 +2,9 @@
 
 import pytest
 
-from crushpy.tui.widgets.statusbar import Reading, State, fitted
+from crushpy.tui.widgets.status_bar import Reading, StatusBarState, fitted
 
-BUSY = State(
+BUSY = StatusBarState(
     model="anthropic/claude-sonnet-4-5-20250929",
     method="llm",
     reading=Reading(151_000, 200_000, estimated=False),
@@ -16,7 +16,7 @@ BUSY = State(
 )
 
 
-def line(state: State, width: int) -> str:
+def line(state: StatusBarState, width: int) -> str:
     text = fitted(state, width).plain
     assert len(text) <= width
     return text
@@ -38,15 +38,15 @@ def test_how_full_the_window_is_the_method_the_cost_and_yolo_stay(width: int) ->
 
 @pytest.mark.parametrize("width", range(17, 46))
 def test_at_last_the_window_and_yolo_stay(width: int) -> None:
-    idle = State(model=BUSY.model, method="llm", reading=BUSY.reading, yolo=True)
+    idle = StatusBarState(model=BUSY.model, method="llm", reading=BUSY.reading, yolo=True)
     assert "76%" in line(idle, width) and "yolo" in line(idle, width)
 
 
 def test_an_idle_line_of_forty_columns_has_the_gauge() -> None:
-    idle = State(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
+    idle = StatusBarState(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
     assert line(idle, 38) == "test-model  auto  ~1% 1.7k/128k?"
 
 
 def test_an_unknown_window_is_marked_in_every_form() -> None:
-    idle = State(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
+    idle = StatusBarState(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
     assert all("?" in line(idle, width) for width in range(5, 80))

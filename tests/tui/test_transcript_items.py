@@ -21,11 +21,11 @@ from crushpy.messages import (
 from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
-    Item,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
+    TranscriptItem,
     UserItem,
     source_text,
 )
@@ -37,7 +37,7 @@ EVIL = (
 )
 
 
-async def shown(item: Item, width: int = 100, *, opened: bool = True) -> str:
+async def shown(item: TranscriptItem, width: int = 100, *, opened: bool = True) -> str:
     async with stage([item], (width, 60)) as here:
         if opened:
             here.view.fold_all(False)
@@ -226,8 +226,8 @@ async def test_lists_of_files_say_how_many_more_there_are() -> None:
     assert text == "  ▾ ✓ glob *.py  12 found\n       a.py\n       b.py\n      … 10 more"
 
 
-async def test_a_seam_card_says_who_why_how_much_and_what_can_be_done() -> None:
-    seam = BoundaryItem(
+async def test_the_card_of_a_fresh_start_says_who_why_how_much_and_what_can_be_done() -> None:
+    card = BoundaryItem(
         "b",
         "auto",
         "p",
@@ -243,14 +243,14 @@ async def test_a_seam_card_says_who_why_how_much_and_what_can_be_done() -> None:
         "summary.md",
         summary="# Goal",
     )
-    text = await shown(seam, opened=False)
+    text = await shown(card, opened=False)
     assert "── Fresh start · crushpy decided ──" in text
     assert "the window reached the threshold" in text
     assert "150,000 → 20,500 tokens · coverage 94% (summary alone 70%) · $0.0312 · 4.2s" in text
     assert "summary by claude · template summary.md" in text
     assert "p parent   u undo   t template   l lineage" in text
     assert "Goal" not in text
-    assert "Goal" in await shown(seam)
+    assert "Goal" in await shown(card)
     assert "u undo" not in await shown(BoundaryItem("b", "agent", undone=True))
 
 
@@ -312,7 +312,7 @@ def test_a_copy_of_a_call_holds_what_the_call_shows() -> None:
     assert source_text(ToolItem("1", "tool", "about", output="out")) == "tool about\nout"
 
 
-def evil_items() -> list[Item]:
+def evil_items() -> list[TranscriptItem]:
     return [
         UserItem(EVIL),
         ReplyItem(

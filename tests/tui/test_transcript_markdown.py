@@ -16,8 +16,8 @@ from crushpy.tui.transcript.markdown import stream, units
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render import growing_lines
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import TextRow
 
 FRAGMENTS = [
     *(
@@ -89,11 +89,11 @@ PALETTE = Palette(
 
 
 @st.composite
-def texts(draw: st.DrawFn) -> tuple[str, list[int]]:
+def texts(draw_item: st.DrawFn) -> tuple[str, list[int]]:
     """A text and where it is cut."""
-    lines = draw(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=25))
-    text = "\n".join(lines) + draw(st.sampled_from(["", "\n"]))
-    cuts = draw(st.lists(st.integers(0, len(text)), max_size=25))
+    lines = draw_item(st.lists(st.sampled_from(FRAGMENTS), min_size=1, max_size=25))
+    text = "\n".join(lines) + draw_item(st.sampled_from(["", "\n"]))
+    cuts = draw_item(st.lists(st.integers(0, len(text)), max_size=25))
     return text, sorted({0, len(text), *cuts})
 
 
@@ -124,8 +124,8 @@ def streamed(text: str, cuts: list[int], width: int) -> Canvas:
     return drawn.canvas
 
 
-def same(left: list[Row], right: list[Row]) -> bool:
-    return [row.text for row in left] == [row.text for row in right] and all(map(Row.same, left, right))
+def same(left: list[TextRow], right: list[TextRow]) -> bool:
+    return [row.text for row in left] == [row.text for row in right] and all(map(TextRow.same, left, right))
 
 
 @settings(max_examples=300, deadline=None)

@@ -84,7 +84,7 @@ def test_both_ways_of_painting_leave_the_same_screen(tmp_path: Path) -> None:
 
 def test_neither_markdown_nor_pygments_is_loaded_before_it_is_needed() -> None:
     code = (
-        "import sys, crushpy.tui.transcript.view;"
+        "import sys, crushpy.tui.transcript.widget;"
         "print([name for name in ('markdown_it', 'pygments.lexers') if name in sys.modules])"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

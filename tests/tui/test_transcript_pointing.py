@@ -4,9 +4,9 @@ from textual.selection import SELECT_ALL
 from transcript_host import EVERYTHING, Stage, stage
 
 from crushpy.tui.items import BoundaryItem, NoticeItem, ReplyItem, ThinkingItem, ToolItem, UserItem
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 
-SEAM = BoundaryItem("b1", "agent", "p", "c", 100, 10, summary="the summary", evidence="the evidence")
+BOUNDARY = BoundaryItem("b1", "agent", "p", "c", 100, 10, summary="the summary", evidence="the evidence")
 CALL = ToolItem("1", "bash", "make all", output="the output")
 
 
@@ -142,8 +142,8 @@ async def test_a_key_opens_the_links_of_an_item_one_after_the_other() -> None:
         assert hrefs == ["https://a.org/x", "https://b.org", "https://a.org/x"]
 
 
-async def test_keys_and_clicks_on_a_seam_card_ask_for_what_it_offers() -> None:
-    async with stage([UserItem("words"), SEAM]) as here:
+async def test_keys_and_clicks_on_the_card_of_a_fresh_start_ask_for_what_it_offers() -> None:
+    async with stage([UserItem("words"), BOUNDARY]) as here:
         await press(here, "end", "p", "u", "t", "l", "c")
         key = here.view.keys()[1]
         asked = [(message.key, message.action) for message in here.heard(Transcript.ItemActivated)]
@@ -159,7 +159,7 @@ async def test_keys_and_clicks_on_a_seam_card_ask_for_what_it_offers() -> None:
 
 
 async def test_keys_of_the_card_do_nothing_elsewhere() -> None:
-    async with stage([SEAM, UserItem("words")]) as here:
+    async with stage([BOUNDARY, UserItem("words")]) as here:
         await press(here, "end", "p", "u")
         assert here.heard(Transcript.ItemActivated) == []
 

@@ -9,17 +9,17 @@ from hypothesis import strategies as st
 from textual.geometry import Size
 from transcript_host import EVERYTHING, Stage, stage
 
-from crushpy.tui.items import Item, NoticeItem, ReplyItem, ToolItem, UserItem
+from crushpy.tui.items import NoticeItem, ReplyItem, ToolItem, TranscriptItem, UserItem
 from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 
 LONG = [ReplyItem("\n\n".join(f"paragraph {n} of reply {m}" for n in range(10))) for m in range(10)]
 
 
-def session(count: int) -> list[Item]:
+def session(count: int) -> list[TranscriptItem]:
     """A long session whose heights nobody can guess: every line of it is unlike all others."""
     choose = random.Random(3)
-    items: list[Item] = []
+    items: list[TranscriptItem] = []
     for number in range(count):
         words = " ".join(f"w{number}.{n}" for n in range(choose.choice([3, 30, 90])))
         match number % 4:
@@ -167,7 +167,7 @@ async def test_what_still_grows_is_seen_after_a_resize_before_more_of_it_arrives
 
 
 async def test_an_item_that_grows_above_does_not_move_what_is_seen() -> None:
-    items: list[Item] = [ToolItem("1", "bash", "make"), *LONG]
+    items: list[TranscriptItem] = [ToolItem("1", "bash", "make"), *LONG]
     async with stage(items) as here:
         await press(here, "pageup")
         before = [strip.text[:-1] for strip in here.strips()]

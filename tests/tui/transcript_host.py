@@ -15,14 +15,14 @@ from crushpy.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
 from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
-    Item,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
+    TranscriptItem,
     UserItem,
 )
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 
 DIFF = """\
 --- a/shop.py
@@ -41,7 +41,7 @@ DIFF = """\
  end
 """
 
-EVERYTHING: list[Item] = [
+EVERYTHING: list[TranscriptItem] = [
     UserItem("Fix the bug\nin the shop"),
     ThinkingItem("First the price.\n\nThen **the tax**.", seconds=3),
     ToolItem("1", "bash", "pytest -q", display=Terminal("pytest -q", "1 passed\nin 0.1 s", 0, 0.4)),
@@ -78,7 +78,7 @@ class Host(App[None]):
 
     CSS = "Input { dock: bottom; }"
 
-    def __init__(self, items: Sequence[Item] = ()) -> None:
+    def __init__(self, items: Sequence[TranscriptItem] = ()) -> None:
         super().__init__()
         self.view = Transcript()
         self.heard: list[Message] = []
@@ -147,7 +147,9 @@ class Stage:
 
 
 @asynccontextmanager
-async def stage(items: Sequence[Item] = (), size: tuple[int, int] = (80, 24)) -> AsyncIterator[Stage]:
+async def stage(
+    items: Sequence[TranscriptItem] = (), size: tuple[int, int] = (80, 24)
+) -> AsyncIterator[Stage]:
     """The app on a screen of that size; one line less than `size` says is the transcript's."""
     app = Host(items)
     async with app.run_test(size=(size[0], size[1] + 3)) as pilot:

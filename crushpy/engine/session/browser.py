@@ -70,7 +70,7 @@ class Preview(Data, frozen=True):
     """How many messages lie between `first` and `last`."""
 
 
-class Seam(Data, frozen=True):
+class OpeningBoundary(Data, frozen=True):
     """The fresh start that a session's history begins with, and what lies before it."""
 
     boundary: BoundaryInfo
@@ -217,7 +217,7 @@ class SessionBrowser:
         """A session with all messages of its own."""
         return await self._store.session(session_id), await self._store.messages(session_id)
 
-    async def seam(self, session_id: str) -> Seam | None:
+    async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The fresh start that a session's history begins with; None where it goes back to the very first."""
         lineage = await self._store.lineage(session_id)
         if len(lineage) < 2:
@@ -231,7 +231,7 @@ class SessionBrowser:
         boundary = opened[place]
         assert boundary is not None
         messages = sum(session.message_count for session in lineage[:place]) - sum(crossed[:place])
-        return Seam(boundary, place == len(lineage) - 1, place, messages)
+        return OpeningBoundary(boundary, place == len(lineage) - 1, place, messages)
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` where it continues no other."""

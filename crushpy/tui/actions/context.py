@@ -2,12 +2,13 @@
 
 from crushpy.engine.compaction.boundary import Rehearsal
 from crushpy.errors import CrushpyError
-from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.actions.host import CommandHost, performs
 
 METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
 
-async def select_compaction(chat: ChatScreen, argument: str) -> None:
+@performs("select_compaction")
+async def select_compaction_method(chat: CommandHost, argument: str) -> None:
     """Who decides when to start afresh; holds for the very next request, and is saved."""
     conversation = chat.conversation
     if conversation is None:
@@ -37,14 +38,16 @@ async def select_compaction(chat: ChatScreen, argument: str) -> None:
     chat.say(f"Compaction method: {method} ({METHODS[method]}).")
 
 
-async def compact(chat: ChatScreen, argument: str) -> None:
+@performs("compact")
+async def compact_now(chat: CommandHost, argument: str) -> None:
     """Starts afresh now; the summary is shown first."""
     if chat.conversation is not None:
         await chat.conversation.compact(argument.strip(), review=True)
         chat.status.refresh()
 
 
-async def handoff(chat: ChatScreen, argument: str) -> None:
+@performs("handoff")
+async def hand_off(chat: CommandHost, argument: str) -> None:
     if not argument.strip():
         chat.say("Write the summary after the command: /handoff what the next session needs.", warning=True)
     elif chat.conversation is not None:
@@ -52,7 +55,8 @@ async def handoff(chat: ChatScreen, argument: str) -> None:
         chat.status.refresh()
 
 
-async def undo_boundary(chat: ChatScreen, argument: str) -> None:
+@performs("undo_boundary")
+async def undo_last_boundary(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is not None and await conversation.undo():
         await chat.show_history(conversation)
@@ -60,7 +64,8 @@ async def undo_boundary(chat: ChatScreen, argument: str) -> None:
         chat.say("The fresh start is undone. What came after it stays as a branch (/lineage).")
 
 
-async def inspect(chat: ChatScreen, argument: str) -> None:
+@performs("inspect")
+async def inspect_context(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
@@ -76,7 +81,8 @@ async def inspect(chat: ChatScreen, argument: str) -> None:
     )
 
 
-async def edit_template(chat: ChatScreen, argument: str) -> None:
+@performs("edit_template")
+async def edit_summary_template(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return

@@ -8,14 +8,16 @@ from crushpy.engine.conversation import Conversation
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
 from crushpy.tui import Options
-from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.actions.context import undo_last_boundary
+from crushpy.tui.actions.host import CommandHost, performs
 
 
-async def new_conversation(chat: ChatScreen, argument: str) -> None:
+@performs("new_conversation")
+async def begin_conversation(chat: CommandHost, argument: str) -> None:
     await _replace(chat, _fresh(chat))
 
 
-async def _replace(chat: ChatScreen, options: Options) -> None:
+async def _replace(chat: CommandHost, options: Options) -> None:
     """Goes over to another conversation, unless something runs in this one. Prompts not sent come along."""
     if chat.own is not None and chat.own.running:
         chat.say("A command of yours is running. Esc stops it first.", warning=True)
@@ -33,17 +35,18 @@ async def _replace(chat: ChatScreen, options: Options) -> None:
         chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)
 
 
-def _fresh(chat: ChatScreen, **changes: object) -> Options:
+def _fresh(chat: CommandHost, **changes: object) -> Options:
     model = chat.conversation.info.model if chat.conversation else chat.options.model
     empty = {"session": "", "resume_latest": False, "fork": False, "compaction": "", "model": model}
     return msgspec.structs.replace(chat.options, **{**empty, **changes})
 
 
-async def resume(chat: ChatScreen, session_id: str) -> None:
+async def resume(chat: CommandHost, session_id: str) -> None:
     await _replace(chat, _fresh(chat, session=session_id, model=""))
 
 
-async def sessions(chat: ChatScreen, argument: str) -> None:
+@performs("sessions")
+async def pick_session(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:
         return
     from crushpy.tui.screens.sessions import SessionsScreen
@@ -53,23 +56,24 @@ async def sessions(chat: ChatScreen, argument: str) -> None:
         await resume(chat, chosen)
 
 
-async def lineage(chat: ChatScreen, argument: str) -> None:
+@performs("lineage")
+async def show_lineage(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.tui.actions.context import undo_boundary
     from crushpy.tui.screens.lineage import LineageScreen
 
     chosen = await chat.show(LineageScreen(conversation.library, conversation.info.id))
     if chosen is None:
         return
     if chosen.action == "undo":
-        await undo_boundary(chat, "")
+        await undo_last_boundary(chat, "")
     else:
         await resume(chat, chosen.session_id)
 
 
-async def search(chat: ChatScreen, argument: str) -> None:
+@performs("search")
+async def search_messages(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:
         return
     from crushpy.tui.screens.search import SearchScreen
@@ -80,7 +84,8 @@ async def search(chat: ChatScreen, argument: str) -> None:
         await resume(chat, found[0])
 
 
-async def export(chat: ChatScreen, argument: str) -> None:
+@performs("export")
+async def export_conversation(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None or not conversation.history:
         chat.say("There is nothing to export yet.", warning=True)
@@ -99,7 +104,7 @@ async def export(chat: ChatScreen, argument: str) -> None:
         chat.say(f"{counted(count, 'message')} {are} in {file}. Secrets are redacted.")
 
 
-async def _export(chat: ChatScreen, conversation: Conversation, file: Path, usual: str) -> int | None:
+async def _export(chat: CommandHost, conversation: Conversation, file: Path, usual: str) -> int | None:
     """How many messages were written; None where the user would rather keep the file that is there."""
     try:
         if file.is_dir():
@@ -116,7 +121,7 @@ async def _export(chat: ChatScreen, conversation: Conversation, file: Path, usua
         raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
 
-async def _wants_it_replaced(chat: ChatScreen, file: Path) -> bool:
+async def _wants_it_replaced(chat: CommandHost, file: Path) -> bool:
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
     choices = [
@@ -128,7 +133,7 @@ async def _wants_it_replaced(chat: ChatScreen, file: Path) -> bool:
     )
 
 
-def _short(chat: ChatScreen, file: Path) -> Path:
+def _short(chat: CommandHost, file: Path) -> Path:
     """As it may be typed here."""
     return file.relative_to(chat.options.cwd) if file.is_relative_to(chat.options.cwd) else file
 

@@ -4,15 +4,15 @@ from pathlib import Path
 
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
-from crushpy.tui.app_type import app_of
-from crushpy.tui.screens.chat import ChatScreen
+from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 OWN = "default"
 EFFORTS = (OWN, "low", "medium", "high")
 
 
-async def switch_model(chat: ChatScreen, argument: str) -> None:
+@performs("switch_model")
+async def switch_model(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
@@ -34,7 +34,8 @@ async def switch_model(chat: ChatScreen, argument: str) -> None:
     chat.say(f"Model: {name}, from the next request on.")
 
 
-async def effort(chat: ChatScreen, argument: str) -> None:
+@performs("effort")
+async def choose_effort(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
@@ -52,7 +53,8 @@ async def effort(chat: ChatScreen, argument: str) -> None:
     chat.say(f"Thinking effort: {chosen}.")
 
 
-async def toggle_yolo(chat: ChatScreen, argument: str) -> None:
+@performs("toggle_yolo")
+async def toggle_yolo(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:
         return
     on = chat.conversation.toggle_yolo()
@@ -60,8 +62,9 @@ async def toggle_yolo(chat: ChatScreen, argument: str) -> None:
     chat.say("Yolo: everything that is not denied runs without asking." if on else "crushpy asks again.")
 
 
-async def theme(chat: ChatScreen, argument: str) -> None:
-    app = app_of(chat)
+@performs("theme")
+async def choose_theme(chat: CommandHost, argument: str) -> None:
+    app = chat.running_app
     name: str | None = argument.strip()
     if not name:
         choices = [Choice(one, one, current=one == app.theme) for one in sorted(app.available_themes)]
@@ -76,7 +79,8 @@ async def theme(chat: ChatScreen, argument: str) -> None:
         chat.conversation.save_choice("theme", name)
 
 
-async def connect(chat: ChatScreen, argument: str) -> None:
+@performs("connect")
+async def connect_model(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:
         return
     from crushpy.tui.screens.connect import ConnectScreen
@@ -86,7 +90,8 @@ async def connect(chat: ChatScreen, argument: str) -> None:
         await switch_model(chat, model)
 
 
-async def trust(chat: ChatScreen, argument: str) -> None:
+@performs("trust")
+async def trust_this_project(chat: CommandHost, argument: str) -> None:
     from crushpy.tui.opening import brought_by_project, trust_project
 
     folder = Path(chat.options.cwd)

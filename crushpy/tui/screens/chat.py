@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.message import Message
 
+from crushpy.app_commands import by_slash
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
 from crushpy.events import (
@@ -24,13 +25,12 @@ from crushpy.events import (
 )
 from crushpy.tui import Options
 from crushpy.tui.app_type import app_of
-from crushpy.tui.commands import by_slash
-from crushpy.tui.items import BoundaryItem, Item, ItemAction, NoticeItem
-from crushpy.tui.screens.chat_layout import Surface
+from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
+from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.terminal.attention import call, set_title
 from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.prompt import PromptInput
-from crushpy.tui.widgets.queue import QueueView
+from crushpy.tui.widgets.prompt_queue import QueueView
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -48,7 +48,7 @@ AT_ANY_TIME = ("quit", "help")
 NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
 
 
-class ChatScreen(Surface):
+class ChatScreen(ChatLayout):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
 
     class Opened(Message):
@@ -111,11 +111,11 @@ class ChatScreen(Surface):
 
     async def show_history(self, conversation: "Conversation") -> None:
         """Shows the session at the tip anew, with what is stored of the fresh start it begins with."""
-        seam = None
+        opening = None
         if conversation.info.parent_id:
             with suppress(CrushpyError):
-                seam = await conversation.library.seam(conversation.info.id)
-        self.feed.load(conversation.history, seam)
+                opening = await conversation.library.opening_boundary(conversation.info.id)
+        self.feed.load(conversation.history, opening)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -195,7 +195,7 @@ class ChatScreen(Surface):
     @on(PromptInput.Shell)
     def _shell(self, event: PromptInput.Shell) -> None:
         from crushpy.engine.user_commands import OwnCommands
-        from crushpy.tui.user_commands import run_shown
+        from crushpy.tui.user_command_blocks import run_shown
 
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         run_shown(self.own, event.command, self.transcript)
@@ -231,8 +231,13 @@ class ChatScreen(Surface):
     def library(self) -> "SessionBrowser | None":
         return self.conversation.library if self.conversation is not None else None
 
-    async def act(self, item: Item, action: ItemAction) -> None:
-        """What a seam card offers."""
+    def read_session(self, library: "SessionBrowser", session_id: str) -> None:
+        from crushpy.tui.screens.session_reader import SessionReaderScreen
+
+        app_of(self).push_screen(SessionReaderScreen(library, session_id))
+
+    async def act(self, item: TranscriptItem, action: ItemAction) -> None:
+        """What the card of a fresh start offers."""
         if action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.child_id != self.conversation.info.id:
                 self.say(
@@ -285,7 +290,7 @@ class ChatScreen(Surface):
     # --- commands ----------------------------------------------------------------------------------------
 
     async def perform(self, action: str, argument: str = "") -> None:
-        """Carries out a command of the table; its code is in `actions/`, loaded when first used."""
+        """Carries out a command of the table; what it does is in `actions/`, loaded when first used."""
         from crushpy.tui.actions import ACTIONS
 
         if action not in AT_ANY_TIME:

@@ -4,22 +4,22 @@ import time
 from typing import TypeVar
 
 from textual import events, on
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
+from crushpy.app_commands import APP_COMMANDS
 from crushpy.tui.app_type import app_of
-from crushpy.tui.commands import COMMANDS
 from crushpy.tui.feed import Feed
 from crushpy.tui.focus import Home
 from crushpy.tui.items import NoticeItem
-from crushpy.tui.screens.item_actions import ItemActions
-from crushpy.tui.status import Status
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.screens.transcript_screen import TranscriptScreen
+from crushpy.tui.status_presenter import StatusPresenter
+from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
-from crushpy.tui.widgets.queue import QueueView
-from crushpy.tui.widgets.statusbar import StatusBar
+from crushpy.tui.widgets.prompt_queue import QueueView
+from crushpy.tui.widgets.status_bar import StatusBar
 
 T = TypeVar("T")
 
@@ -27,16 +27,16 @@ QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 
 
-class Surface(ItemActions):
+class ChatLayout(TranscriptScreen):
     """Knows no engine: `stop` and `leave` are what the chat does about it."""
 
     DEFAULT_CSS = """
-    Surface { layout: vertical; overflow: hidden; }
-    Surface Transcript { height: 1fr; }
-    Surface.-cramped PromptInput { max-height: 1; }
-    Surface.-cramped QueueView { max-height: 0; }
-    Surface KeyBar { dock: none; display: none; max-height: 2; }
-    Surface.-reading KeyBar { display: block; }
+    ChatLayout { layout: vertical; overflow: hidden; }
+    ChatLayout Transcript { height: 1fr; }
+    ChatLayout.-cramped PromptInput { max-height: 1; }
+    ChatLayout.-cramped QueueView { max-height: 0; }
+    ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
+    ChatLayout.-reading KeyBar { display: block; }
     """
     BINDINGS = [
         Binding("escape", "interrupt", "Back, interrupt"),
@@ -54,7 +54,7 @@ class Surface(ItemActions):
         self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
         self._bar = StatusBar()
         self.feed = Feed(self.transcript, reach="Tab first, or click")
-        self.status = Status(self._bar)
+        self.status = StatusPresenter(self._bar)
         self._last_interrupt = 0.0
 
     def compose(self) -> ComposeResult:
@@ -74,6 +74,10 @@ class Surface(ItemActions):
         raise NotImplementedError
 
     # --- what is shown -----------------------------------------------------------------------------------
+
+    @property
+    def running_app(self) -> App[object]:
+        return app_of(self)
 
     def say(self, text: str, *, warning: bool = False) -> None:
         """A word to the user, in the flow."""
@@ -98,7 +102,7 @@ class Surface(ItemActions):
         """The transcript's keys are named while it has the focus."""
         reading = self.focused is self.transcript
         if reading and not self.query("KeyBar"):
-            from crushpy.tui.widgets.keybar import KeyBar
+            from crushpy.tui.widgets.key_bar import KeyBar
 
             self.mount(KeyBar(), after=self.transcript)
         self.set_class(reading, "-reading")
@@ -157,4 +161,4 @@ class Surface(ItemActions):
 
 
 def _hints() -> list[CommandHint]:
-    return [CommandHint(one.slash, one.title, one.argument) for one in COMMANDS if one.slash]
+    return [CommandHint(one.slash, one.title, one.argument) for one in APP_COMMANDS if one.slash]

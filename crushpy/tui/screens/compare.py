@@ -14,7 +14,7 @@ from textual.widgets import Static
 from crushpy.messages import Data, Seed
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
-from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.widgets.key_bar import KeyBar
 
 WIDE = 100
 """Columns from which the texts stand side by side by themselves."""

@@ -18,13 +18,13 @@ from crushpy.settings import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread
 
-Check = Callable[[str], Awaitable[str]]
+TryModel = Callable[[str], Awaitable[str]]
 """Tries a model: words that say it works, or a CrushpyError that says why not."""
 
 AGAIN = "Then start crushpy again from that shell: a running program does not see new variables."
 
 
-class Place(Data, frozen=True):
+class ModelSource(Data, frozen=True):
     """Somewhere models come from."""
 
     name: str
@@ -36,7 +36,7 @@ class Place(Data, frozen=True):
     """What to do to use it."""
 
 
-def places(settings: Settings, environ: Mapping[str, str]) -> list[Place]:
+def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelSource]:
     """Every way to a model, those that are ready first. Contacts nobody and never shows a key."""
     found = [_provider(provider, settings, environ) for provider in vendors.PROVIDERS]
     known = {provider.name for provider in vendors.PROVIDERS}
@@ -49,10 +49,10 @@ def places(settings: Settings, environ: Mapping[str, str]) -> list[Place]:
                 else f"at {chosen.api_base or 'its usual address'}"
             )
             how = f"In your settings. Its models are named {name}/<model>; pick one with /model."
-            found.append(Place(name, not missing, state, "", how))
+            found.append(ModelSource(name, not missing, state, "", how))
     if not openai_base(environ):
         found.append(
-            Place(
+            ModelSource(
                 "any OpenAI-compatible server",
                 False,
                 f"{BASE_VARIABLES[0]} is not set",
@@ -61,13 +61,13 @@ def places(settings: Settings, environ: Mapping[str, str]) -> list[Place]:
                 f"or for good: crushpy config set providers.<name>.api_base http://host:port/v1. {AGAIN}",
             )
         )
-    demo = Place(
+    demo = ModelSource(
         catalog.DEMO, True, "built in, needs no key", catalog.DEMO, "A tour of crushpy: no network, no cost."
     )
     return [*(one for one in found if one.ready), demo, *(one for one in found if not one.ready)]
 
 
-def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> Place:
+def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     chosen = settings.providers.get(provider.name)
     own = chosen.api_key_env if chosen else ""
     variables = (own,) if own else provider.variables
@@ -81,7 +81,7 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
         how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others."
     if base:  # a server of the user's own: nobody knows what it serves
         how = f"Its models are named {provider.name}/<model>; pick one with /model."
-    return Place(provider.name, bool(held or base), state, "" if base else provider.default_model, how)
+    return ModelSource(provider.name, bool(held or base), state, "" if base else provider.default_model, how)
 
 
 class ConnectScreen(PickScreen[str | None]):
@@ -99,16 +99,16 @@ class ConnectScreen(PickScreen[str | None]):
         self,
         settings: Settings,
         provider: str = "",
-        check: Check | None = None,
+        check: TryModel | None = None,
         environ: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
         self._settings = settings
         self._provider = provider
-        self._check: Check = check or (lambda model: probe_model(model, settings))
+        self._check: TryModel = check or (lambda model: probe_model(model, settings))
         self._environ = os.environ if environ is None else environ
-        self._all: list[Place] = places(settings, self._environ)
-        self._shown: list[Place] = []
+        self._all: list[ModelSource] = model_sources(settings, self._environ)
+        self._shown: list[ModelSource] = []
         self._verdicts: dict[str, tuple[bool | None, str]] = {}
         """For each place that was tried: whether it works (None: being tried), and in words."""
 
@@ -185,28 +185,28 @@ class ConnectScreen(PickScreen[str | None]):
         self._judge(place, None, f"Trying {place.model} …")
         self.run_worker(self._try(place), group=f"try {place.name}", exclusive=True)
 
-    async def _try(self, place: Place) -> None:
+    async def _try(self, place: ModelSource) -> None:
         try:
             self._judge(place, True, await self._check(place.model))
         except CrushpyError as error:
             self._judge(place, False, str(error))
 
-    def _judge(self, place: Place, works: bool | None, words: str) -> None:
+    def _judge(self, place: ModelSource, works: bool | None, words: str) -> None:
         self._verdicts[place.name] = (works, words)
         self.rows.refresh()
         self.about()
 
 
-def _server(base: str, served: list[ListedModel]) -> Place:
+def _server(base: str, served: list[ListedModel]) -> ModelSource:
     """A server on this machine: its models can be used at once where the settings name it."""
     first = next(iter(served))
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])
     if first.ready:
-        return Place(first.how, True, base, first.info.name, f"It serves {names}.")
+        return ModelSource(first.how, True, base, first.info.name, f"It serves {names}.")
     from crushpy.llm.local_servers import ways
 
     provider, _, model = one_line(first.info.name).partition("/")
     once, for_good = ways(provider, base, model)
-    return Place(
+    return ModelSource(
         first.how, False, f"{base}, not set up", "", f"It serves {names}.\nonce: {once}\nfor good: {for_good}"
     )

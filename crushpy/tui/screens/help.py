@@ -10,11 +10,11 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static
 
+from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
-from crushpy.tui.commands import COMMANDS, Command
-from crushpy.tui.key_help import places
-from crushpy.tui.widgets.keybar import KeyBar, key_name
+from crushpy.tui.key_help import key_places
+from crushpy.tui.widgets.key_bar import KeyBar, key_name
 
 NARROW = 60
 """Columns below which an explanation stands below its command."""
@@ -31,7 +31,9 @@ class HelpScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Close")]
     AUTO_FOCUS = "VerticalScroll"
 
-    def __init__(self, commands: Sequence[Command] = COMMANDS, keys: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, commands: Sequence[AppCommand] = APP_COMMANDS, keys: Mapping[str, str] | None = None
+    ) -> None:
         super().__init__()
         self._commands = commands
         self._keys = dict(keys or {})
@@ -47,14 +49,14 @@ class HelpScreen(Screen[None]):
 
     def _text(self, width: int) -> Content:
         lines: list[Content] = []
-        for title, rows in places():
+        for title, rows in key_places():
             lines += [Content.styled(title, "bold $accent")]
             lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
         lines += [Content.styled("Commands (Ctrl+P lists them too)", "bold $accent")]
         lines += _table([self._row(command) for command in self._commands], width)
         return Content("\n").join(lines)
 
-    def _row(self, command: Command) -> tuple[str, str, str]:
+    def _row(self, command: AppCommand) -> tuple[str, str, str]:
         key = self._keys.get(command.action) or command.key
         typed = f"/{command.slash} {command.argument}".strip() if command.slash else ""
         names = ", ".join(key_name(one.strip()) for one in key.split(",")) if key else ""

@@ -14,9 +14,9 @@ from crushpy.context.inspect import Inspection, Row
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.screens.picker import spread
-from crushpy.tui.widgets.keybar import KeyBar, flow
-from crushpy.tui.widgets.rows import Rows
-from crushpy.tui.widgets.statusbar import short
+from crushpy.tui.widgets.key_bar import KeyBar, flow
+from crushpy.tui.widgets.row_list import RowList
+from crushpy.tui.widgets.status_bar import short
 
 KINDS: dict[str, tuple[str, str]] = {
     "tool": ("▒", "$secondary"),
@@ -94,7 +94,7 @@ class InspectorScreen(Screen[None]):
         Binding("escape", "dismiss", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
-    AUTO_FOCUS = "Rows"
+    AUTO_FOCUS = "RowList"
 
     def __init__(
         self,
@@ -116,7 +116,7 @@ class InspectorScreen(Screen[None]):
         yield Static(classes="title", id="heading")
         yield Static(id="chart")
         yield Static(id="legend")
-        yield Rows()
+        yield RowList()
         yield KeyBar()
 
     def on_resize(self) -> None:
@@ -168,7 +168,7 @@ class InspectorScreen(Screen[None]):
         else:
             rows = list(self._inspection.rows)
         self._rows = sorted(rows, key=lambda row: -row.tokens) if self._sorted else rows
-        self.query_one(Rows).show(len(rows), self._draw, self.query_one(Rows).highlighted)
+        self.query_one(RowList).show(len(rows), self._draw, self.query_one(RowList).highlighted)
 
     def _draw(self, number: int, width: int) -> Content:
         row = self._rows[number]

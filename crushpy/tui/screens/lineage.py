@@ -20,8 +20,8 @@ from crushpy.messages import Data, counted
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.session_preview import coverage_words, glance, tokens_words
-from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.screens.session_preview import coverage_words, preview_text, tokens_words
+from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class Chosen(Data, frozen=True):
@@ -48,17 +48,17 @@ class LineageScreen(Screen[Chosen | None]):
     LineageScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
     LineageScreen #both { height: 1fr; layout: horizontal; }
     LineageScreen SessionTree { width: 1fr; height: 1fr; padding: 0 1; }
-    LineageScreen #glance { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
-    LineageScreen #glance Static { height: auto; }
+    LineageScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
+    LineageScreen #preview-pane Static { height: auto; }
     LineageScreen.-narrow #both { layout: vertical; }
-    LineageScreen.-narrow #glance { border-left: none; border-top: solid $panel; }
-    LineageScreen.-short #glance { display: none; }
+    LineageScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
+    LineageScreen.-short #preview-pane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "read", "Open"),
         Binding("g", "go_on", "Go on here"),
         Binding("f", "fork", "Fork"),
-        Binding("u", "undo", "Undo boundary"),
+        Binding("u", "undo", "Undo fresh start"),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
         Binding("escape", "dismiss(None)", "Close"),
@@ -85,7 +85,7 @@ class LineageScreen(Screen[Chosen | None]):
             tree.auto_expand = False
             tree.guide_depth = 3
             yield tree
-            with VerticalScroll(id="glance"):
+            with VerticalScroll(id="preview-pane"):
                 yield Static(id="preview")
         yield KeyBar()
 
@@ -160,11 +160,11 @@ class LineageScreen(Screen[Chosen | None]):
 
     async def _preview(self, branch: Branch) -> None:
         try:
-            text = glance(await self._library.preview(branch.session.id), self._note(branch))
+            text = preview_text(await self._library.preview(branch.session.id), self._note(branch))
         except CrushpyError as error:
             text = Content.styled(str(error), "$error")
         self.query_one("#preview", Static).update(text)
-        self.query_one("#glance", VerticalScroll).scroll_home(animate=False)
+        self.query_one("#preview-pane", VerticalScroll).scroll_home(animate=False)
 
     def _note(self, branch: Branch) -> str:
         tip = self._tip_of(branch)
@@ -204,9 +204,9 @@ class LineageScreen(Screen[Chosen | None]):
     def action_read(self) -> None:
         branch = self._current()
         if branch is not None:
-            from crushpy.tui.screens.session_reader import ReadingScreen
+            from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-            app_of(self).push_screen(ReadingScreen(self._library, branch.session.id))
+            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id))
 
     def action_go_on(self) -> None:
         branch = self._current()

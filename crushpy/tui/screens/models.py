@@ -16,7 +16,7 @@ from crushpy.settings import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread
 
-EFFORTS = ("", "low", "medium", "high")
+EFFORT_STEPS = ("", "low", "medium", "high")
 MOST = 300
 """Rows of models that nobody can use as things are; the words narrow them down."""
 WIDE = 60
@@ -172,7 +172,7 @@ class ModelsScreen(PickScreen[str | None]):
         if isinstance(row, ListedModel) and not row.info.thinking:
             tell(self, f"{row.info.name} has no thinking effort.")
             return
-        self._effort = EFFORTS[(EFFORTS.index(self._effort) + 1) % len(EFFORTS)]
+        self._effort = EFFORT_STEPS[(EFFORT_STEPS.index(self._effort) + 1) % len(EFFORT_STEPS)]
         self.typed(self.words)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -10,14 +10,14 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Input, Static
 
-from crushpy.tui.widgets.fields import Line
-from crushpy.tui.widgets.keybar import KeyBar
-from crushpy.tui.widgets.rows import Rows
+from crushpy.tui.widgets.fields import LineField
+from crushpy.tui.widgets.key_bar import KeyBar
+from crushpy.tui.widgets.row_list import RowList
 
-Result = TypeVar("Result")
+PickResult = TypeVar("PickResult")
 
 
-class Words(Line):
+class FilterLine(LineField):
     """The line to type in. What it has no use for goes to the rows and to the screen."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -34,7 +34,7 @@ class Words(Line):
         super().action_delete_right()
 
 
-class PickScreen(Screen[Result], Generic[Result]):
+class PickScreen(Screen[PickResult], Generic[PickResult]):
     """A screen says what it does with words that are `typed` and a row that is `taken`."""
 
     DEFAULT_CSS = """
@@ -44,7 +44,7 @@ class PickScreen(Screen[Result], Generic[Result]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
-    AUTO_FOCUS = "Words"
+    AUTO_FOCUS = "FilterLine"
 
     heading = ""
     placeholder = "type to filter"
@@ -52,8 +52,8 @@ class PickScreen(Screen[Result], Generic[Result]):
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title", id="heading")
-        yield Words(self.first_words(), self.placeholder)
-        yield Rows(one_click=self.one_click)
+        yield FilterLine(self.first_words(), self.placeholder)
+        yield RowList(one_click=self.one_click)
         yield Static(id="about")
         yield KeyBar()
 
@@ -83,12 +83,12 @@ class PickScreen(Screen[Result], Generic[Result]):
     # --- the same for all ------------------------------------------------------------------------------
 
     @property
-    def rows(self) -> Rows:
-        return self.query_one(Rows)
+    def rows(self) -> RowList:
+        return self.query_one(RowList)
 
     @property
     def words(self) -> str:
-        return self.query_one(Words).value
+        return self.query_one(FilterLine).value
 
     def head(self, text: Content | str) -> None:
         self.query_one("#heading", Static).update(text)
@@ -108,20 +108,20 @@ class PickScreen(Screen[Result], Generic[Result]):
             case _:
                 self.rows.focus()
 
-    @on(Input.Changed, "Words")
+    @on(Input.Changed, "FilterLine")
     def _typed(self, event: Input.Changed) -> None:
         self.typed(event.value)
 
-    @on(Input.Submitted, "Words")
+    @on(Input.Submitted, "FilterLine")
     def _entered(self) -> None:
         self.rows.action_take()
 
-    @on(Rows.Highlighted)
+    @on(RowList.Highlighted)
     def _moved(self) -> None:
         self.about()
 
-    @on(Rows.Taken)
-    def _taken(self, event: Rows.Taken) -> None:
+    @on(RowList.Taken)
+    def _taken(self, event: RowList.Taken) -> None:
         self.taken(event.number)
 
     def on_key(self, event: events.Key) -> None:
@@ -130,7 +130,7 @@ class PickScreen(Screen[Result], Generic[Result]):
             if event.key in self.active_bindings:
                 return
             event.stop()
-            words = self.query_one(Words)
+            words = self.query_one(FilterLine)
             words.focus()
             words.insert_text_at_cursor(event.character)
 

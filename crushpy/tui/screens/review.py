@@ -16,9 +16,9 @@ from crushpy.events import ReviewNeeded
 from crushpy.messages import counted
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.widgets.fields import Area, Line
-from crushpy.tui.widgets.grace import Grace
-from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.widgets.fields import AreaField, LineField
+from crushpy.tui.widgets.grace_period import GracePeriod
+from crushpy.tui.widgets.key_bar import KeyBar
 
 ASKED = {
     "regenerate": "what the next summary should heed (Enter sends, Esc goes back)",
@@ -27,7 +27,7 @@ ASKED = {
 KEYS = ("a", "e", "r", "d", "v", "escape")
 
 
-class Summary(Area):
+class SummaryField(AreaField):
     """A paste into what is only read is not for it."""
 
     def on_paste(self, event: events.Paste) -> None:
@@ -47,8 +47,8 @@ class ReviewScreen(Screen[Verdict]):
     ReviewScreen #evidence { display: none; height: 1fr; padding: 0 1; }
     ReviewScreen #evidence Static { height: auto; }
     ReviewScreen.-open #evidence { display: block; }
-    ReviewScreen Line { display: none; }
-    ReviewScreen.-asking Line { display: block; }
+    ReviewScreen LineField { display: none; }
+    ReviewScreen.-asking LineField { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("a", "accept", "Accept"),
@@ -60,14 +60,14 @@ class ReviewScreen(Screen[Verdict]):
         Binding("escape", "back", "Back"),
         Binding("escape", "decline", "Decline"),
     ]
-    AUTO_FOCUS = "Area"
+    AUTO_FOCUS = "AreaField"
 
     def __init__(self, event: ReviewNeeded, typed: Callable[[str], None] = lambda _: None) -> None:
         super().__init__()
         self._event = event
         self._summary = clean(event.summary)
         self._typed = typed
-        self._grace = Grace(self, typed)
+        self._grace = GracePeriod(self, typed)
         self._asked = ""
         self._editing = False
         self._warned = False
@@ -82,11 +82,11 @@ class ReviewScreen(Screen[Verdict]):
             ),
             classes="title",
         )
-        yield Summary(self._summary, read_only=True)
+        yield SummaryField(self._summary, read_only=True)
         yield Static(id="fold")
         with VerticalScroll(id="evidence"):
             yield Static(Content(clean(event.evidence).strip() or "(none)"))
-        yield Line()
+        yield LineField()
         yield KeyBar()
 
     def on_mount(self) -> None:
@@ -96,8 +96,8 @@ class ReviewScreen(Screen[Verdict]):
     # --- what is shown -----------------------------------------------------------------------------------
 
     @property
-    def _area(self) -> Area:
-        return self.query_one(Area)
+    def _area(self) -> AreaField:
+        return self.query_one(AreaField)
 
     @property
     def _edited(self) -> bool:
@@ -155,7 +155,7 @@ class ReviewScreen(Screen[Verdict]):
 
     def action_ask(self, kind: str) -> None:
         self._asked = kind
-        line = self.query_one(Line)
+        line = self.query_one(LineField)
         line.placeholder = ASKED[kind]
         self.add_class("-asking")
         line.focus()
@@ -169,7 +169,7 @@ class ReviewScreen(Screen[Verdict]):
     def action_back(self) -> None:
         """Out of the line, or out of editing; what was edited stays."""
         self._asked = ""
-        self.query_one(Line).value = ""
+        self.query_one(LineField).value = ""
         self.remove_class("-asking")
         self._set_editing(False)
 

@@ -9,7 +9,7 @@ from crushpy.engine.session.export import age
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, headline
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
-from crushpy.tui.widgets.statusbar import short
+from crushpy.tui.widgets.status_bar import short
 
 LONGEST = 600
 """Characters of one message."""
@@ -27,7 +27,7 @@ def tokens_words(boundary: BoundaryInfo) -> str:
     return f"{short(boundary.tokens_before)} → {after}" if boundary.tokens_before else ""
 
 
-def glance(preview: Preview, note: str = "") -> Content:
+def preview_text(preview: Preview, note: str = "") -> Content:
     """All of it, as lines to scroll through."""
     session = preview.session
     blocks = [

@@ -10,19 +10,20 @@ from textual.widgets import Static
 from crushpy.engine.session.browser import SessionBrowser, seed_of
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
+from crushpy.tui.app_type import app_of
 from crushpy.tui.feed import Feed
 from crushpy.tui.items import ErrorItem
-from crushpy.tui.screens.item_actions import ItemActions
-from crushpy.tui.transcript.view import Transcript
-from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.screens.transcript_screen import TranscriptScreen
+from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class ReadingScreen(ItemActions):
+class SessionReaderScreen(TranscriptScreen):
     """The session as the chat would show it, from its beginning."""
 
     DEFAULT_CSS = """
-    ReadingScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    ReadingScreen Transcript { height: 1fr; }
+    SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
+    SessionReaderScreen Transcript { height: 1fr; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("home", "edge('home')", "Beginning"),
@@ -42,6 +43,9 @@ class ReadingScreen(ItemActions):
     def library(self) -> SessionBrowser:
         return self._library
 
+    def read_session(self, library: SessionBrowser, session_id: str) -> None:
+        app_of(self).push_screen(SessionReaderScreen(library, session_id))
+
     def compose(self) -> ComposeResult:
         yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
         yield Transcript()
@@ -54,13 +58,13 @@ class ReadingScreen(ItemActions):
         transcript = self.query_one(Transcript)
         try:
             info, messages = await self._library.messages(self._session_id)
-            seam = await self._library.seam(info.id) if seed_of(messages) else None
+            opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
-        Feed(transcript, offers=("open_parent",)).load(messages, seam)
+        Feed(transcript, offers=("open_parent",)).load(messages, opening)
         self.call_after_refresh(transcript.scroll_home, animate=False)
 
     def action_edge(self, where: str) -> None:

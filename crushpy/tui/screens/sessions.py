@@ -16,14 +16,14 @@ from crushpy.messages import counted
 from crushpy.sanitize import one_line
 from crushpy.storage.records import ConversationRow
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.picker import PickScreen, Words, spread
-from crushpy.tui.widgets.fields import Line
+from crushpy.tui.screens.picker import FilterLine, PickScreen, spread
+from crushpy.tui.widgets.fields import LineField
 
 WIDE = 64
 """Columns from which a row also shows model, messages and generations."""
 
 
-class Title(Line):
+class Title(LineField):
     """The new title of a conversation."""
 
 
@@ -33,7 +33,7 @@ class SessionsScreen(PickScreen[str | None]):
     DEFAULT_CSS = """
     SessionsScreen Title { display: none; }
     SessionsScreen.-renaming Title { display: block; }
-    SessionsScreen.-renaming Words { display: none; }
+    SessionsScreen.-renaming FilterLine { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Resume"),
@@ -65,7 +65,7 @@ class SessionsScreen(PickScreen[str | None]):
     def compose(self) -> ComposeResult:
         for widget in super().compose():
             yield widget
-            if isinstance(widget, Words):
+            if isinstance(widget, FilterLine):
                 yield Title(placeholder="a title needs at least one letter")
 
     def on_mount(self) -> None:
@@ -261,7 +261,7 @@ class SessionsScreen(PickScreen[str | None]):
         self.remove_class("-renaming")
         self.rows.can_focus = True
         self._say_where()
-        self.query_one(Words).focus()
+        self.query_one(FilterLine).focus()
         self.refresh_bindings()
 
     @on(Input.Submitted, "Title")

@@ -21,8 +21,8 @@ from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
-from crushpy.tui.widgets.fields import Area
-from crushpy.tui.widgets.keybar import KeyBar
+from crushpy.tui.widgets.fields import AreaField
+from crushpy.tui.widgets.key_bar import KeyBar
 
 PAUSE = 0.2
 """Seconds after the last key until the text is checked."""
@@ -39,7 +39,7 @@ class TemplateScreen(Screen[bool]):
     TemplateScreen #outcome { display: none; height: 1fr; padding: 0 1; border-top: solid $panel; }
     TemplateScreen #outcome Static { height: auto; }
     TemplateScreen.-tried #outcome { display: block; }
-    TemplateScreen.-short.-tried Area { display: none; }
+    TemplateScreen.-short.-tried AreaField { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
@@ -50,7 +50,7 @@ class TemplateScreen(Screen[bool]):
         Binding("escape", "close", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
-    AUTO_FOCUS = "Area"
+    AUTO_FOCUS = "AreaField"
 
     def __init__(
         self, templates: Templates, preview: Try | None = None, *, folder: Path | None = None
@@ -69,7 +69,7 @@ class TemplateScreen(Screen[bool]):
 
     def compose(self) -> ComposeResult:
         yield Static(Content("Summary template"), classes="title", id="heading")
-        yield Area()
+        yield AreaField()
         yield Static(id="verdict")
         with VerticalScroll(id="outcome"):
             yield Static(id="tried")
@@ -79,8 +79,8 @@ class TemplateScreen(Screen[bool]):
         self.run_worker(self._load(), group="file", exclusive=True)
 
     @property
-    def _area(self) -> Area:
-        return self.query_one(Area)
+    def _area(self) -> AreaField:
+        return self.query_one(AreaField)
 
     @property
     def _edited(self) -> bool:
@@ -165,7 +165,7 @@ class TemplateScreen(Screen[bool]):
         if self._layer != "project":
             self._layer, self._path = "user", str(self._own.file)
         self._say_where()
-        tell(self, f"Saved as {self._own.file}. It holds from the next boundary on.")
+        tell(self, f"Saved as {self._own.file}. It holds from the next fresh start on.")
 
     def action_reset(self) -> None:
         self.run_worker(self._reset(), group="file", exclusive=True)
@@ -194,7 +194,7 @@ class TemplateScreen(Screen[bool]):
         self.run_worker(self._outside(), group="file", exclusive=True)
 
     async def _outside(self) -> None:
-        from crushpy.tui.widgets.editor import edit_outside
+        from crushpy.tui.widgets.external_editor import edit_outside
 
         try:
             text = await edit_outside(app_of(self), self._area.text)
@@ -265,14 +265,14 @@ class TemplateScreen(Screen[bool]):
 def _outcome(outcome: Rehearsal | None) -> Content:
     """What the text would carry over from the current session: size, coverage, words."""
     if outcome is None:
-        return Content("There is nothing to leave behind yet: the session is too short for a boundary.")
+        return Content("There is nothing to leave behind yet: the session is too short for a fresh start.")
     facts = ", ".join(
         f"{kind} {carried}/{total} ({prose} in prose)"
         for kind, (total, prose, carried) in outcome.coverage.items()
         if total
     )
     lines = [
-        Content.styled("Nothing was changed. A boundary now would give:", "bold"),
+        Content.styled("Nothing was changed. A fresh start now would give:", "bold"),
         Content(
             f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages left "
             f"behind, {outcome.tail} carried as they are; ${outcome.cost:.4f}"

@@ -20,7 +20,7 @@ HALF_A_KEY = 0.1
 """Seconds between two looks at a key of which only the beginning has come."""
 
 
-class Ending(Event):
+class WaitableEvent(Event):
     """An event that can be waited for together with a file: `file` is readable once it is set."""
 
     def __init__(self) -> None:
@@ -42,7 +42,7 @@ class Keyboard(LinuxDriver):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self.exit_event = Ending()
+        self.exit_event = WaitableEvent()
 
     def run_input_thread(self) -> None:
         parser = PasteReader(self._debug)

@@ -10,10 +10,10 @@ from textual.selection import Selection
 
 from crushpy.tui.focus import Visited
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem, ItemAction
-from crushpy.tui.transcript.render.items import is_foldable
-from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.draw_item import is_foldable
+from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
-from crushpy.tui.transcript.select import named_line, whole_item, word_at
+from crushpy.tui.transcript.selection import named_line, whole_item, word_at
 
 
 class Pointing(Visited, Scrolling):
@@ -121,7 +121,7 @@ class Pointing(Visited, Scrolling):
             self.follow_link(links[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a seam card are keys only there."""
+        """The keys of a fresh start's card are keys only there."""
         if action != "activate" or parameters == ("copy",):
             return True
         index = self._cursor_index()
@@ -244,7 +244,7 @@ class Pointing(Visited, Scrolling):
             self.screen.selections = {self: selection}
 
 
-def _links(rows: Sequence[Row]) -> list[str]:
+def _links(rows: Sequence[TextRow]) -> list[str]:
     """Where the links in these rows lead, each once."""
     found = [segment.style.meta.get("href") for row in rows for segment in row.segments if segment.style]
     return list(dict.fromkeys(str(href) for href in found if href))

@@ -13,9 +13,9 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.select import name_line, span_in
+from crushpy.tui.transcript.render.text_row import TextRow
+from crushpy.tui.transcript.selection import name_line, span_in
 from crushpy.tui.transcript.sheet import Sheet
 
 Marks = tuple[tuple[int, int] | None, bool, str]
@@ -44,9 +44,9 @@ class Scrolling(ScrollView, can_focus=True):
         """What stands on the screen, line by line; None where that is not certain."""
         self._places: list[int | None] = []
         """For each line what `select.name_line` calls it."""
-        self._marked: dict[Row, tuple[Marks, Strip]] = {}
+        self._marked: dict[TextRow, tuple[Marks, Strip]] = {}
         self._told: int | None = None
-        self._blank: Row | None = None
+        self._blank: TextRow | None = None
 
     @abstractmethod
     def current_palette(self) -> Palette: ...
@@ -191,7 +191,7 @@ class Scrolling(ScrollView, can_focus=True):
         top = round(self.scroll_y)
         bar = "" if self.following or sheet.total <= height else _scrollbar(top, sheet.total, height)
         selection = self.text_selection
-        blank = self._blank = self._blank or Row([], palette.text)
+        blank = self._blank = self._blank or TextRow([], palette.text)
         strips: list[Strip] = []
         places: list[int | None] = []
         index, offset = sheet.heights.find(top) if sheet.total else (None, 0)
@@ -219,7 +219,7 @@ class Scrolling(ScrollView, can_focus=True):
         # A theme that only sets the background gives the text that colour too.
         return Style(bgcolor=style.bgcolor) if style.color == style.bgcolor else style
 
-    def _mark(self, row: Row, marks: Marks, width: int) -> Strip:
+    def _mark(self, row: TextRow, marks: Marks, width: int) -> Strip:
         """A row with what lies over it. Remembered, so that an unchanged line is the same object."""
         known = self._marked.get(row)
         if known is not None and known[0] == marks and row is not self._blank:

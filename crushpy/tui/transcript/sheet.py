@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
-from crushpy.tui.transcript.entries import Entry
+from crushpy.tui.items import ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.render.drawn import Drawn, Live
+from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
+from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
 from crushpy.tui.transcript.render.highlight import Highlighter
-from crushpy.tui.transcript.render.items import estimate, is_foldable, stands_close
-from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import TextRow
+from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 KEPT = 300
 """So many items keep their rows."""
@@ -29,7 +29,7 @@ class Sheet:
 
     def __init__(self) -> None:
         self.highlighter = Highlighter()
-        self.entries: list[Entry | None] = []
+        self.entries: list[SheetEntry | None] = []
         self.heights = Heights()
         self.width = 0
         self._palette: Palette | None = None
@@ -71,20 +71,20 @@ class Sheet:
 
     # --- changes -----------------------------------------------------------------------------------------
 
-    def reset(self, items: Sequence[Item]) -> None:
+    def reset(self, items: Sequence[TranscriptItem]) -> None:
         self.first_key += len(self.entries)
         self._drop_all()
-        self.entries = [Entry(key, item) for key, item in enumerate(items, self.first_key)]
+        self.entries = [SheetEntry(key, item) for key, item in enumerate(items, self.first_key)]
         self._estimate_all()
 
-    def add(self, item: Item) -> int:
+    def add(self, item: TranscriptItem) -> int:
         key = self.first_key + len(self.entries)
-        entry = Entry(key, item)
+        entry = SheetEntry(key, item)
         self.entries.append(entry)
         self.heights.append(self._estimate(len(self.entries) - 1, entry))
         return key
 
-    def replace(self, index: int, item: Item) -> None:
+    def replace(self, index: int, item: TranscriptItem) -> None:
         entry = self[index]
         rows = self._forget(entry)
         entry.item, entry.parts = item, None
@@ -113,7 +113,7 @@ class Sheet:
             self._forget(entry)
             self._begin(entry)
         entry.parts.append(text)
-        if isinstance(entry.drawn, Live):
+        if isinstance(entry.drawn, LiveDrawn):
             entry.drawn.feed(text)
         self._growing.add(index)
 
@@ -124,7 +124,7 @@ class Sheet:
             entry = self.entries[index] if index < len(self.entries) else None
             if entry is None or entry.parts is None or self._palette is None:
                 continue
-            if isinstance(entry.drawn, Live):
+            if isinstance(entry.drawn, LiveDrawn):
                 self._advance(entry.key, entry.drawn)
                 self._measured(index, entry.drawn)
                 continue
@@ -141,7 +141,7 @@ class Sheet:
         item = entry.grown()
         entry.item = item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True)
         drawn, entry.drawn, entry.parts = entry.drawn, None, None
-        if isinstance(drawn, Live) and isinstance(item, ReplyItem):
+        if isinstance(drawn, LiveDrawn) and isinstance(item, ReplyItem):
             drawn.finish(time.perf_counter() + PATIENCE)
             self._finished(entry.key, drawn)
             self._keep(entry.key, drawn)
@@ -151,7 +151,7 @@ class Sheet:
 
     # --- looking -----------------------------------------------------------------------------------------
 
-    def __getitem__(self, index: int) -> Entry:
+    def __getitem__(self, index: int) -> SheetEntry:
         entry = self.entries[index]
         assert entry is not None
         return entry
@@ -178,7 +178,7 @@ class Sheet:
         before = self.neighbour(index, -1)
         return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
 
-    def rows(self, index: int) -> list[Row]:
+    def rows(self, index: int) -> list[TextRow]:
         """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
         entry = self.entries[index]
         if entry is None or self._palette is None:
@@ -209,17 +209,17 @@ class Sheet:
 
     # --- inside ------------------------------------------------------------------------------------------
 
-    def _begin(self, entry: Entry) -> None:
+    def _begin(self, entry: SheetEntry) -> None:
         """Prepares an entry that grows to be drawn piece by piece."""
         if self._palette is None:
             return
         self._growing.add(entry.key - self.first_key)
         grows = isinstance(entry.item, ReplyItem) or (isinstance(entry.item, ThinkingItem) and entry.opened)
         if grows and isinstance(entry.item, ReplyItem | ThinkingItem):
-            entry.drawn = live = Live(entry.item, self._palette, self.width)
+            entry.drawn = live = LiveDrawn(entry.item, self._palette, self.width)
             live.feed(entry.item.text + "".join(entry.parts or ()))
 
-    def _draw(self, entry: Entry, item: Item) -> Drawn:
+    def _draw(self, entry: SheetEntry, item: TranscriptItem) -> Drawn:
         assert self._palette is not None
         drawn = Drawn(item, self._palette, self.width, opened=entry.opened)
         self._advance(entry.key, drawn)
@@ -241,7 +241,7 @@ class Sheet:
         while len(self._drawn) > self._kept:
             self._drawn.popitem(last=False)[1].dropped = True
 
-    def _forget(self, entry: Entry) -> list[Row]:
+    def _forget(self, entry: SheetEntry) -> list[TextRow]:
         """Lets go of an entry's drawing; its rows may serve the next one."""
         drawn = self._drawn.pop(entry.key, None) or entry.drawn
         entry.drawn = None
@@ -251,7 +251,7 @@ class Sheet:
         drawn.dropped = True
         return drawn.rows
 
-    def _redraw(self, index: int, before: list[Row]) -> None:
+    def _redraw(self, index: int, before: list[TextRow]) -> None:
         entry = self[index]
         if self._palette is None or not before:
             self.heights[index] = self._estimate(index, entry)
@@ -267,14 +267,14 @@ class Sheet:
     def _measured(self, index: int, drawn: Drawn) -> None:
         self.heights[index] = self.space(index) + len(drawn.rows)
 
-    def _estimate(self, index: int, entry: Entry) -> int:
+    def _estimate(self, index: int, entry: SheetEntry) -> int:
         return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
 
     def _estimate_all(self) -> None:
         self.heights = Heights(self._estimates())
 
     def _estimates(self) -> Iterator[int]:
-        before: Item | None = None
+        before: TranscriptItem | None = None
         for entry in self.entries:
             if entry is None:
                 yield 0

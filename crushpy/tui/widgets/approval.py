@@ -16,17 +16,17 @@ from textual.widgets import Input, Static
 from crushpy.events import ApprovalNeeded
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell_for_now
-from crushpy.tui.widgets import question as asked
-from crushpy.tui.widgets.fields import Line
-from crushpy.tui.widgets.grace import ARMED, Grace
-from crushpy.tui.widgets.keybar import flow
+from crushpy.tui.widgets import approval_text as asked
+from crushpy.tui.widgets.fields import LineField
+from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
+from crushpy.tui.widgets.key_bar import flow
 
 if TYPE_CHECKING:
     from textual.signal import Signal
 
 SMALL, TINY = Size(44, 20), Size(32, 10)
 """On screens narrower or lower than these: no frame and all the room, or not even the rule in view."""
-FRAME = Size(6, 2)
+FRAME_SIZE = Size(6, 2)
 """Cells that frame and margin take."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the room."""
@@ -51,8 +51,8 @@ class ApprovalPanel(Vertical, can_focus=True):
         Static { height: auto; }
         #body { height: 1fr; scrollbar-size-vertical: 1; }
         #foot { dock: bottom; height: auto; }
-        Line, Line:focus { display: none; padding: 0; }
-        &.denying Line, &.denying Line:focus { display: block; }
+        LineField, LineField:focus { display: none; padding: 0; }
+        &.denying LineField, &.denying LineField:focus { display: block; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -85,7 +85,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         super().__init__()
         self._question = question
         self._answers = {**ONCE, **FOR_LONGER} if question.rule else ONCE
-        self._grace = Grace(self, self._pass_on, self._say_keys)
+        self._grace = GracePeriod(self, self._pass_on, self._say_keys)
         self._what = asked.what(question)
         self._choices = Content("")
         self._fitted: tuple[Size, bool] | None = None
@@ -99,7 +99,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         with Vertical(id="foot"):
             yield Static(id="rule")
             yield Static(id="keys")
-            yield Line(placeholder="what the agent should do instead")
+            yield LineField(placeholder="what the agent should do instead")
 
     def on_mount(self) -> None:
         laid_out = cast("Signal[Any]", cast(Any, self.screen).screen_layout_refresh_signal)
@@ -144,7 +144,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.set_class(small, "-small")
         self.set_class(tiny, "-tiny")
         self.screen.set_class(small, CRAMPED)
-        width, frame = (screen.width, 0) if small else (screen.width - FRAME.width, FRAME.height)
+        width, frame = (screen.width, 0) if small else (screen.width - FRAME_SIZE.width, FRAME_SIZE.height)
         self.styles.max_height = frame + self._fill(max(1, width), small=small, tiny=tiny)
 
     def _fill(self, width: int, *, small: bool, tiny: bool) -> int:
@@ -208,7 +208,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         """Out of the line for a denial, where the user was just now; or from elsewhere."""
         if self._denying:
             self.remove_class("denying")
-            self.query_one(Line).value = ""
+            self.query_one(LineField).value = ""
             self._fit()
         else:
             self._grace.restart()
@@ -222,7 +222,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             return
         self.add_class("denying")
         self._fit()
-        self.query_one(Line).focus()
+        self.query_one(LineField).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

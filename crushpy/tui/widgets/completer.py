@@ -9,16 +9,16 @@ from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
-from crushpy.tui.widgets.completion import (
-    Choice,
+from crushpy.tui.widgets.completion_list import (
     CommandHint,
+    Completion,
     CompletionList,
     Token,
-    command_choices,
-    file_choices,
+    command_completions,
+    file_completions,
     token_at,
 )
-from crushpy.tui.widgets.filefinder import FileFinder, Search
+from crushpy.tui.widgets.file_finder import FileFinder, FileSearch
 
 AT_ONCE = 0.01
 """Seconds that a search may take before the key returns; the rest goes on between keys."""
@@ -38,7 +38,7 @@ class Completer:
         self._listing = False
 
     @property
-    def choice(self) -> Choice | None:
+    def choice(self) -> Completion | None:
         """The highlighted choice, if any is on offer."""
         shown = self._list
         return shown.choices[shown.highlighted] if shown is not None and shown.choices else None
@@ -61,7 +61,7 @@ class Completer:
         if token is None or self._is_dismissed(token):
             self._offer([])
         elif token.kind == "command":
-            self._offer(command_choices(self.commands, token.typed))
+            self._offer(command_completions(self.commands, token.typed))
         else:
             self._find(token)
 
@@ -112,23 +112,23 @@ class Completer:
         while so_far is not None and (steps == 0 or time.perf_counter() < deadline):
             steps, so_far = steps + 1, self._step(search)
         if so_far is not None:
-            self._offer(self._still_fit(token) or file_choices(so_far))
+            self._offer(self._still_fit(token) or file_completions(so_far))
             self._prompt.run_worker(partial(self._go_on, search, token), group="file-search", exclusive=True)
 
-    def _still_fit(self, token: Token) -> list[Choice]:
+    def _still_fit(self, token: Token) -> list[Completion]:
         """What is on offer and fits what was typed since."""
         seen = self._list.choices if self._list is not None else ()
         return [choice for choice in seen if token.typed.lower() in choice.label.lower()]
 
-    def _step(self, search: Search) -> list[str] | None:
+    def _step(self, search: FileSearch) -> list[str] | None:
         """Goes on with a search: the best so far, or None when it is done and its result on offer."""
         try:
             return next(search)
         except StopIteration as end:
-            self._offer(file_choices(end.value))
+            self._offer(file_completions(end.value))
             return None
 
-    async def _go_on(self, search: Search, token: Token) -> None:
+    async def _go_on(self, search: FileSearch, token: Token) -> None:
         while self._token == token and not self._is_dismissed(token):
             if self._list is not None and self._list.moved:
                 return
@@ -148,7 +148,7 @@ class Completer:
 
     # --- the list ----------------------------------------------------------------------------------------
 
-    def _offer(self, choices: Sequence[Choice], note: str = "") -> None:
+    def _offer(self, choices: Sequence[Completion], note: str = "") -> None:
         if self._list is None:
             parent = self._prompt.parent
             if not (choices or note) or not isinstance(parent, Widget):

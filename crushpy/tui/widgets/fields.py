@@ -6,11 +6,11 @@ from textual.widgets import Input, TextArea
 from crushpy.sanitize import clean, one_line
 
 
-class Line(Input):
+class LineField(Input):
     """One line."""
 
     DEFAULT_CSS = """
-    Line, Line:focus { height: 1; border: none; padding: 0 1; background: $surface; }
+    LineField, LineField:focus { height: 1; border: none; padding: 0 1; background: $surface; }
     """
 
     def __init__(self, value: str = "", placeholder: str = "", *, name: str | None = None) -> None:
@@ -23,11 +23,11 @@ class Line(Input):
         self.insert_text_at_cursor(one_line(event.text))
 
 
-class Area(TextArea):
+class AreaField(TextArea):
     """Many lines."""
 
     DEFAULT_CSS = """
-    Area, Area:focus { height: 1fr; border: none; padding: 0 1; }
+    AreaField, AreaField:focus { height: 1fr; border: none; padding: 0 1; }
     """
 
     def __init__(self, text: str = "", *, read_only: bool = False) -> None:

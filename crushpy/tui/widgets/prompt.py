@@ -14,10 +14,10 @@ from textual.reactive import var
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import clean
 from crushpy.tui.widgets.completer import Completer
-from crushpy.tui.widgets.completion import CommandHint, CompletionList
-from crushpy.tui.widgets.filefinder import FileFinder
-from crushpy.tui.widgets.history import PromptHistory
-from crushpy.tui.widgets.textfield import FoldingTextArea
+from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
+from crushpy.tui.widgets.file_finder import FileFinder
+from crushpy.tui.widgets.folding_text_area import FoldingTextArea
+from crushpy.tui.widgets.prompt_history import PromptHistory
 
 __all__ = ["CommandHint", "PromptHistory", "PromptInput"]
 
@@ -270,7 +270,7 @@ class PromptInput(FoldingTextArea):
             self.run_worker(self._edit_outside(), group="editor")
 
     async def _edit_outside(self) -> None:
-        from crushpy.tui.widgets.editor import edit_outside
+        from crushpy.tui.widgets.external_editor import edit_outside
 
         before = self.draft
         try:

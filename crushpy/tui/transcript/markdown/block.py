@@ -8,11 +8,11 @@ from rich.style import Style
 
 from crushpy.sanitize import one_line
 from crushpy.tui.transcript.markdown.inline import inline, parser
-from crushpy.tui.transcript.markdown.tables import Shape, read_table, table_rows
+from crushpy.tui.transcript.markdown.pipe_tables import Shape, read_markdown_table, table_rows
 from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending
 from crushpy.tui.transcript.render.highlight import Coloured
-from crushpy.tui.transcript.render.rows import Row, Span
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import Span, TextRow
 from crushpy.tui.transcript.render.wrap import cells
 
 if TYPE_CHECKING:
@@ -132,7 +132,7 @@ class Writer:
     def _table(
         self, tokens: "Sequence[Token]", lines: Sequence[str], margin: Margin, shape: Shape | None = None
     ) -> Shape | None:
-        table = read_table(tokens, self._palette, self._base, self._canvas.room(margin), shape)
+        table = read_markdown_table(tokens, self._palette, self._base, self._canvas.room(margin), shape)
         if table is None:
             shown = [[(line.strip().expandtabs(4), self._base)] for line in lines]
             self._canvas.prose(shown, margin, self._base)
@@ -180,7 +180,7 @@ def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin:
         return
     palette, width = canvas.palette, canvas.width
 
-    def redo(coloured: Sequence[Coloured]) -> list[Row]:
+    def redo(coloured: Sequence[Coloured]) -> list[TextRow]:
         again = Canvas(palette, width)
         again.code([coloured_code(line, palette, palette.code) for line in coloured[0]], margin, palette.code)
         return again.rows

@@ -18,10 +18,10 @@ from crushpy.tui.transcript.markdown.block import (
     plain_code,
 )
 from crushpy.tui.transcript.markdown.fences import Fence
-from crushpy.tui.transcript.markdown.tables import Shape
+from crushpy.tui.transcript.markdown.pipe_tables import Shape
 from crushpy.tui.transcript.markdown.units import Unit, is_blank, units_of
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.growing_lines import Growing
+from crushpy.tui.transcript.render.growing_lines import GrowingLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -56,7 +56,7 @@ class MarkdownStream:
         self._fence: Fence | None = None
         self._plain = 0
         """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
-        self._growing = Growing(canvas, margin, base)
+        self._growing = GrowingLine(canvas, margin, base)
         self._long: tuple[str, bool] | None = None
         """A very long line that is complete and being drawn, and whether it is code."""
 

@@ -10,9 +10,9 @@ from crushpy.sanitize import one_line
 from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.rows import Span
+from crushpy.tui.transcript.render.plain_text import headline_row, lines_of
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text import headline, lines_of
+from crushpy.tui.transcript.render.text_row import Span
 
 _DECIDED = {
     "agent": ("the agent decided", "it called new_session"),
@@ -28,7 +28,7 @@ _SOURCES = {
 }
 
 
-def draw_seam(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
+def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
     palette = canvas.palette
     who, why = _DECIDED.get(item.trigger, (one_line(item.trigger), ""))
     title = "Fresh start, undone" if item.undone else "Fresh start"
@@ -52,7 +52,7 @@ def draw_seam(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: boo
             if item.summary
             else "Evidence"
         )
-        canvas.rows.append(headline([(f"{fold} {what}", palette.text)], [], inside, canvas))
+        canvas.rows.append(headline_row([(f"{fold} {what}", palette.text)], [], inside, canvas))
     if opened:
         yield from _carried(item, canvas, inside)
     hints = _hints(item, palette)
@@ -66,7 +66,7 @@ def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
     room = canvas.room(margin)
     shown: list[Span] = [("── ", palette.rule), (f"{title} ", palette["card"])] if title else []
     used = sum([len(text) for text, _ in shown])
-    row = headline([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
+    row = headline_row([*shown, ("─" * max(0, room - used), palette.rule)], [], margin, canvas)
     canvas.rows.append(row)
 
 

@@ -7,8 +7,8 @@ from rich.segment import Segment
 from rich.style import Style
 
 from crushpy.tui.transcript.render.highlight import Coloured
-from crushpy.tui.transcript.render.rows import Row, Span, pieces
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
 from crushpy.tui.transcript.render.wrap import cells, chop, wrap
 
 LEAST = 8
@@ -22,7 +22,7 @@ class Pending(NamedTuple):
     codes: tuple[str, ...]
     start: int
     height: int
-    redo: Callable[[Sequence[Coloured]], list[Row]]
+    redo: Callable[[Sequence[Coloured]], list[TextRow]]
 
 
 class Margin(NamedTuple):
@@ -51,7 +51,7 @@ class Canvas:
     def __init__(self, palette: Palette, width: int) -> None:
         self.palette = palette
         self.width = width
-        self.rows: list[Row] = []
+        self.rows: list[TextRow] = []
         self.pending: list[Pending] = []
 
     def room(self, margin: Margin) -> int:
@@ -60,7 +60,7 @@ class Canvas:
 
     def blank(self, margin: Margin, fill: Style) -> None:
         gutter = sum([len(segment.text) for segment in margin.rest])
-        self.rows.append(Row(list(margin.rest), fill, gutter))
+        self.rows.append(TextRow(list(margin.rest), fill, gutter))
 
     def prose(self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style) -> None:
         """Lines of spans, each broken at spaces where it is too long."""
@@ -82,7 +82,7 @@ class Canvas:
         gutter = sum([len(segment.text) for segment in margin.first]) - margin.copied
         lead = margin.first
         for segments, after in lines:
-            self.rows.append(Row([*lead, *segments], fill, gutter, after))
+            self.rows.append(TextRow([*lead, *segments], fill, gutter, after))
             if lead is not margin.rest:
                 lead = margin.rest
                 gutter = sum([len(segment.text) for segment in lead])

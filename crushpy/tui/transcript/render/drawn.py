@@ -3,28 +3,28 @@
 import time
 from collections.abc import Iterator, Sequence
 
-from crushpy.tui.items import Item, ReplyItem, ThinkingItem
+from crushpy.tui.items import ReplyItem, ThinkingItem, TranscriptItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Pending
+from crushpy.tui.transcript.render.draw_item import draw_item, draw_thinking_head, gutter, open_thinking
 from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
-from crushpy.tui.transcript.render.items import draw, draw_thinking_head, gutter, open_thinking
-from crushpy.tui.transcript.render.rows import Row
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import TextRow
 
 
 class Drawn:
     """A whole item. Large ones are drawn over several calls of `advance`."""
 
-    def __init__(self, item: Item, palette: Palette, width: int, *, opened: bool) -> None:
+    def __init__(self, item: TranscriptItem, palette: Palette, width: int, *, opened: bool) -> None:
         self.canvas = Canvas(palette, width)
         self.complete = False
         self.dropped = False
         """Nobody looks at it any more."""
-        self._steps: Iterator[None] = draw(item, self.canvas, opened=opened)
+        self._steps: Iterator[None] = draw_item(item, self.canvas, opened=opened)
         self._asked = 0
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[TextRow]:
         return self.canvas.rows
 
     def advance(self, until: float) -> None:
@@ -34,7 +34,7 @@ class Drawn:
                 return
         self.complete = True
 
-    def keep_rows(self, before: Sequence[Row], start: int = 0) -> None:
+    def keep_rows(self, before: Sequence[TextRow], start: int = 0) -> None:
         """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
         rows = self.canvas.rows
         for index in range(start, min(len(before) + start, len(rows))):
@@ -64,7 +64,7 @@ class Drawn:
             highlighter.request(pending.language, code, done)
 
 
-class Live(Drawn):
+class LiveDrawn(Drawn):
     """A reply, or opened thoughts, that still grow."""
 
     def __init__(self, item: ReplyItem | ThinkingItem, palette: Palette, width: int) -> None:

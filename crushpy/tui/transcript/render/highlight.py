@@ -7,9 +7,9 @@ from functools import cache
 from threading import Thread
 from typing import Any
 
-Piece = tuple[str, str]
+ColouredPiece = tuple[str, str]
 """Some code and its role: a name of `palette.INLINE`, or nothing."""
-Coloured = list[list[Piece]]
+Coloured = list[list[ColouredPiece]]
 """Lines of pieces."""
 
 MOST_CODE = 120_000
@@ -38,7 +38,7 @@ _ROLES = (
     ("Token.Generic.Deleted", "operator"),
 )
 
-Job = tuple[str, str]
+HighlightJob = tuple[str, str]
 """A language and some code."""
 
 
@@ -46,10 +46,10 @@ class Highlighter:
     """Works through what is asked for, in order, and remembers the last results."""
 
     def __init__(self) -> None:
-        self._done: OrderedDict[Job, Coloured | None] = OrderedDict()
-        self._queue: deque[tuple[Job, Callable[[Coloured | None], None]]] = deque()
-        self._lexing: Iterator[Piece] | None = None
-        self._pieces: list[Piece] = []
+        self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
+        self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
+        self._lexing: Iterator[ColouredPiece] | None = None
+        self._pieces: list[ColouredPiece] = []
 
     @property
     def busy(self) -> bool:
@@ -91,7 +91,7 @@ class Highlighter:
             if time.perf_counter() > until:
                 return
 
-    def _lex(self, job: Job, until: float) -> bool:
+    def _lex(self, job: HighlightJob, until: float) -> bool:
         if self._lexing is None:
             if not _is_loaded(job[0]):
                 return False
@@ -121,7 +121,7 @@ def _load(language: str) -> None:
     _lexers[language] = _lexer(language)
 
 
-def _tokens(language: str, code: str) -> Iterator[Piece]:
+def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
     lexer = _lexers[language]
     if lexer is None:
         return
@@ -148,7 +148,7 @@ def _role(kind: str) -> str:
     return next((role for prefix, role in _ROLES if kind.startswith(prefix)), "")
 
 
-def _lines(pieces: list[Piece], code: str) -> Coloured | None:
+def _lines(pieces: list[ColouredPiece], code: str) -> Coloured | None:
     lines: Coloured = [[]]
     for text, role in pieces:
         first, *rest = text.split("\n")

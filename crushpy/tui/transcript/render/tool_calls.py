@@ -10,9 +10,9 @@ from crushpy.sanitize import one_line
 from crushpy.tui.items import OWN_COMMAND, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.diffs import draw_diff
+from crushpy.tui.transcript.render.diff_rows import draw_diff
+from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed, tail_of
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
-from crushpy.tui.transcript.render.text import headline, lines_of, listed, tail_of
 from crushpy.tui.transcript.render.wrap import cells, fit
 
 MOST_LINES = 2_000
@@ -68,7 +68,7 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         (one_line(item.headline[:2_000]), palette.text),
     ]
     right = _beside(item, palette, canvas.room(margin))
-    canvas.rows.append(headline(head, right, margin, canvas, copied_from=2))
+    canvas.rows.append(headline_row(head, right, margin, canvas, copied_from=2))
     yield
     inside = margin.add(Segment("    ", palette.text))
     if opened:
@@ -76,12 +76,12 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     elif item.state == "running":
         shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
         for spans in shown:
-            canvas.rows.append(headline(spans, [], inside, canvas))
+            canvas.rows.append(headline_row(spans, [], inside, canvas))
     elif item.state == "failed":
         printed = item.display.output if isinstance(item.display, Terminal) else item.output
         first = one_line(printed.strip()[:2_000].split("\n", 1)[0])
         if first:
-            canvas.rows.append(headline([(first, palette["error"])], [], inside, canvas))
+            canvas.rows.append(headline_row([(first, palette["error"])], [], inside, canvas))
 
 
 def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:
@@ -137,7 +137,7 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
     if own is not None and own.output.count("\n") > LONG_OUTPUT:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
-        canvas.rows.append(headline([(f"{icon} ", palette[role]), *how], [], margin, canvas))
+        canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
@@ -185,7 +185,7 @@ def _note(display: Terminal) -> str:
 def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
     if display.title:
-        canvas.rows.append(headline([(one_line(display.title), palette.muted)], [], margin, canvas))
+        canvas.rows.append(headline_row([(one_line(display.title), palette.muted)], [], margin, canvas))
     lines = list(lines_of(display.text))
     start = len(canvas.rows)
     inside = margin.add(Segment(" ", palette.code))

@@ -12,7 +12,7 @@ _NARROW = re.compile(r"[ -~\u00a0-\u00ac\u00ae-\u02ff\u0370-\u0482\u2500-\u25fc\
 """Characters that take one cell each, for certain."""
 
 
-class Cut(NamedTuple):
+class WrappedLine(NamedTuple):
     """One line of a longer text: its bounds, and what stood between it and the next one."""
 
     start: int
@@ -30,7 +30,7 @@ def cells(text: str) -> int:
     return len(text) if text.isascii() else cell_len(text)
 
 
-def wrap(text: str, width: int) -> list[Cut]:
+def wrap(text: str, width: int) -> list[WrappedLine]:
     """Lines of at most `width` cells, broken at spaces where there are any."""
     width = max(1, width)
     if is_narrow(text):
@@ -38,14 +38,14 @@ def wrap(text: str, width: int) -> list[Cut]:
     return _wrap_wide(text, width, words=True)
 
 
-def chop(text: str, width: int) -> list[Cut]:
+def chop(text: str, width: int) -> list[WrappedLine]:
     """Lines of exactly `width` cells (the last may be shorter): for code, where spaces mean something."""
     width = max(1, width)
     if not is_narrow(text):
         return _wrap_wide(text, width, words=False)
     if len(text) <= width:
-        return [Cut(0, len(text), "\n")]
-    cuts = [Cut(at, min(at + width, len(text)), "") for at in range(0, len(text), width)]
+        return [WrappedLine(0, len(text), "\n")]
+    cuts = [WrappedLine(at, min(at + width, len(text)), "") for at in range(0, len(text), width)]
     cuts[-1] = cuts[-1]._replace(after="\n")
     return cuts
 
@@ -58,44 +58,44 @@ def fit(text: str, width: int) -> str:
         return ""
     if is_narrow(text):
         return text[: width - 1] + "…"
-    first = _wrap_wide(text, width - 1, words=False)[0] if width > 1 else Cut(0, 0, "")
+    first = _wrap_wide(text, width - 1, words=False)[0] if width > 1 else WrappedLine(0, 0, "")
     return text[: first.end] + "…"
 
 
-def _wrap_narrow(text: str, width: int) -> list[Cut]:
-    cuts: list[Cut] = []
+def _wrap_narrow(text: str, width: int) -> list[WrappedLine]:
+    cuts: list[WrappedLine] = []
     start, length = 0, len(text)
     while length - start > width:
         space = text.rfind(" ", start, start + width + 1)
         if space <= start:
-            cuts.append(Cut(start, start + width, ""))
+            cuts.append(WrappedLine(start, start + width, ""))
             start += width
         else:
-            cuts.append(Cut(start, space, " "))
+            cuts.append(WrappedLine(start, space, " "))
             start = space + 1
-    cuts.append(Cut(start, length, "\n"))
+    cuts.append(WrappedLine(start, length, "\n"))
     return cuts
 
 
-def _wrap_wide(text: str, width: int, *, words: bool) -> list[Cut]:
-    cuts: list[Cut] = []
+def _wrap_wide(text: str, width: int, *, words: bool) -> list[WrappedLine]:
+    cuts: list[WrappedLine] = []
     start = used = 0
     space = used_to_space = -1
     for begin, end, size in split_graphemes(text)[0]:
         if used + size > width and begin > start:
             if words and text[begin] == " ":
-                cuts.append(Cut(start, begin, " "))
+                cuts.append(WrappedLine(start, begin, " "))
                 start, used = end, 0
             elif words and space > start:
-                cuts.append(Cut(start, space, " "))
+                cuts.append(WrappedLine(start, space, " "))
                 start, used = space + 1, used - used_to_space + size
             else:
-                cuts.append(Cut(start, begin, ""))
+                cuts.append(WrappedLine(start, begin, ""))
                 start, used = begin, size
             space = used_to_space = -1
             continue
         used += size
         if words and text[begin] == " ":
             space, used_to_space = begin, used
-    cuts.append(Cut(start, len(text), "\n"))
+    cuts.append(WrappedLine(start, len(text), "\n"))
     return cuts

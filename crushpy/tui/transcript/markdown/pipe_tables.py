@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 from rich.style import Style
 
 from crushpy.tui.transcript.markdown.inline import inline
-from crushpy.tui.transcript.render.rows import Span, pieces
 from crushpy.tui.transcript.render.styles import BOLD, Palette
+from crushpy.tui.transcript.render.text_row import Span, pieces
 from crushpy.tui.transcript.render.wrap import cells, wrap
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ class Shape(NamedTuple):
     aligns: tuple[str, ...]
 
 
-class Table(NamedTuple):
+class MarkdownTable(NamedTuple):
     """Rows that were read; the first one is the head, unless they go on from some drawn before."""
 
     shape: Shape
@@ -34,9 +34,9 @@ class Table(NamedTuple):
     headed: bool = True
 
 
-def read_table(
+def read_markdown_table(
     tokens: "Sequence[Token]", palette: Palette, base: Style, room: int, shape: Shape | None = None
-) -> Table | None:
+) -> MarkdownTable | None:
     """The table that `tokens` hold. None where its columns do not fit: then it is shown as it came.
 
     With a `shape` they are rows that go on from some drawn before, and have no head.
@@ -59,12 +59,12 @@ def read_table(
             case _:
                 pass
     if shape is not None:
-        return Table(shape, rows, headed=False)
+        return MarkdownTable(shape, rows, headed=False)
     widths = _widths(rows, room)
-    return None if widths is None else Table(Shape(widths, tuple(aligns)), rows)
+    return None if widths is None else MarkdownTable(Shape(widths, tuple(aligns)), rows)
 
 
-def table_rows(table: Table, palette: Palette, base: Style) -> list[list[Span]]:
+def table_rows(table: MarkdownTable, palette: Palette, base: Style) -> list[list[Span]]:
     """The table's lines, as spans."""
     lines: list[list[Span]] = []
     for index, row in enumerate(table.rows):

@@ -1,23 +1,13 @@
 """Lines that start with `!`: the user's own commands, shown as blocks of the transcript while they run."""
 
-from typing import Protocol
-
 from crushpy.engine.user_commands import End, OwnCommands
 from crushpy.errors import CrushpyError
 from crushpy.ids import new_id
 from crushpy.messages import Terminal
-from crushpy.tui.items import OWN_COMMAND, ErrorItem, Item, ToolItem
+from crushpy.tui.items import OWN_COMMAND, ErrorItem, ToolItem, TranscriptView
 
 
-class View(Protocol):
-    """What is needed of a transcript."""
-
-    def add(self, item: Item) -> int: ...
-    def replace(self, key: int, item: Item) -> None: ...
-    def item(self, key: int) -> Item | None: ...
-
-
-def run_shown(commands: OwnCommands, command: str, view: View) -> None:
+def run_shown(commands: OwnCommands, command: str, view: TranscriptView) -> None:
     """Starts a command and shows it, or why it cannot be started."""
     block = _Block(view, command)
     try:
@@ -31,7 +21,7 @@ def run_shown(commands: OwnCommands, command: str, view: View) -> None:
 class _Block:
     """One command in the transcript."""
 
-    def __init__(self, view: View, command: str) -> None:
+    def __init__(self, view: TranscriptView, command: str) -> None:
         self._view = view
         self._command = command
         self._item = ToolItem(new_id(), OWN_COMMAND, command, "running")

@@ -6,15 +6,15 @@ from textual import on
 from textual.screen import Screen
 
 from crushpy.tui.app_type import app_of
-from crushpy.tui.items import BoundaryItem, Item, ItemAction, source_text
+from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem, source_text
 from crushpy.tui.notify import tell
-from crushpy.tui.transcript.view import Transcript
+from crushpy.tui.transcript.widget import Transcript
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
 
 
-class ItemActions(Screen[None]):
+class TranscriptScreen(Screen[None]):
     """A screen with a transcript on it. `library` is its own; `act` is what only it can do."""
 
     @property
@@ -22,7 +22,11 @@ class ItemActions(Screen[None]):
         """What is stored, once it can be asked."""
         raise NotImplementedError
 
-    async def act(self, item: Item, action: ItemAction) -> None:
+    def read_session(self, library: "SessionBrowser", session_id: str) -> None:
+        """Opens a stored session to read."""
+        raise NotImplementedError
+
+    async def act(self, item: TranscriptItem, action: ItemAction) -> None:
         """Whatever else a key or a click on an item asks for."""
 
     @on(Transcript.LinkClicked)
@@ -36,14 +40,12 @@ class ItemActions(Screen[None]):
         if item is not None:
             self.run_worker(self._activate(item, event.action))
 
-    async def _activate(self, item: Item, action: ItemAction) -> None:
+    async def _activate(self, item: TranscriptItem, action: ItemAction) -> None:
         match item:
             case _ if action == "copy":
                 await self.copy(source_text(item))
             case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
-                from crushpy.tui.screens.session_reader import ReadingScreen
-
-                app_of(self).push_screen(ReadingScreen(self.library, parent))
+                self.read_session(self.library, parent)
             case _:
                 await self.act(item, action)
 

@@ -20,7 +20,7 @@ SPREAD = 4
 FRESH_FOR = 20.0
 """Seconds in which a list is not made anew."""
 
-Search = Generator[list[str], None, list[str]]
+FileSearch = Generator[list[str], None, list[str]]
 """Goes on a little with each `next`, which gives the best paths so far; its end gives the best of all."""
 
 
@@ -88,7 +88,7 @@ class FileFinder:
         if self._process is not None:
             self._process.kill()
 
-    def search(self, typed: str) -> Search:
+    def search(self, typed: str) -> FileSearch:
         """The best paths for `typed`, best first."""
         paths = self._paths
         if not typed:
@@ -101,7 +101,7 @@ class FileFinder:
                 return [paths[index] for _, index in end.value]
             yield [paths[index] for _, index in found]
 
-    def _steps(self, typed: str, lowered: list[str]) -> "Steps[Found]":
+    def _steps(self, typed: str, lowered: list[str]) -> "Steps[RankedPaths]":
         known, survivors = self._survivors
         pool = survivors if known and typed.startswith(known) else range(len(lowered))
         best = yield from _literal(lowered, pool, typed)
@@ -119,13 +119,13 @@ class FileFinder:
 
 
 T = TypeVar("T")
-Found = list[tuple[Rank, int]]
+RankedPaths = list[tuple[Rank, int]]
 """The best so far, best first, by their place in the list of paths."""
-Steps = Generator[Found, None, T]
+Steps = Generator[RankedPaths, None, T]
 
 
-def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[Found]:
-    best: Found = []
+def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[RankedPaths]:
+    best: RankedPaths = []
     for start in range(0, len(pool), SLICE):
         if start:
             yield best
@@ -139,8 +139,8 @@ def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[Found
 
 
 def _scattered(
-    lowered: list[str], pool: Sequence[int], typed: str, best: Found
-) -> Steps[tuple[Found, list[int] | None]]:
+    lowered: list[str], pool: Sequence[int], typed: str, best: RankedPaths
+) -> Steps[tuple[RankedPaths, list[int] | None]]:
     """Adds to the best; and all that fit, unless it was not worth looking at all of them."""
     rank = scattered(typed)
     too_far = SPREAD * (len(typed) + 1)

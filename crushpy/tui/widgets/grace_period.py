@@ -21,7 +21,7 @@ BREAKS = ("ctrl+j", "shift+enter")
 """Break a line of the draft."""
 
 
-class Grace:
+class GracePeriod:
     """Arms and disarms `widget`; `typed` gets what belongs to the draft, `changed` hears of each change.
 
     The wait begins anew with every key, and when the widget's screen comes on top again.

@@ -2,20 +2,20 @@
 
 import msgspec
 
-from crushpy.tui.items import Item, ReplyItem, ThinkingItem, ToolItem
+from crushpy.tui.items import ReplyItem, ThinkingItem, ToolItem, TranscriptItem
+from crushpy.tui.transcript.render.draw_item import is_open_at_first
 from crushpy.tui.transcript.render.drawn import Drawn
-from crushpy.tui.transcript.render.items import is_open_at_first
 
 MOST_OUTPUT = 200_000
 """Characters of a running tool's output that are kept for display."""
 
 
-class Entry:
+class SheetEntry:
     """One item in its place."""
 
     __slots__ = ("drawn", "item", "key", "parts", "unfolded")
 
-    def __init__(self, key: int, item: Item) -> None:
+    def __init__(self, key: int, item: TranscriptItem) -> None:
         self.key = key
         self.item = item
         self.unfolded: bool | None = None
@@ -29,7 +29,7 @@ class Entry:
     def opened(self) -> bool:
         return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
 
-    def grown(self) -> Item:
+    def grown(self) -> TranscriptItem:
         """The item with what was streamed so far."""
         if not self.parts:
             return self.item

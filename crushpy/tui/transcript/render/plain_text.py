@@ -7,7 +7,7 @@ from rich.style import Style
 
 from crushpy.sanitize import clean
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
-from crushpy.tui.transcript.render.rows import Row, Span
+from crushpy.tui.transcript.render.text_row import Span, TextRow
 from crushpy.tui.transcript.render.wrap import cells, fit
 
 PORTION = 65_536
@@ -35,9 +35,9 @@ def tail_of(text: str, count: int) -> tuple[int, list[str]]:
     return max(0, len(lines) - count), shown
 
 
-def headline(
+def headline_row(
     spans: Sequence[Span], right: Sequence[Span], margin: Margin, canvas: Canvas, copied_from: int = 0
-) -> Row:
+) -> TextRow:
     """One row that never breaks: `spans` cut to fit, then `right` where there is room for it.
 
     A copy of it leaves out the first `copied_from` spans.
@@ -63,7 +63,7 @@ def headline(
     if right:
         segments.append(Segment("  ", canvas.palette.text))
         segments.extend([Segment(text, style) for text, style in right])
-    return Row(segments, canvas.palette.text, gutter)
+    return TextRow(segments, canvas.palette.text, gutter)
 
 
 def listed(marker: str, text: str, canvas: Canvas, margin: Margin, mark_style: Style, style: Style) -> None:

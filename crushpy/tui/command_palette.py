@@ -1,47 +1,59 @@
 """What the command palette offers: the command table in its own order, found by title or by what it does."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, cast
+from typing import Protocol, cast
 
 from textual import on
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
+from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.app_type import app_of
-from crushpy.tui.commands import COMMANDS, Command
-from crushpy.tui.widgets.keybar import key_name
-
-if TYPE_CHECKING:
-    from crushpy.tui.app import CrushpyApp
+from crushpy.tui.widgets.key_bar import key_name
 
 LAST = 0.001
 """The score of a command whose title does not match, but the words that explain it do."""
+
+
+class CommandRunner(Protocol):
+    """What the palette needs of the app."""
+
+    @property
+    def keys(self) -> Mapping[str, str]:
+        """Keys that the user changed, by action."""
+        ...
+
+    def action_command(self, action: str, argument: str = "") -> None: ...
 
 
 class TableProvider(Provider):
     """Gives Textual's palette the commands of the table."""
 
     async def discover(self) -> Hits:
-        for command in COMMANDS:
+        for command in APP_COMMANDS:
             yield DiscoveryHit(command.title, self._doing(command), help=self._help(command))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
-        for command in COMMANDS:
+        for command in APP_COMMANDS:
             help_text = self._help(command)
             if (score := matcher.match(command.title)) > 0:
                 yield Hit(score, matcher.highlight(command.title), self._doing(command), help=help_text)
             elif query.casefold() in f"/{command.slash} {help_text}".casefold():
                 yield Hit(LAST, command.title, self._doing(command), help=help_text)
 
-    def _doing(self, command: Command) -> Callable[[], None]:
-        app = cast("CrushpyApp", app_of(self.screen))
-        return lambda: app.action_command(command.action)
+    @property
+    def _runner(self) -> CommandRunner:
+        return cast("CommandRunner", app_of(self.screen))
 
-    def _help(self, command: Command) -> str:
-        key = cast("CrushpyApp", app_of(self.screen)).keys.get(command.action) or command.key
+    def _doing(self, command: AppCommand) -> Callable[[], None]:
+        runner = self._runner
+        return lambda: runner.action_command(command.action)
+
+    def _help(self, command: AppCommand) -> str:
+        key = self._runner.keys.get(command.action) or command.key
         return f"{command.help} · {key_name(key)}" if key else command.help
 
 

@@ -18,14 +18,14 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from crushpy.tui.items import Item, ItemAction
-from crushpy.tui.transcript.direct import paint_directly
+from crushpy.tui.items import ItemAction, TranscriptItem
+from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
-from crushpy.tui.transcript.select import selected_text
+from crushpy.tui.transcript.selection import selected_text
 
-FRAME = 0.05
+FRAME_SECONDS = 0.05
 """Seconds between two frames while something is streamed."""
 SLICE = 0.008
 """Seconds of work at a time on what is left to draw or to colour."""
@@ -69,13 +69,13 @@ class Transcript(Pointing):
         self._frame_due: asyncio.TimerHandle | None = None
         self._work_due: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
-        self._pause = FRAME
+        self._pause = FRAME_SECONDS
         self.direct_frames = 0
         """How often lines went straight to the terminal."""
 
     # --- what is shown -----------------------------------------------------------------------------------
 
-    def set_items(self, items: Sequence[Item]) -> None:
+    def set_items(self, items: Sequence[TranscriptItem]) -> None:
         """Shows these items instead of all others, from the end."""
         self._sheet.reset(items)
         self._cursor = None
@@ -83,7 +83,7 @@ class Transcript(Pointing):
         self.following = True
         self.show_changes()
 
-    def add(self, item: Item) -> int:
+    def add(self, item: TranscriptItem) -> int:
         """Appends an item; gives its key."""
         if not self._sheet.entries:
             load_parser()
@@ -91,7 +91,7 @@ class Transcript(Pointing):
         self._request_frame()
         return key
 
-    def replace(self, key: int, item: Item) -> None:
+    def replace(self, key: int, item: TranscriptItem) -> None:
         """Shows another item in this place. What the user opened or closed stays so."""
         index = self._sheet.index_of(key)
         if index is not None:
@@ -132,7 +132,7 @@ class Transcript(Pointing):
     def follow_link(self, href: str) -> None:
         self.post_message(self.LinkClicked(href))
 
-    def item(self, key: int) -> Item | None:
+    def item(self, key: int) -> TranscriptItem | None:
         """The item with that key as it is now; None where it is gone."""
         index = self._sheet.index_of(key)
         return None if index is None else self._sheet[index].grown()
@@ -196,7 +196,7 @@ class Transcript(Pointing):
         self.show_changes()
         self._last_frame = time.monotonic()
         # A frame that takes long comes less often, so that keys are never kept waiting by the next one.
-        self._pause = max(FRAME, 4 * (self._last_frame - began))
+        self._pause = max(FRAME_SECONDS, 4 * (self._last_frame - began))
 
     def show_changes(self) -> None:
         """Brings the lines up to date and repaints those that changed."""

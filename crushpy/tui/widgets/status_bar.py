@@ -21,7 +21,7 @@ class Reading(Data, frozen=True):
     window_known: bool = True
 
 
-class State(Data, frozen=True):
+class StatusBarState(Data, frozen=True):
     """Everything the line shows."""
 
     model: str = ""
@@ -69,7 +69,7 @@ SHRINKING = (
 """Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
 
 
-def parts(state: State) -> dict[str, list[Content]]:
+def parts(state: StatusBarState) -> dict[str, list[Content]]:
     """Everything the line says in its order, each part in its forms from the longest to the shortest."""
     model = clean(state.model)
     name = model.rpartition("/")[2]
@@ -101,7 +101,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
     return [Content.styled(text, style) for text in texts] or [Content("")]
 
 
-def fitted(state: State, width: int) -> Content:
+def fitted(state: StatusBarState, width: int) -> Content:
     """The line, with as much as there is room for; how full the window is stays to the last."""
     forms = parts(state)
     line = _joined(forms)
@@ -125,7 +125,7 @@ class StatusBar(Widget):
     StatusBar { height: 1; padding: 0 1; color: $text-muted; }
     """
 
-    state: reactive[State] = reactive(State())
+    state: reactive[StatusBarState] = reactive(StatusBarState())
 
     def render(self) -> Content:
         return fitted(self.state, self.size.width - 2)

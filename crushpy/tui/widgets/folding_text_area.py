@@ -10,7 +10,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
 from crushpy.sanitize import clean
-from crushpy.tui.widgets.paste import Folded, Pastes, plain_breaks, too_large
+from crushpy.tui.widgets.folded_pastes import Folded, Pastes, plain_breaks, too_large
 
 
 class FoldingTextArea(TextArea):

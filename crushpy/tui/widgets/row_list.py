@@ -19,14 +19,16 @@ Draw = Callable[[int, int], Content]
 """Draws the row of this number for a width. Called for rows in view only; must not touch disk or network."""
 
 
-class Rows(ScrollView, can_focus=True):
+class RowList(ScrollView, can_focus=True):
     """Arrows or a click move, Enter or a click takes. Give it rows with `show`."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rows--highlighted"}
     DEFAULT_CSS = """
-    Rows { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
-    Rows > .rows--highlighted { background: $block-cursor-blurred-background; text-style: bold; }
-    Rows:focus > .rows--highlighted { background: $block-cursor-background; color: $block-cursor-foreground; }
+    RowList { height: 1fr; overflow-x: hidden; scrollbar-size-vertical: 1; }
+    RowList > .rows--highlighted { background: $block-cursor-blurred-background; text-style: bold; }
+    RowList:focus > .rows--highlighted {
+        background: $block-cursor-background; color: $block-cursor-foreground;
+    }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "move(-1)", "Up", show=False),
@@ -44,7 +46,7 @@ class Rows(ScrollView, can_focus=True):
     class Highlighted(Message):
         """The cursor is on another row, or the rows are others."""
 
-        def __init__(self, rows: "Rows", number: int) -> None:
+        def __init__(self, rows: "RowList", number: int) -> None:
             super().__init__()
             self.rows = rows
             self.number = number
@@ -52,7 +54,7 @@ class Rows(ScrollView, can_focus=True):
     class Taken(Message):
         """Enter or a click."""
 
-        def __init__(self, rows: "Rows", number: int) -> None:
+        def __init__(self, rows: "RowList", number: int) -> None:
             super().__init__()
             self.rows = rows
             self.number = number
@@ -72,7 +74,7 @@ class Rows(ScrollView, can_focus=True):
         """Shows other rows, with the cursor on one of them."""
         self._count, self._draw = count, draw
         self.virtual_size = Size(self.size.width, count)
-        self.set_reactive(Rows.highlighted, max(0, min(highlighted, count - 1)))
+        self.set_reactive(RowList.highlighted, max(0, min(highlighted, count - 1)))
         self._in_view()
         self.refresh()
         self.post_message(self.Highlighted(self, self.highlighted))

@@ -19,7 +19,7 @@ from crushpy.events import (
     TurnEnded,
     UsageReported,
 )
-from crushpy.tui.widgets.statusbar import Reading, StatusBar
+from crushpy.tui.widgets.status_bar import Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _MEASURED_AFTER = (PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded)
 
 
-class Status:
+class StatusPresenter:
     """Sets the bar's state only when something changed: nothing is drawn while the agent is idle."""
 
     def __init__(self, bar: StatusBar) -> None:

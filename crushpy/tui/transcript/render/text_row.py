@@ -6,13 +6,13 @@ from rich.segment import Segment
 from rich.style import Style
 from textual.strip import Strip
 
-from crushpy.tui.transcript.render.wrap import Cut, cells
+from crushpy.tui.transcript.render.wrap import WrappedLine, cells
 
 Span = tuple[str, Style]
 """Text in one style, without line breaks and tabs."""
 
 
-class Row:
+class TextRow:
     """A line. It becomes a `Strip` when it is first painted: most lines of a long item never are."""
 
     __slots__ = ("_strip", "end", "fill", "gutter", "segments")
@@ -32,7 +32,7 @@ class Row:
         """All its characters, the gutter's too."""
         return "".join([segment.text for segment in self.segments])
 
-    def same(self, other: "Row") -> bool:
+    def same(self, other: "TextRow") -> bool:
         """It looks the same and copies the same."""
         return (
             self.segments == other.segments
@@ -55,7 +55,7 @@ class Row:
         return self._strip
 
 
-def pieces(spans: Sequence[Span], cuts: Sequence[Cut]) -> list[list[Segment]]:
+def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segment]]:
     """The spans, whose texts put together were cut, as segments for each line."""
     lines: list[list[Segment]] = []
     if len(spans) == 1:

@@ -14,8 +14,8 @@ from crushpy.sanitize import clean
 from crushpy.tui.transcript.markdown.block import coloured_code
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending
 from crushpy.tui.transcript.render.highlight import Coloured
-from crushpy.tui.transcript.render.rows import Row, Span, pieces
 from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
 from crushpy.tui.transcript.render.wrap import cells, chop, fit
 
 WIDE = 120
@@ -28,7 +28,7 @@ _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@")
 _STYLES = {"+": "added", "-": "removed", " ": "code", "@": "hunk"}
 
 
-class Line(NamedTuple):
+class DiffLine(NamedTuple):
     """A line of a diff: `+`, `-`, a space, or `@` for what stands between hunks."""
 
     sign: str
@@ -57,7 +57,7 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
     numbers = digits if canvas.width >= NUMBERED else 0
     look = _Look(canvas.palette, margin, canvas.room(margin), numbers)
 
-    def rows(coloured: Sequence[Coloured] | None) -> list[Row]:
+    def rows(coloured: Sequence[Coloured] | None) -> list[TextRow]:
         spans = _spans(lines, coloured, canvas.palette)
         return list(_side_by_side(lines, spans, look) if wide else _unified(lines, spans, look))
 
@@ -72,7 +72,7 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
         canvas.prose([[(more, canvas.palette.muted)]], margin, canvas.palette.text)
 
 
-def read_diff(unified: str) -> Iterator[Line]:
+def read_diff(unified: str) -> Iterator[DiffLine]:
     """The lines of unified diff text, without its file headers."""
     old = new = 0
     begun = False
@@ -80,7 +80,7 @@ def read_diff(unified: str) -> Iterator[Line]:
         hunk = _HUNK.match(raw)
         if hunk:
             if begun:
-                yield Line("@", "⋯")
+                yield DiffLine("@", "⋯")
             old, new, begun = int(hunk[1]), int(hunk[2]), True
             continue
         if not begun or raw.startswith("\\"):
@@ -88,17 +88,19 @@ def read_diff(unified: str) -> Iterator[Line]:
         text = raw[1:].expandtabs(4)
         match raw[:1]:
             case "+":
-                yield Line("+", text, 0, new)
+                yield DiffLine("+", text, 0, new)
                 new += 1
             case "-":
-                yield Line("-", text, old, 0)
+                yield DiffLine("-", text, old, 0)
                 old += 1
             case _:
-                yield Line(" ", text, old, new)
+                yield DiffLine(" ", text, old, new)
                 old, new = old + 1, new + 1
 
 
-def _spans(lines: Sequence[Line], coloured: Sequence[Coloured] | None, palette: Palette) -> list[list[Span]]:
+def _spans(
+    lines: Sequence[DiffLine], coloured: Sequence[Coloured] | None, palette: Palette
+) -> list[list[Span]]:
     """Each line's text in its style, with the colours of its pieces where they are known."""
     if coloured is None:
         return [[(line.text, palette[_STYLES[line.sign]])] for line in lines]
@@ -119,15 +121,15 @@ def _spans(lines: Sequence[Line], coloured: Sequence[Coloured] | None, palette: 
     return spans
 
 
-def _unified(lines: Sequence[Line], spans: Sequence[list[Span]], look: _Look) -> Iterator[Row]:
+def _unified(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Look) -> Iterator[TextRow]:
     for line, text in zip(lines, spans, strict=True):
         style = look.palette[_STYLES[line.sign]]
         for lead, part, after in _broken(line, line.new or line.old, text, look.room, look):
             head = [*look.margin.rest, lead]
-            yield Row([*head, *part], style, sum([len(one.text) for one in head]), after)
+            yield TextRow([*head, *part], style, sum([len(one.text) for one in head]), after)
 
 
-def _side_by_side(lines: Sequence[Line], spans: Sequence[list[Span]], look: _Look) -> Iterator[Row]:
+def _side_by_side(lines: Sequence[DiffLine], spans: Sequence[list[Span]], look: _Look) -> Iterator[TextRow]:
     half = (look.room - 3) // 2
     middle = Segment(" │ ", look.palette.rule)
     for left, right in _pairs(lines):
@@ -151,14 +153,16 @@ def _side_by_side(lines: Sequence[Line], spans: Sequence[list[Span]], look: _Loo
             rest = new[0] if new else []
             gutter = sum([len(one.text) for one in (*lead, *rest[:1])])
             fill = _style(lines, right, look) if new else look.palette.text
-            yield Row([*lead, *_filled(rest, half, fill)], look.palette.text, gutter, new[1] if new else "\n")
+            yield TextRow(
+                [*lead, *_filled(rest, half, fill)], look.palette.text, gutter, new[1] if new else "\n"
+            )
 
 
-def _style(lines: Sequence[Line], index: int | None, look: _Look) -> Style:
+def _style(lines: Sequence[DiffLine], index: int | None, look: _Look) -> Style:
     return look.palette.text if index is None else look.palette[_STYLES[lines[index].sign]]
 
 
-def _pairs(lines: Sequence[Line]) -> Iterator[tuple[int | None, int | None]]:
+def _pairs(lines: Sequence[DiffLine]) -> Iterator[tuple[int | None, int | None]]:
     """Which line stands left and which right: removed ones beside those added in their place."""
     removed: list[int] = []
     added: list[int] = []
@@ -176,7 +180,7 @@ def _pairs(lines: Sequence[Line]) -> Iterator[tuple[int | None, int | None]]:
 
 
 def _broken(
-    line: Line, number: int, spans: list[Span], width: int, look: _Look
+    line: DiffLine, number: int, spans: list[Span], width: int, look: _Look
 ) -> Iterator[tuple[Segment, list[Segment], str]]:
     """A line in `width` cells: its number and sign, its text, and what follows a copy of it."""
     muted = look.palette.over(look.palette[_STYLES[line.sign]], look.palette.dim)

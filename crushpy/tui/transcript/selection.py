@@ -8,7 +8,7 @@ from textual.selection import Selection
 
 from crushpy.sanitize import clean
 from crushpy.tui.items import source_text
-from crushpy.tui.transcript.render.rows import Row
+from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet import Sheet
 
 ROWS = 1 << 22
@@ -81,7 +81,7 @@ def whole_item(sheet: Sheet, key: int) -> Selection | None:
     return Selection(Offset(0, name_line(key, 0)), Offset(len(rows[-1].text), name_line(key, len(rows) - 1)))
 
 
-def span_in(row: Row, selection: Selection, name: int) -> tuple[int, int] | None:
+def span_in(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | None:
     """Which characters of a row are selected; None where there are none."""
     span = selection.get_span(name)
     if span is None:
@@ -93,7 +93,7 @@ def span_in(row: Row, selection: Selection, name: int) -> tuple[int, int] | None
     return (start, end) if start < end else None
 
 
-def _copied(row: Row, start: int, end: int) -> str:
+def _copied(row: TextRow, start: int, end: int) -> str:
     text = row.text
     piece = text[max(start, row.gutter) : len(text) if end < 0 else end].rstrip(
         " " if row.end == "\n" else ""

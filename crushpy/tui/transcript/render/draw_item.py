@@ -10,19 +10,19 @@ from crushpy.sanitize import one_line
 from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
-    Item,
     NoticeItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
+    TranscriptItem,
     UserItem,
     source_text,
 )
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.boundary_card import draw_seam
+from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text import headline, lines_of, listed
 from crushpy.tui.transcript.render.tool_calls import PREVIEW, draw_tool, has_body, opens_by_itself
 
 LONG_PROMPT = 24
@@ -33,7 +33,7 @@ GUTTER = 2
 """Columns at the left of every row: the cursor's, and an empty one."""
 
 
-def is_foldable(item: Item) -> bool:
+def is_foldable(item: TranscriptItem) -> bool:
     match item:
         case ThinkingItem():
             return True
@@ -47,17 +47,17 @@ def is_foldable(item: Item) -> bool:
             return False
 
 
-def is_open_at_first(item: Item) -> bool:
+def is_open_at_first(item: TranscriptItem) -> bool:
     return isinstance(item, ToolItem) and opens_by_itself(item)
 
 
-def stands_close(item: Item, before: Item | None) -> bool:
+def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
     """No empty row between these two: calls and notices in a row belong together."""
     close = (ToolItem, ThinkingItem, NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
 
-def estimate(item: Item, width: int, *, opened: bool) -> int:
+def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
     """About how many rows an item takes: cheap, and right for the common cases."""
     match item:
         case ThinkingItem() if not opened:
@@ -73,7 +73,7 @@ def estimate(item: Item, width: int, *, opened: bool) -> int:
             return 1 + text.count("\n") + len(text) // max(8, width - 4)
 
 
-def draw(item: Item, canvas: Canvas, *, opened: bool) -> Iterator[None]:
+def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator[None]:
     """Draws `item` on `canvas`, step by step: a caller in a hurry pauses between two steps."""
     margin = gutter(canvas.palette)
     match item:
@@ -96,7 +96,7 @@ def draw(item: Item, canvas: Canvas, *, opened: bool) -> Iterator[None]:
         case ErrorItem():
             _error(item, canvas, margin)
         case BoundaryItem():
-            yield from draw_seam(item, canvas, margin, opened=opened)
+            yield from draw_boundary_card(item, canvas, margin, opened=opened)
 
 
 def gutter(palette: Palette) -> Margin:
@@ -117,7 +117,7 @@ def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> N
         (label, palette.muted),
         (f"  {preview}" if preview else "", palette.over(palette.muted, "comment")),
     ]
-    canvas.rows.append(headline(spans, [], gutter(palette), canvas))
+    canvas.rows.append(headline_row(spans, [], gutter(palette), canvas))
 
 
 def open_thinking(canvas: Canvas) -> MarkdownStream:

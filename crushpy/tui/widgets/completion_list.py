@@ -40,7 +40,7 @@ class Token(Data, frozen=True):
     """What stands between that and the cursor."""
 
 
-class Choice(Data, frozen=True):
+class Completion(Data, frozen=True):
     """One row of the list."""
 
     insert: str
@@ -68,14 +68,14 @@ def _has_space(text: str) -> bool:
     return len(text.split(None, 1)) > 1 or text[-1:].isspace()
 
 
-def command_choices(commands: Sequence[CommandHint], typed: str) -> list[Choice]:
+def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Completion]:
     """The commands that fit: first by how the name starts, then by name or a word of the title."""
     typed = typed.lower()
     by_name = [hint for hint in commands if hint.name.startswith(typed)]
     by_name.sort(key=lambda hint: hint.name != typed)
     held = [hint for hint in commands if typed in hint.name or f" {typed}" in f" {hint.title.lower()}"]
     return [
-        Choice(
+        Completion(
             f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
             f"/{hint.name} {hint.argument_hint}".rstrip(),
             hint.title,
@@ -85,8 +85,8 @@ def command_choices(commands: Sequence[CommandHint], typed: str) -> list[Choice]
     ]
 
 
-def file_choices(paths: Sequence[str]) -> list[Choice]:
-    return [Choice(f'"{path}" ' if " " in path else f"{path} ", path) for path in paths]
+def file_completions(paths: Sequence[str]) -> list[Completion]:
+    return [Completion(f'"{path}" ' if " " in path else f"{path} ", path) for path in paths]
 
 
 class CompletionList(Widget):
@@ -111,13 +111,13 @@ class CompletionList(Widget):
         super().__init__()
         self._owner = owner
         self._rows = MAX_ROWS
-        self.choices: Sequence[Choice] = ()
+        self.choices: Sequence[Completion] = ()
         self.note = ""
         self.highlighted = 0
         self.moved = False
         """Whether the user moved in it; what is offered must not change under their hands."""
 
-    def offer(self, choices: Sequence[Choice], note: str, room: int) -> None:
+    def offer(self, choices: Sequence[Completion], note: str, room: int) -> None:
         """Shows the choices, else a note; with neither, nothing. `room`: rows above the prompt."""
         self._rows = max(1, min(MAX_ROWS, room))
         self.choices, self.note, self.highlighted, self.moved = choices, note, 0, False

@@ -18,7 +18,7 @@ DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.",
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
 
-def revealed(text: str, style: str = "") -> Content:
+def revealed_content(text: str, style: str = "") -> Content:
     """Foreign text with every hidden character named and marked."""
     pieces = list(revealed_pieces(text))
     if len(pieces) > MOST_MARKS:
@@ -28,13 +28,13 @@ def revealed(text: str, style: str = "") -> Content:
 
 def _in_line(text: str) -> Content:
     """The same for text that belongs on a line."""
-    return revealed(text.replace("\n", " ⏎ "))
+    return revealed_content(text.replace("\n", " ⏎ "))
 
 
 def head(question: ApprovalNeeded) -> Content:
     """Who asks for what, and why it is asked."""
     task = " for a task" if question.task else ""
-    name = revealed(question.name, "bold")
+    name = revealed_content(question.name, "bold")
     return Content.assemble(("Allow ", "bold"), name, (f"{task}?  ", "bold"), _in_line(question.reason))
 
 
@@ -42,10 +42,10 @@ def what(question: ApprovalNeeded) -> Content:
     """The exact command or change; where there is neither, the arguments."""
     diff = _diff(question)
     if diff:
-        return _joined(revealed(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
+        return _joined(revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
     args = dict(question.args)
-    command = [revealed(str(args.pop("command")), "bold")] if "command" in args else []
-    return _joined([*command, *(revealed(f"{name}: {value}") for name, value in args.items())])
+    command = [revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
+    return _joined([*command, *(revealed_content(f"{name}: {value}") for name, value in args.items())])
 
 
 def rule(question: ApprovalNeeded) -> Content:

@@ -1,0 +1,95 @@
+"""The app's command table. It feeds the palette, slash commands, keys and their settings, help and docs.
+
+Below the settings, because `keys.<action>` is a setting of every command. What a command does is in
+`tui/actions`.
+"""
+
+from crushpy.messages import Data
+
+
+class AppCommand(Data, frozen=True):
+    """One thing a user can do. `action` names the function of `tui/actions` that does it."""
+
+    title: str
+    action: str
+    help: str
+    slash: str = ""
+    """Without the slash; empty where it makes no sense to type it."""
+    argument: str = ""
+    """What may follow it, as a hint: [focus words]."""
+    key: str = ""
+    """Textual's name of a key, changed by `keys.<action>` in the settings."""
+
+
+APP_COMMANDS: tuple[AppCommand, ...] = (
+    AppCommand(
+        "Select Compaction Method",
+        "select_compaction",
+        "Who decides when to start afresh: crushpy (auto) or the model (llm).",
+        "compaction",
+        "[auto|llm]",
+        "ctrl+t",
+    ),
+    AppCommand(
+        "Compact Now", "compact", "Start afresh now; shows the summary first.", "compact", "[focus words]"
+    ),
+    AppCommand("Hand Off", "handoff", "Start afresh with a summary of your own.", "handoff", "TEXT"),
+    AppCommand(
+        "Edit Summary Template",
+        "edit_template",
+        "Change what a summary is made of; holds from the next fresh start on.",
+        "template",
+    ),
+    AppCommand("New Session", "new_conversation", "Begin a new conversation.", "new", key="ctrl+n"),
+    AppCommand(
+        "Sessions", "sessions", "Resume, rename, search and delete conversations.", "sessions", key="ctrl+r"
+    ),
+    AppCommand(
+        "Lineage",
+        "lineage",
+        "The tree of this conversation's sessions and branches.",
+        "lineage",
+        key="ctrl+l",
+    ),
+    AppCommand("Undo Fresh Start", "undo_boundary", "Take the last fresh start back.", "undo"),
+    AppCommand(
+        "Search",
+        "search",
+        "Find what was said or done, also before fresh starts.",
+        "search",
+        "[words]",
+        "ctrl+f",
+    ),
+    AppCommand("Context Inspector", "inspect", "What fills the model's window.", "context", key="ctrl+o"),
+    AppCommand(
+        "Switch Model", "switch_model", "Talk to another model from the next request on.", "model", "[name]"
+    ),
+    AppCommand(
+        "Thinking Effort",
+        "effort",
+        "How long the model thinks, where it can.",
+        "effort",
+        "[default|low|medium|high]",
+    ),
+    AppCommand("Toggle Yolo", "toggle_yolo", "Allow everything that is not denied, or ask again.", "yolo"),
+    AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
+    AppCommand("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
+    AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
+    AppCommand("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),
+    AppCommand(
+        "Connect a Model",
+        "connect",
+        "What to set for each provider, and whether it works.",
+        "connect",
+        "[provider]",
+    ),
+    AppCommand(
+        "Trust This Project", "trust", "Let this project bring its own settings and templates.", "trust"
+    ),
+    AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
+    AppCommand("Quit", "quit", "Leave; the conversation can be resumed.", "quit", key="ctrl+q"),
+)
+
+
+def by_slash(name: str) -> AppCommand | None:
+    return next((command for command in APP_COMMANDS if command.slash and command.slash == name), None)

@@ -1,0 +1,69 @@
+"""What a command of the app may use. The chat screen is one; commands know nothing else of it."""
+
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.screen import Screen
+
+    from crushpy.engine.conversation import Conversation
+    from crushpy.engine.user_commands import OwnCommands
+    from crushpy.tui import Options
+    from crushpy.tui.status_presenter import StatusPresenter
+    from crushpy.tui.transcript.widget import Transcript
+    from crushpy.tui.widgets.prompt import PromptInput
+
+Answer = TypeVar("Answer")
+
+
+class CommandHost(Protocol):
+    """Where a command is carried out."""
+
+    options: "Options"
+    folded: bool
+    conversation: "Conversation | None"
+    """None until the engine is loaded, and after it could not be."""
+    own: "OwnCommands | None"
+    status: "StatusPresenter"
+    transcript: "Transcript"
+    prompt: "PromptInput"
+
+    @property
+    def running_app(self) -> "App[object]": ...
+
+    def say(self, text: str, *, warning: bool = False) -> None:
+        """A word to the user, in the flow."""
+
+    async def show(self, screen: "Screen[Answer]") -> Answer | None:
+        """Opens a screen and waits for what it returns."""
+        ...
+
+    async def copy(self, text: str) -> None:
+        """Puts text on the clipboard, and says how."""
+
+    async def show_history(self, conversation: "Conversation") -> None:
+        """Shows the session at the tip anew."""
+
+    async def replace_conversation(self, options: "Options") -> None:
+        """Closes the conversation and opens another one in its place."""
+
+    async def leave(self) -> None:
+        """Ends what runs, stores what is left, and goes."""
+
+
+Action = Callable[[CommandHost, str], Awaitable[None]]
+"""Does a command, with what was typed after it."""
+
+ACTIONS: dict[str, Action] = {}
+"""What each command does, by the `action` of the command table. Filled by `performs`."""
+
+
+def performs(action: str) -> Callable[[Action], Action]:
+    """Marks the function that does a command of the table."""
+
+    def register(function: Action) -> Action:
+        ACTIONS[action] = function
+        return function
+
+    return register

@@ -1,0 +1,60 @@
+"""A command of the app is a row of the table, a function that does it, and a row of the docs."""
+
+import inspect
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from crushpy.app_commands import APP_COMMANDS, AppCommand
+from crushpy.settings.schema import Keys
+from crushpy.tui.actions import ACTIONS
+
+PAGE = Path(__file__).parents[2] / "docs" / "app.md"
+each = pytest.mark.parametrize("command", APP_COMMANDS, ids=[command.action for command in APP_COMMANDS])
+
+
+@each
+def test_a_command_has_a_function_that_does_it(command: AppCommand) -> None:
+    assert command.action in ACTIONS, (
+        f"The command {command.title!r} does nothing: write a function in crushpy/tui/actions and mark it "
+        f'with @performs("{command.action}").'
+    )
+    assert inspect.iscoroutinefunction(ACTIONS[command.action]), (
+        f"What does {command.title!r} must be an async function."
+    )
+
+
+def test_a_function_does_a_command_of_the_table() -> None:
+    for action in ACTIONS:
+        assert action in [command.action for command in APP_COMMANDS], (
+            f"@performs({action!r}) is marked in crushpy/tui/actions, but no command of "
+            "crushpy/app_commands.py has that action."
+        )
+
+
+@each
+def test_a_command_is_in_the_table_of_the_page_about_the_app(command: AppCommand) -> None:
+    row = documented(command)
+    assert row in PAGE.read_text().splitlines(), (
+        f"docs/app.md does not list {command.title!r} as it is; its row there should be:\n{row}"
+    )
+
+
+def documented(command: AppCommand) -> str:
+    slash = f"/{command.slash} {command.argument}".strip().replace("|", "&#124;")
+    cells = (command.title, f"`{slash}`" if command.slash else "", command.key, command.help)
+    return f"| {' | '.join(cells)} | `{command.action}` |"
+
+
+@each
+def test_the_key_of_a_command_is_a_setting(command: AppCommand) -> None:
+    assert command.action in [field.name for field in msgspec.structs.fields(Keys)]
+
+
+@pytest.mark.parametrize("field", ["title", "action", "slash", "key"])
+def test_no_two_commands_share_a_name_or_a_key(field: str) -> None:
+    given = Counter(getattr(command, field) for command in APP_COMMANDS)
+    shared = [name for name, times in given.items() if name and times > 1]
+    assert not shared, f"Two commands of crushpy/app_commands.py have the same {field}: {shared}"
