@@ -1,13 +1,14 @@
 """Sees a piece of work to its end before a cancellation is let in."""
 
 import asyncio
-from collections.abc import Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Any, ParamSpec, TypeVar
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 
-async def shielded(work: Coroutine[Any, Any, T]) -> T:
+async def shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     """What `work` returns. A cancellation that comes meanwhile is raised when it is done.
 
     For what must not be done by halves: storing something, holding it, and saying so.
@@ -22,4 +23,16 @@ async def shielded(work: Coroutine[Any, Any, T]) -> T:
     result = task.result()
     if cancelled:
         raise asyncio.CancelledError
+    return result
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """`function` beside the event loop, shielded: nothing is written after we said we stopped.
+
+    Where it fails after a cancellation, it is the cancellation that is raised: nobody waits for the error.
+    """
+    running = asyncio.to_thread(function, *args, **kwargs)
+    (result,) = await shielded(asyncio.gather(running, return_exceptions=True))
+    if isinstance(result, BaseException):
+        raise result
     return result

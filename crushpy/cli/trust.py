@@ -20,7 +20,7 @@ def trust_command(
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
     from crushpy.paths import Paths
-    from crushpy.permissions.trust import brings, trust, trusted
+    from crushpy.permissions.trust import add_trusted, brings, trusted
     from crushpy.sanitize import clean
 
     paths = Paths()
@@ -31,7 +31,7 @@ def trust_command(
         else:
             print("\n".join(map(clean, folders)) or "No project is trusted.")
         return
-    root = trust(paths, chosen_root(path))
+    root = add_trusted(paths, chosen_root(path))
     print(f"{clean(str(root))} is trusted. From now on crushpy uses what it brings:")
     for line in brings(root):
         print(f"  {line}")

@@ -18,14 +18,14 @@ def untrust_command(
 ) -> None:
     from crushpy.errors import UsageError
     from crushpy.paths import Paths, project_root
-    from crushpy.permissions.trust import untrust
+    from crushpy.permissions.trust import remove_trusted
     from crushpy.sanitize import clean
 
     paths = Paths()
     # A project may be gone already: its folder need not exist.
     folder = (path or Path()).resolve()
     for root in (folder, project_root(folder)):
-        if untrust(paths, root):
+        if remove_trusted(paths, root):
             print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")
             return
     raise UsageError(f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows what is.")

@@ -11,7 +11,8 @@ import msgspec
 from crushpy.access import Access
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.messages import Data, Display, ToolCall
-from crushpy.permissions.decide import Decision, decide
+from crushpy.permissions.decide import decide
+from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import RuleSet
 
 Emit = Callable[[Event], None]

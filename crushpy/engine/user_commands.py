@@ -6,10 +6,10 @@ from typing import Literal, Protocol
 
 from crushpy.errors import CrushpyError
 from crushpy.messages import Terminal
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.tools.shell.live_output import Live
-from crushpy.tools.shell.output import Output
+from crushpy.tools.shell.live_output import LiveOutput
 from crushpy.tools.shell.process import Process, cannot_kill
 from crushpy.tools.truncate import HeadTail
 
@@ -52,7 +52,7 @@ class OwnCommands:
             watcher.prints(printed.text().text)
 
         try:
-            process = Process(command, self._cwd, Output(None, Live(heard)), self._jobs.new_mark())
+            process = Process(command, self._cwd, Output(None, LiveOutput(heard)), self._jobs.new_mark())
         except ToolError as error:
             raise CrushpyError(str(error)) from error
         task = asyncio.create_task(_watch(process, command, watcher))

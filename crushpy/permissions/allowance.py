@@ -3,15 +3,15 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from crushpy.permissions.risk.git import HARMLESS_GLOBALS
+from crushpy.permissions.risk.git_words import HARMLESS_GLOBALS
 from crushpy.permissions.risk.risky_words import OPERANDS_MATTER, risky_words
-from crushpy.permissions.shell.ast import Command, Word, word_set
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
 _NEUTRAL = word_set("true false : break continue return exit shift wait set exec read test [")
 """They only steer the shell: beside a command that is allowed they need no rule of their own."""
 
 
-def covers(rule: Sequence[str], command: Command) -> bool:
+def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
     """True where a rule with these words covers this call."""
     rule, words = plain_git(rule, command.words)
     if len(rule) > len(words) or not all(map(_spells, rule, words)):
@@ -24,10 +24,12 @@ def covers(rule: Sequence[str], command: Command) -> bool:
         names_operand = any(not word.startswith("-") for word in rule[1:])
         if names_operand:
             return False
-    return all(place < len(rule) for place in risky_words(Command(words)))
+    return all(place < len(rule) for place in risky_words(SimpleCommand(words)))
 
 
-def covered_by(rules: Sequence[Sequence[str]], command: Command, workspace: Path) -> Sequence[str] | None:
+def covered_by(
+    rules: Sequence[Sequence[str]], command: SimpleCommand, workspace: Path
+) -> Sequence[str] | None:
     """The words of a rule that covers the command; empty where none is needed; None where none covers it."""
     for rule in rules:
         if covers(rule, command):
@@ -38,7 +40,7 @@ def covered_by(rules: Sequence[Sequence[str]], command: Command, workspace: Path
     return () if is_neutral(command, workspace) else None
 
 
-def is_neutral(command: Command, workspace: Path) -> bool:
+def is_neutral(command: SimpleCommand, workspace: Path) -> bool:
     """True for a builtin that only steers the shell, and for going to a folder of the workspace."""
     name = command.words[0].text
     if name == "cd":
@@ -50,7 +52,7 @@ def is_neutral(command: Command, workspace: Path) -> bool:
     return name in _NEUTRAL and not risky_words(command)
 
 
-def cd_target(command: Command, workspace: Path) -> Path | None:
+def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
     """Where a `cd` goes, if that is known and inside the workspace."""
     words = command.words[1:]
     if len(words) != 1 or words[0].kind != "literal" or words[0].text.startswith("-"):

@@ -15,7 +15,7 @@ OWN_FOLDERS = frozenset((".git", ".crushpy"))
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
 
 
-class Target:
+class TouchedPath:
     """A path that a call would touch, as it was written and as it really is."""
 
     def __init__(self, path: str, workspace: Path) -> None:
@@ -48,7 +48,7 @@ def speaks_of(rule: Rule, access: Access) -> bool:
     return rule.tool in (access.tool, "write" if access.writes else "view")
 
 
-def allows(rule: Rule, access: Access, target: Target) -> bool:
+def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:
     """True where an allow rule covers the path as it really is, links followed."""
     if not speaks_of(rule, access):
         return False
@@ -59,7 +59,7 @@ def allows(rule: Rule, access: Access, target: Target) -> bool:
     )
 
 
-def forbids(rule: Rule, access: Access, target: Target) -> bool:
+def forbids(rule: Rule, access: Access, target: TouchedPath) -> bool:
     """True where a deny or ask rule speaks of the path, as written or as it really is."""
     if not speaks_of(rule, access):
         return False
@@ -71,7 +71,7 @@ def forbids(rule: Rule, access: Access, target: Target) -> bool:
     )
 
 
-def exact_pattern(target: Target) -> str | None:
+def exact_pattern(target: TouchedPath) -> str | None:
     """The pattern for this one path; None where no rule can spell it."""
     pattern = escaped(target.shown)
     if not pattern.isprintable() or pattern.endswith(" "):
@@ -81,7 +81,7 @@ def exact_pattern(target: Target) -> str | None:
     return pattern
 
 
-def _spells_own_folder(pattern: str, target: Target) -> bool:
+def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
     """True where the path is none of the guarded ones, or the pattern names the guarded folder."""
     spelled = {part.casefold() for part in pattern.split("/")}
     parts = {part.casefold() for part in target.parts}

@@ -6,8 +6,8 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import cache
 
-from crushpy.permissions.shell.ast import Command, ShellReading, Word, with_inner, word_set
-from crushpy.permissions.shell.parser import read
+from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
+from crushpy.permissions.shell.parser import parse_shell
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
 _RUNNING_OPTIONS = {
@@ -26,7 +26,7 @@ _SAME_OPTION = {
 }
 
 
-class Hit(IntEnum):
+class RuleHit(IntEnum):
     """How sure it is that a rule speaks of a command."""
 
     NO = 0
@@ -34,9 +34,9 @@ class Hit(IntEnum):
     YES = 2
 
 
-def hits(rule: Sequence[str], reading: ShellReading) -> Hit:
+def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
     """Whether any command of the line is one the rule speaks of."""
-    found = Hit.NO
+    found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
             found = max(found, _hit(rule, words))
@@ -52,7 +52,7 @@ def mentions(rule: Sequence[str], text: str) -> bool:
     return all(any(part in tokens for part in (word, re.sub(r"['\"\\]", "", word))) for word in wanted)
 
 
-def _candidates(command: Command, depth: int) -> Iterator[tuple[Word, ...]]:
+def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:
     """Every sequence of words that this command may end up running."""
     for each in with_inner(command):
         words = each.words
@@ -61,11 +61,11 @@ def _candidates(command: Command, depth: int) -> Iterator[tuple[Word, ...]]:
             yield words[start:]
             word = words[start]
             if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
-                for inner in read(word.text).commands:
+                for inner in parse_shell(word.text).commands:
                     yield from _candidates(inner, depth + 1)
 
 
-def _starts(command: Command) -> range:
+def _starts(command: SimpleCommand) -> range:
     """Where a command inside this one may begin."""
     words = command.words
     second = words[1].text if len(words) > 1 else ""
@@ -79,25 +79,25 @@ def _starts(command: Command) -> range:
     return range(0)
 
 
-def _hit(rule: Sequence[str], words: Sequence[Word]) -> Hit:
+def _hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
     if words[0].kind == "unknown":
-        return Hit.MAYBE
+        return RuleHit.MAYBE
     program = _base(words[0].text)
     if program != _base(rule[0]):
-        return Hit.NO
+        return RuleHit.NO
     operands: list[str] = []
-    sure = Hit.YES
+    sure = RuleHit.YES
     for place, word in enumerate(rule[1:], 1):
         if word.startswith("-") and "--" not in rule[1:place]:
             sure = min(sure, _has_option(program, word, words))
         else:
             operands.append(word)
-    return min(sure, _operands(operands, words)) if sure else Hit.NO
+    return min(sure, _operands(operands, words)) if sure else RuleHit.NO
 
 
-def _has_option(program: str, option: str, words: Sequence[Word]) -> Hit:
+def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:
     if option == "--":
-        return Hit.YES
+        return RuleHit.YES
     same = {option}
     letters: set[str] = set() if option.startswith("--") or program in _ONE_DASH else set(option[1:])
     given_letters: set[str] = set()
@@ -108,7 +108,7 @@ def _has_option(program: str, option: str, words: Sequence[Word]) -> Hit:
         if option in (word.text, name) or (
             len(name) > 2 and option.startswith("--") and option.startswith(name)
         ):
-            return Hit.YES
+            return RuleHit.YES
         if name.startswith("--"):
             same.add(name)
         else:
@@ -116,8 +116,8 @@ def _has_option(program: str, option: str, words: Sequence[Word]) -> Hit:
     given = given_letters | {name for name in same if name != option}
     wanted = letters or {option}
     if (letters or program in _SAME_OPTION) and all(_given(program, each, given) for each in wanted):
-        return Hit.YES
-    return Hit.MAYBE if any(word.may_be_option for word in words[1:]) else Hit.NO
+        return RuleHit.YES
+    return RuleHit.MAYBE if any(word.may_be_option for word in words[1:]) else RuleHit.NO
 
 
 def _given(program: str, option: str, given: set[str]) -> bool:
@@ -128,20 +128,20 @@ def _given(program: str, option: str, given: set[str]) -> bool:
     )
 
 
-def _operands(operands: Sequence[str], words: Sequence[Word]) -> Hit:
+def _operands(operands: Sequence[str], words: Sequence[Word]) -> RuleHit:
     """Whether the rule's operands are the command's first ones. A word after an option may be its value."""
 
     @cache
-    def match(wanted: int, place: int) -> Hit:
+    def match(wanted: int, place: int) -> RuleHit:
         if wanted == len(operands):
-            return Hit.YES
+            return RuleHit.YES
         if place == len(words):
-            return Hit.NO
+            return RuleHit.NO
         word = words[place]
         if word.is_option:
             return match(wanted, place + 1)
         if word.kind == "unknown" and word.splits:
-            return Hit.MAYBE
+            return RuleHit.MAYBE
         found = min(_same(operands[wanted], word), match(wanted + 1, place + 1))
         if words[place - 1].is_option:
             found = max(found, match(wanted, place + 1))
@@ -150,15 +150,15 @@ def _operands(operands: Sequence[str], words: Sequence[Word]) -> Hit:
     return match(0, 1)
 
 
-def _same(operand: str, word: Word) -> Hit:
+def _same(operand: str, word: Word) -> RuleHit:
     if word.kind == "literal":
-        return Hit.YES if word.text == operand else Hit.NO
+        return RuleHit.YES if word.text == operand else RuleHit.NO
     if word.kind == "unknown":
-        return Hit.MAYBE if operand.startswith(word.head) else Hit.NO
+        return RuleHit.MAYBE if operand.startswith(word.head) else RuleHit.NO
     if word.text == operand:
-        return Hit.YES
+        return RuleHit.YES
     may_match = "{" in word.text or word.text.startswith("~") or fnmatchcase(operand, word.text)
-    return Hit.MAYBE if may_match else Hit.NO
+    return RuleHit.MAYBE if may_match else RuleHit.NO
 
 
 def _base(program: str) -> str:

@@ -24,7 +24,7 @@ def trusted(paths: Paths) -> list[Path]:
     return [Path(folder) for folder in sorted(_read(paths))]
 
 
-def trust(paths: Paths, root: Path) -> Path:
+def add_trusted(paths: Paths, root: Path) -> Path:
     """Trusts the project at `root`; gives back its real path. Whole disks and homes are refused."""
     real = Path(_real(root))
     if not real.is_dir():
@@ -56,7 +56,7 @@ def brings(root: Path) -> list[str]:
     ]
 
 
-def untrust(paths: Paths, root: Path) -> bool:
+def remove_trusted(paths: Paths, root: Path) -> bool:
     """Trusts the project at `root` no longer; False where it was not trusted."""
     known = _read(paths)
     if _real(root) not in known:

@@ -9,6 +9,7 @@ import msgspec
 
 from crushpy.access import Access
 from crushpy.messages import Data, Display, Image, Json, Todo
+from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
@@ -31,10 +32,6 @@ class Outcome(Data, frozen=True):
     images: tuple[Image, ...] = ()
     todos: tuple[Todo, ...] | None = None
     """Set by `todos`: the new list."""
-
-
-class ToolError(Exception):
-    """A tool could not do what was asked, for a reason the model can act on. Becomes an error result."""
 
 
 class Delegation(Data, frozen=True):

@@ -7,9 +7,10 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.shell.live_output import Live
-from crushpy.tools.shell.output import Output, report
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output, describe_output
+from crushpy.tools.shell.live_output import LiveOutput
 from crushpy.tools.shell.process import Process, cannot_kill
 
 DEFAULT_TIMEOUT = 120
@@ -24,7 +25,7 @@ class BashArgs(Args, frozen=True):
     background: bool = False
 
 
-class Bash(Tool[BashArgs]):
+class BashTool(Tool[BashArgs]):
     name = "bash"
     args = BashArgs
 
@@ -36,7 +37,7 @@ class Bash(Tool[BashArgs]):
             raise ToolError("The command is empty. Say what to run.")
         if args.background:
             return _in_background(args.command, context)
-        output = Output(context.output_dir, Live(context.emit))
+        output = Output(context.output_dir, LiveOutput(context.emit))
         process = Process(args.command, context.cwd, output, context.jobs.new_mark())
         try:
             in_time = await process.finish(args.timeout)
@@ -75,7 +76,7 @@ def _outcome(process: Process, *notes: str, is_error: bool) -> Outcome:
     said = [note for note in notes if note]
     seconds = round(process.seconds, 3)
     return Outcome(
-        report(taken, process.output.where, *said),
+        describe_output(taken, process.output.where, *said),
         is_error=is_error,
         display=Terminal(process.command, taken.text, process.exit_code, seconds, "; ".join(said)),
     )

@@ -3,9 +3,9 @@
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.files.change import make, report, show
 from crushpy.tools.files.edits import Replacement, plan_edits
-from crushpy.tools.files.locate import touched
+from crushpy.tools.files.file_change import describe_change, make_change, preview_change
+from crushpy.tools.files.locate import path_accesses
 
 
 class EditArgs(Args, frozen=True):
@@ -19,17 +19,17 @@ class EditArgs(Args, frozen=True):
         return [Replacement(self.old_string, self.new_string, self.replace_all)]
 
 
-class Edit(Tool[EditArgs]):
+class EditTool(Tool[EditArgs]):
     name = "edit"
     args = EditArgs
 
     def accesses(self, args: EditArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.file_path, writes=True)
+        return path_accesses(self.name, context, args.file_path, writes=True)
 
     async def preview(self, args: EditArgs, context: ToolContext) -> Diff | None:
-        return await show(lambda: plan_edits(context, args.file_path, args.edits))
+        return await preview_change(lambda: plan_edits(context, args.file_path, args.edits))
 
     async def run(self, args: EditArgs, context: ToolContext) -> Outcome:
-        planned, diff = await make(context, lambda: plan_edits(context, args.file_path, args.edits))
+        change, diff = await make_change(context, lambda: plan_edits(context, args.file_path, args.edits))
         verb = "Created" if diff.created else "Edited"
-        return Outcome(report(planned, diff, f"{verb} {planned.source.shown}"), display=diff)
+        return Outcome(describe_change(change, diff, f"{verb} {change.original.shown}"), display=diff)

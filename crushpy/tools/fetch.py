@@ -3,10 +3,11 @@
 from typing import TYPE_CHECKING
 
 from crushpy.access import Access
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
-    from crushpy.tools.web.visit import LookUp
+    from crushpy.tools.web.page_visit import LookUp
 
 MAX_SECONDS = 30
 
@@ -15,7 +16,7 @@ class FetchArgs(Args, frozen=True):
     url: str
 
 
-class Fetch(Tool[FetchArgs]):
+class FetchTool(Tool[FetchArgs]):
     name = "fetch"
     args = FetchArgs
     parallel = True
@@ -25,17 +26,17 @@ class Fetch(Tool[FetchArgs]):
         self._max_seconds = max_seconds
 
     def accesses(self, args: FetchArgs, context: ToolContext) -> tuple[Access, ...]:
-        from crushpy.tools.web.visit import target_of
+        from crushpy.tools.web.page_visit import target_of
 
         try:
             target = target_of(args.url)
         except ToolError:
-            return ()  # `run` refuses it before anything is touched
+            return ()  # `run` refuses it before anything is path_accesses
         # Nothing is changed, but a request can carry secrets out: it is asked about like a change.
         return (Access(self.name, "host", target.authority, writes=True),)
 
     async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
         from crushpy.tools.web.addresses import resolve
-        from crushpy.tools.web.visit import visit
+        from crushpy.tools.web.page_visit import visit
 
         return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)

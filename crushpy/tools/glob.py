@@ -10,12 +10,13 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import FileList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.files.locate import locate, missing, touched
-from crushpy.tools.files.text_file import clean
-from crushpy.tools.search.glob_patterns import Glob as Pattern
-from crushpy.tools.search.helper_records import Ended, read_records
-from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files
+from crushpy.sanitize import encodable
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import locate, missing, path_accesses
+from crushpy.tools.search.glob_patterns import GlobPattern
+from crushpy.tools.search.program_output import ProgramEnd, read_records
+from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files, required
 
 _MAX_FILES = 100
 _TIMEOUT = 30.0
@@ -26,7 +27,7 @@ class GlobArgs(Args, frozen=True):
     path: Annotated[str, Meta(description="folder to search")] = "."
 
 
-class Glob(Tool[GlobArgs]):
+class GlobTool(Tool[GlobArgs]):
     name = "glob"
     args = GlobArgs
     parallel = True
@@ -36,15 +37,15 @@ class Glob(Tool[GlobArgs]):
         self._timeout = timeout
 
     def accesses(self, args: GlobArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.path)
+        return path_accesses(self.name, context, args.path)
 
     async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
         folder = locate(context, args.path)
         if not folder.is_dir():
             if folder.exists():
-                raise ToolError(f"{clean(context.shown(folder))} is a file: give glob a folder.")
+                raise ToolError(f"{encodable(context.shown(folder))} is a file: give glob a folder.")
             raise missing(context, folder)
-        pattern = Pattern(_below(args.pattern, folder))
+        pattern = GlobPattern(_below(args.pattern, folder))
         found: list[str] = []
 
         def take(record: bytes) -> bool:
@@ -53,15 +54,13 @@ class Glob(Tool[GlobArgs]):
                 found.append(path)
             return True
 
-        command = list_files(self._find_ripgrep())
-        ended = await read_records(
-            command.words, take, cwd=folder, separator=b"\0", seconds=self._timeout, env=command.env
-        )
+        words = list_files(required(self._find_ripgrep))
+        ended = await read_records(words, take, cwd=folder, separator=b"\0", seconds=self._timeout)
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
         newest = await asyncio.to_thread(_newest, folder, found)
         return _outcome(
-            clean(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
+            encodable(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
         )
 
 
@@ -69,7 +68,7 @@ def _below(pattern: str, folder: Path) -> str:
     """The pattern relative to `folder`; a ToolError where it would lead out of it."""
     if not pattern.strip():
         raise ToolError("The pattern is empty. Use one like **/*.py.")
-    pattern = clean(pattern)
+    pattern = encodable(pattern)
     if pattern.startswith("/"):
         pattern = pattern.removeprefix(f"{folder}/")
     if pattern.startswith(("/", "~")) or ".." in pattern.split("/"):
@@ -90,8 +89,8 @@ def _changed(path: Path) -> int:
         return 0
 
 
-def _outcome(pattern: str, paths: list[str], total: int, ended: Ended) -> Outcome:
-    rows = tuple(clean(path) for path in paths)
+def _outcome(pattern: str, paths: list[str], total: int, ended: ProgramEnd) -> Outcome:
+    rows = tuple(encodable(path) for path in paths)
     notes: list[str] = []
     if not rows:
         notes.append(f"No file matches {pattern}. Ignored files are left out.")

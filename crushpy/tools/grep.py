@@ -9,12 +9,13 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import FileList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.files.locate import locate, missing, touched
-from crushpy.tools.files.text_file import clean
-from crushpy.tools.search.glob_patterns import Glob as Pattern
-from crushpy.tools.search.helper_records import Ended, read_records
-from crushpy.tools.search.ripgrep import FindRipgrep, find_lines, find_ripgrep
+from crushpy.sanitize import encodable
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import locate, missing, path_accesses
+from crushpy.tools.search.glob_patterns import GlobPattern
+from crushpy.tools.search.program_output import ProgramEnd, read_records
+from crushpy.tools.search.ripgrep import FindRipgrep, find_lines, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 _TIMEOUT = 30.0
@@ -31,7 +32,7 @@ class GrepArgs(Args, frozen=True):
     include: Annotated[str, Meta(description="only files like *.{ts,tsx}")] = ""
 
 
-class Grep(Tool[GrepArgs]):
+class GrepTool(Tool[GrepArgs]):
     name = "grep"
     args = GrepArgs
     parallel = True
@@ -41,21 +42,19 @@ class Grep(Tool[GrepArgs]):
         self._timeout = timeout
 
     def accesses(self, args: GrepArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.path)
+        return path_accesses(self.name, context, args.path)
 
     async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
         _check(args.pattern, args.include)
         place = locate(context, args.path)
         if not place.is_dir() and not place.is_file():
             if place.exists():
-                raise ToolError(f"{clean(context.shown(place))} is not a file or a folder.")
+                raise ToolError(f"{encodable(context.shown(place))} is not a file or a folder.")
             raise missing(context, place)
         folder, target = (place, "./") if place.is_dir() else (place.parent, f"./{place.name}")
         found = _Found(folder, context, args.include if place.is_dir() else "")
-        command = find_lines(self._find_ripgrep(), args.pattern, target, args.include)
-        ended = await read_records(
-            command.words, found.take, cwd=folder, separator=b"\n", seconds=self._timeout, env=command.env
-        )
+        words = find_lines(required(self._find_ripgrep), args.pattern, target, args.include)
+        ended = await read_records(words, found.take, cwd=folder, separator=b"\n", seconds=self._timeout)
         return _outcome(args, found, ended, self._timeout)
 
 
@@ -65,7 +64,7 @@ class _Found:
     def __init__(self, folder: Path, context: ToolContext, include: str) -> None:
         self._folder = folder
         self._context = context
-        self._include = Pattern(include) if include else None
+        self._include = GlobPattern(include) if include else None
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
         self._room = MAX_RESULT_CHARS - _NOTE_ROOM
@@ -84,7 +83,7 @@ class _Found:
         return self.total < _MAX_COUNTED
 
     def _keep(self, path: str, row: str) -> None:
-        shown = clean(self._context.shown(self._folder / path))
+        shown = encodable(self._context.shown(self._folder / path))
         self._room -= len(row) + 3 + (0 if shown in self.by_file else len(shown) + 2)
         if self._room < 0:
             return
@@ -95,7 +94,7 @@ class _Found:
 def _check(pattern: str, include: str) -> None:
     if not pattern:
         raise ToolError("The pattern is empty. Use ls or glob to list files.")
-    if "\0" in pattern + include or clean(pattern + include) != pattern + include:
+    if "\0" in pattern + include or encodable(pattern + include) != pattern + include:
         raise ToolError("The pattern holds a character that is in no text (NUL, or half of a pair).")
     if _LINE_BREAK.search(pattern):
         raise ToolError(
@@ -103,7 +102,7 @@ def _check(pattern: str, include: str) -> None:
         )
 
 
-def _outcome(args: GrepArgs, found: _Found, ended: Ended, timeout: float) -> Outcome:
+def _outcome(args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float) -> Outcome:
     if not found.total and ended.errors and not ended.timed_out:
         raise ToolError(
             f"grep could not search for {args.pattern}: {ended.errors}\n"

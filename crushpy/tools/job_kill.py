@@ -10,7 +10,7 @@ class JobKillArgs(Args, frozen=True):
     job_id: str
 
 
-class JobKill(Tool[JobKillArgs]):
+class JobKillTool(Tool[JobKillArgs]):
     name = "job_kill"
     args = JobKillArgs
 

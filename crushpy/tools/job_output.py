@@ -7,7 +7,7 @@ from msgspec import Meta
 from crushpy.access import Access
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.shell.output import report
+from crushpy.tools.shell.command_output import describe_output
 
 MAX_WAIT = 60
 
@@ -17,7 +17,7 @@ class JobOutputArgs(Args, frozen=True):
     wait: Annotated[float, Meta(ge=0, le=MAX_WAIT, description="Seconds to wait for its end.")] = 0
 
 
-class JobOutput(Tool[JobOutputArgs]):
+class JobOutputTool(Tool[JobOutputArgs]):
     name = "job_output"
     args = JobOutputArgs
 
@@ -29,7 +29,7 @@ class JobOutput(Tool[JobOutputArgs]):
         taken = await job.read(args.wait)
         process = job.process
         return Outcome(
-            report(taken, process.output.where, job.status),
+            describe_output(taken, process.output.where, job.status),
             is_error=job.failed,
             display=Terminal(
                 process.command, taken.text, process.exit_code, round(process.seconds, 3), job.status

@@ -7,10 +7,11 @@ from pathlib import Path
 
 from crushpy.access import Access
 from crushpy.messages import FileList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.files.locate import locate, missing, reason, touched
-from crushpy.tools.files.text_file import clean
-from crushpy.tools.search.ignore_files import Rules
+from crushpy.sanitize import encodable
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.locate import locate, missing, path_accesses, reason
+from crushpy.tools.search.ignore_rules import IgnoreRules
 
 _MAX_ENTRIES = 400
 
@@ -19,13 +20,13 @@ class LsArgs(Args, frozen=True):
     path: str = "."
 
 
-class Ls(Tool[LsArgs]):
+class LsTool(Tool[LsArgs]):
     name = "ls"
     args = LsArgs
     parallel = True
 
     def accesses(self, args: LsArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.path)
+        return path_accesses(self.name, context, args.path)
 
     async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
         return await asyncio.to_thread(_ls, args, context)
@@ -34,7 +35,7 @@ class Ls(Tool[LsArgs]):
 class _Folder:
     """A folder of the tree. What it holds is counted at once, and shown where there is room."""
 
-    def __init__(self, path: Path, rules: Rules) -> None:
+    def __init__(self, path: Path, rules: IgnoreRules) -> None:
         self.path = path
         self.rules = rules
         self.found = rules.entries(str(path))
@@ -46,18 +47,18 @@ class _Folder:
 
 def _ls(args: LsArgs, context: ToolContext) -> Outcome:
     path = locate(context, args.path)
-    name = clean(context.shown(path))
+    name = encodable(context.shown(path))
     try:
         if not path.is_dir():
             raise ToolError(f"{name} is a file: use view.") if path.exists() else missing(context, path)
         next(path.iterdir(), None)
     except OSError as error:
         raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
-    root = _Folder(path, Rules.at(path))
+    root = _Folder(path, IgnoreRules.at(path))
     if not root.size:
         return Outcome(f"{name}/ is empty, or all in it is ignored.", display=FileList(()))
     left_out = _fill(root)
-    rows = tuple(clean(row) for row in _rows(root, ""))
+    rows = tuple(encodable(row) for row in _rows(root, ""))
     note = f"\n[{left_out:,} entries left out: ls a folder to see what is in it]" if left_out else ""
     return Outcome(f"{name}/\n" + "\n".join(rows) + note, display=FileList(rows, len(rows) + left_out))
 

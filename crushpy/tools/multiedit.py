@@ -3,9 +3,9 @@
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.files.change import make, report, show
 from crushpy.tools.files.edits import Replacement, plan_edits
-from crushpy.tools.files.locate import touched
+from crushpy.tools.files.file_change import describe_change, make_change, preview_change
+from crushpy.tools.files.locate import path_accesses
 
 
 class MultiEditArgs(Args, frozen=True):
@@ -13,19 +13,19 @@ class MultiEditArgs(Args, frozen=True):
     edits: list[Replacement]
 
 
-class MultiEdit(Tool[MultiEditArgs]):
+class MultiEditTool(Tool[MultiEditArgs]):
     name = "multiedit"
     args = MultiEditArgs
 
     def accesses(self, args: MultiEditArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.file_path, writes=True)
+        return path_accesses(self.name, context, args.file_path, writes=True)
 
     async def preview(self, args: MultiEditArgs, context: ToolContext) -> Diff | None:
-        return await show(lambda: plan_edits(context, args.file_path, args.edits))
+        return await preview_change(lambda: plan_edits(context, args.file_path, args.edits))
 
     async def run(self, args: MultiEditArgs, context: ToolContext) -> Outcome:
-        planned, diff = await make(context, lambda: plan_edits(context, args.file_path, args.edits))
+        change, diff = await make_change(context, lambda: plan_edits(context, args.file_path, args.edits))
         count = len(args.edits)
         verb = "Created" if diff.created else "Edited"
-        made = f"{verb} {planned.source.shown}: {count} edit{'s' if count != 1 else ''} made"
-        return Outcome(report(planned, diff, made), display=diff)
+        made = f"{verb} {change.original.shown}: {count} edit{'s' if count != 1 else ''} made"
+        return Outcome(describe_change(change, diff, made), display=diff)

@@ -5,7 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.access import Access
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class NewSessionArgs(Args, frozen=True):
@@ -14,7 +15,7 @@ class NewSessionArgs(Args, frozen=True):
     ]
 
 
-class NewSession(Tool[NewSessionArgs]):
+class NewSessionTool(Tool[NewSessionArgs]):
     """Offered only while the compaction method is `llm`. It is the engine that runs it, last of its batch."""
 
     name = "new_session"

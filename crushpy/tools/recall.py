@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import Excerpt
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.truncate import truncate
 
 
@@ -15,7 +16,7 @@ class RecallArgs(Args, frozen=True):
     message_id: Annotated[str, Meta(description="a message to read whole")] = ""
 
 
-class Recall(Tool[RecallArgs]):
+class RecallTool(Tool[RecallArgs]):
     name = "recall"
     args = RecallArgs
     parallel = True

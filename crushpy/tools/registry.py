@@ -7,43 +7,44 @@ from typing import Any
 import msgspec
 
 from crushpy.messages import Json
-from crushpy.tools.base import AnyTool, Args, ToolError
+from crushpy.tools.base import AnyTool, Args
+from crushpy.tools.errors import ToolError
 
 
 def all_tools() -> tuple[AnyTool, ...]:
     """The tools of the main agent, in the order in which the model sees them."""
-    from crushpy.tools.bash import Bash
-    from crushpy.tools.edit import Edit
-    from crushpy.tools.fetch import Fetch
-    from crushpy.tools.glob import Glob
-    from crushpy.tools.grep import Grep
-    from crushpy.tools.job_kill import JobKill
-    from crushpy.tools.job_output import JobOutput
-    from crushpy.tools.ls import Ls
-    from crushpy.tools.multiedit import MultiEdit
-    from crushpy.tools.new_session import NewSession
-    from crushpy.tools.recall import Recall
-    from crushpy.tools.task import Task
-    from crushpy.tools.todos import Todos
-    from crushpy.tools.view import View
-    from crushpy.tools.write import Write
+    from crushpy.tools.bash import BashTool
+    from crushpy.tools.edit import EditTool
+    from crushpy.tools.fetch import FetchTool
+    from crushpy.tools.glob import GlobTool
+    from crushpy.tools.grep import GrepTool
+    from crushpy.tools.job_kill import JobKillTool
+    from crushpy.tools.job_output import JobOutputTool
+    from crushpy.tools.ls import LsTool
+    from crushpy.tools.multiedit import MultiEditTool
+    from crushpy.tools.new_session import NewSessionTool
+    from crushpy.tools.recall import RecallTool
+    from crushpy.tools.task import TaskTool
+    from crushpy.tools.todos import TodosTool
+    from crushpy.tools.view import ViewTool
+    from crushpy.tools.write import WriteTool
 
     return (
-        View(),
-        Ls(),
-        Glob(),
-        Grep(),
-        Edit(),
-        MultiEdit(),
-        Write(),
-        Bash(),
-        JobOutput(),
-        JobKill(),
-        Fetch(),
-        Todos(),
-        Task(),
-        Recall(),
-        NewSession(),
+        ViewTool(),
+        LsTool(),
+        GlobTool(),
+        GrepTool(),
+        EditTool(),
+        MultiEditTool(),
+        WriteTool(),
+        BashTool(),
+        JobOutputTool(),
+        JobKillTool(),
+        FetchTool(),
+        TodosTool(),
+        TaskTool(),
+        RecallTool(),
+        NewSessionTool(),
     )
 
 
@@ -88,7 +89,7 @@ def _lean(node: Any, *, names: bool = False) -> Any:
     }
 
 
-def check(tool: AnyTool, args: Json) -> Args:
+def check_args(tool: AnyTool, args: Json) -> Args:
     """`args` as the tool's own type, or a ToolError that tells the model what to mend."""
     try:
         return msgspec.convert(_forgive(tool.args, args), tool.args)

@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import Json
-from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class TaskArgs(Args, frozen=True):
@@ -18,7 +19,7 @@ class TaskArgs(Args, frozen=True):
     )
 
 
-class Task(Tool[TaskArgs]):
+class TaskTool(Tool[TaskArgs]):
     name = "task"
     args = TaskArgs
 

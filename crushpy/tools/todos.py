@@ -4,7 +4,8 @@ from typing import Literal
 
 from crushpy.access import Access
 from crushpy.messages import Todo, TodoList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class Item(Args, frozen=True):
@@ -16,7 +17,7 @@ class TodosArgs(Args, frozen=True):
     todos: list[Item]
 
 
-class Todos(Tool[TodosArgs]):
+class TodosTool(Tool[TodosArgs]):
     name = "todos"
     args = TodosArgs
 

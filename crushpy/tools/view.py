@@ -8,10 +8,12 @@ from msgspec import Meta
 
 from crushpy.access import Access
 from crushpy.messages import Excerpt, Image
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.sanitize import encodable
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_types import describe_binary, image_type
-from crushpy.tools.files.locate import locate, missing, reason, touched
-from crushpy.tools.files.text_file import TextFile, clean, decode, normalize, read_regular, split_lines
+from crushpy.tools.files.locate import locate, missing, path_accesses, reason
+from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 
 _DEFAULT_LINES = 2_000
@@ -29,13 +31,13 @@ class ViewArgs(Args, frozen=True):
     limit: Annotated[int, Meta(description="lines, default 2000")] = _DEFAULT_LINES
 
 
-class View(Tool[ViewArgs]):
+class ViewTool(Tool[ViewArgs]):
     name = "view"
     args = ViewArgs
     parallel = True
 
     def accesses(self, args: ViewArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.file_path)
+        return path_accesses(self.name, context, args.file_path)
 
     async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
         if args.offset < 0 or args.limit < 1:
@@ -47,7 +49,7 @@ class View(Tool[ViewArgs]):
 
 def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     path = locate(context, args.file_path)
-    shown = clean(context.shown(path))
+    shown = encodable(context.shown(path))
     raw = _read(path, shown, context)
     if media_type := image_type(raw):
         return _image(shown, raw, media_type)
@@ -66,7 +68,7 @@ def _read(path: Path, shown: str, context: ToolContext) -> bytes:
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
             raise ToolError(
-                f"{shown} is a link to {clean(str(path.readlink()))}, which does not exist."
+                f"{shown} is a link to {encodable(str(path.readlink()))}, which does not exist."
             ) from error
         raise missing(context, path) from error
     except OSError as error:
@@ -74,7 +76,7 @@ def _read(path: Path, shown: str, context: ToolContext) -> bytes:
 
 
 def _lines(shown: str, file: TextFile, offset: int, limit: int) -> Outcome:
-    lines = split_lines(clean(normalize(file.text)))
+    lines = split_lines(encodable(normalize(file.text)))
     if not lines:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     total = len(lines)

@@ -4,9 +4,16 @@ from pathlib import Path
 
 from crushpy.access import Access
 from crushpy.messages import Diff
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
-from crushpy.tools.files.change import Planned, make, open_source, require_known, show
-from crushpy.tools.files.locate import touched
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.file_change import (
+    FileChange,
+    make_change,
+    open_original,
+    preview_change,
+    require_known,
+)
+from crushpy.tools.files.locate import path_accesses
 from crushpy.tools.files.text_file import TextFile
 
 
@@ -24,44 +31,44 @@ class _Unchanged(ToolError):
         self.raw = raw
 
 
-class Write(Tool[WriteArgs]):
+class WriteTool(Tool[WriteArgs]):
     name = "write"
     args = WriteArgs
 
     def accesses(self, args: WriteArgs, context: ToolContext) -> tuple[Access, ...]:
-        return touched(self.name, context, args.file_path, writes=True)
+        return path_accesses(self.name, context, args.file_path, writes=True)
 
     async def preview(self, args: WriteArgs, context: ToolContext) -> Diff | None:
-        return await show(lambda: _plan(context, args))
+        return await preview_change(lambda: _plan(context, args))
 
     async def run(self, args: WriteArgs, context: ToolContext) -> Outcome:
         try:
-            planned, diff = await make(context, lambda: _plan(context, args))
+            change, diff = await make_change(context, lambda: _plan(context, args))
         except _Unchanged as unchanged:
             context.memory.remember(unchanged.path, unchanged.raw)
             return Outcome(str(unchanged))
         verb = "Created" if diff.created else "Wrote"
-        notes = "".join(f"\nNote: {note}." for note in planned.notes)
-        text = f"{verb} {planned.source.shown} (+{diff.added} -{diff.removed}).{notes}"
+        notes = "".join(f"\nNote: {note}." for note in change.notes)
+        text = f"{verb} {change.original.shown} (+{diff.added} -{diff.removed}).{notes}"
         return Outcome(text, display=diff)
 
 
-def _plan(context: ToolContext, args: WriteArgs) -> Planned:
-    source = open_source(context, args.file_path)
-    file = source.file
+def _plan(context: ToolContext, args: WriteArgs) -> FileChange:
+    original = open_original(context, args.file_path)
+    file = original.file
     file.check(args.content)
-    if source.raw is None:
-        return Planned(source, args.content)
+    if original.raw is None:
+        return FileChange(original, args.content)
     text, note = _in_form_of(file, args.content)
-    if file.encode(text) == source.raw:
-        raise _Unchanged(source.path, source.shown, source.raw)
-    require_known(context, source)
+    if file.encode(text) == original.raw:
+        raise _Unchanged(original.path, original.shown, original.raw)
+    require_known(context, original)
     if file.bad_bytes:
         raise ToolError(
-            f"{source.shown} holds {file.bad_bytes:,} bytes that are not valid UTF-8 and would be lost. "
+            f"{original.shown} holds {file.bad_bytes:,} bytes that are not valid UTF-8 and would be lost. "
             "Use edit on the other parts, or bash to replace the file."
         )
-    return Planned(source, text, (note,) if note else ())
+    return FileChange(original, text, (note,) if note else ())
 
 
 def _in_form_of(file: TextFile, content: str) -> tuple[str, str]:

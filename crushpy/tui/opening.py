@@ -57,11 +57,11 @@ def trust_project(cwd: Path) -> str:
     """Trusts the project of this folder; what to tell the user."""
     from crushpy.errors import CrushpyError
     from crushpy.paths import Paths, project_root
-    from crushpy.permissions.trust import trust
+    from crushpy.permissions.trust import add_trusted
 
     root = project_root(cwd)
     try:
-        trust(Paths(), root)
+        add_trusted(Paths(), root)
     except CrushpyError as error:
         return str(error)
     return f"Trusted: {root}. Its settings and templates count from the next start on."

@@ -9,30 +9,31 @@ from crushpy.ids import new_id
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.protocol import CallPiece, Done, Request, Sent, TextPiece, ToolSpec
 from crushpy.messages import Message, Text, ToolCall, ToolResult
-from crushpy.tools.base import AnyTool, ToolContext, ToolError
-from crushpy.tools.bash import Bash
-from crushpy.tools.edit import Edit
+from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.bash import BashTool
+from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
-from crushpy.tools.glob import Glob
-from crushpy.tools.grep import Grep
-from crushpy.tools.job_output import JobOutput
-from crushpy.tools.ls import Ls
-from crushpy.tools.registry import check, schema
+from crushpy.tools.glob import GlobTool
+from crushpy.tools.grep import GrepTool
+from crushpy.tools.job_output import JobOutputTool
+from crushpy.tools.ls import LsTool
+from crushpy.tools.registry import check_args, schema
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.tools.todos import Todos
-from crushpy.tools.view import View
-from crushpy.tools.write import Write
+from crushpy.tools.todos import TodosTool
+from crushpy.tools.view import ViewTool
+from crushpy.tools.write import WriteTool
 
 TOOLS: tuple[AnyTool, ...] = (
-    View(),
-    Ls(),
-    Glob(),
-    Grep(),
-    Edit(),
-    Write(),
-    Bash(),
-    JobOutput(),
-    Todos(),
+    ViewTool(),
+    LsTool(),
+    GlobTool(),
+    GrepTool(),
+    EditTool(),
+    WriteTool(),
+    BashTool(),
+    JobOutputTool(),
+    TodosTool(),
 )
 NEW_SESSION = ToolSpec("new_session", "Starts a new session.", {"type": "object"})
 
@@ -124,7 +125,7 @@ class Talk:
             return ToolResult(call.id, call.name, "continued in abc")
         tool = self._tools[call.name]
         try:
-            outcome = await tool.run(check(tool, call.args), self.context)
+            outcome = await tool.run(check_args(tool, call.args), self.context)
         except ToolError as error:
             return ToolResult(call.id, call.name, str(error), is_error=True)
         return ToolResult(call.id, call.name, outcome.text, outcome.is_error)

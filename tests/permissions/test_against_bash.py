@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from crushpy.permissions.shell.ast import Word, with_inner
-from crushpy.permissions.shell.parser import read
+from crushpy.permissions.shell.parser import parse_shell
 
 from . import table
 
@@ -97,7 +97,7 @@ def test_bash_runs_nothing_and_writes_nothing_that_was_not_read(seed: int, tmp_p
     (tmp_path / "empty").mkdir()
     executed = 0
     for number, command in enumerate(commands(seed, 250)):
-        reading = read(command)
+        reading = parse_shell(command)
         if reading.unreadable:
             continue
         ran, folder = tmp_path / f"ran{number}", tmp_path / f"in{number}"

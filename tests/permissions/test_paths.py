@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from crushpy.access import Access
 from crushpy.errors import SettingsError
-from crushpy.permissions.decide import Decision, decide
+from crushpy.permissions.decide import decide
+from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import FILE_TOOLS, WRITERS, RuleSet
 
 

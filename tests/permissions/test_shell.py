@@ -3,7 +3,7 @@
 import pytest
 
 from crushpy.permissions.shell.ast import ShellReading, with_inner
-from crushpy.permissions.shell.parser import read
+from crushpy.permissions.shell.parser import parse_shell
 
 
 def commands(reading: ShellReading) -> list[list[str]]:
@@ -48,7 +48,7 @@ def commands(reading: ShellReading) -> list[list[str]]:
     ],
 )
 def test_every_simple_command_is_found(command: str, found: list[list[str]]) -> None:
-    reading = read(command)
+    reading = parse_shell(command)
     assert reading.unreadable == ""
     assert commands(reading) == found
 
@@ -74,13 +74,13 @@ def test_every_simple_command_is_found(command: str, found: list[list[str]]) -> 
     ],
 )
 def test_every_file_the_shell_opens_is_found(command: str, files: list[tuple[str, bool]]) -> None:
-    reading = read(command)
+    reading = parse_shell(command)
     assert reading.unreadable == ""
     assert [(each.target.text, each.writes) for each in reading.redirects] == files
 
 
 def test_variables_are_found_before_a_command_and_alone() -> None:
-    reading = read("A=1 B=$x c; D=2; export E=3 F; for G in 1; do h; done; env I=4 j")
+    reading = parse_shell("A=1 B=$x c; D=2; export E=3 F; for G in 1; do h; done; env I=4 j")
     assert [(each.name, each.value) for each in reading.commands[0].variables] == [("A", "1"), ("B", None)]
     assert [(each.name, each.value) for each in reading.variables] == [
         ("D", "2"),
@@ -125,12 +125,12 @@ def test_variables_are_found_before_a_command_and_alone() -> None:
     ],
 )
 def test_what_cannot_be_read_says_why(command: str, says: str) -> None:
-    assert says in read(command).unreadable
+    assert says in parse_shell(command).unreadable
 
 
 def test_what_can_be_read_of_an_unreadable_command_is_still_found() -> None:
     for command in ("rm x; eval y", "f() { rm x; }; f", "$y; rm x", "rm x; echo $((a))", "rm x 'y"):
-        reading = read(command)
+        reading = parse_shell(command)
         assert reading.unreadable
         assert "rm" in [each.program for each in reading.commands]
 
@@ -144,5 +144,5 @@ def test_a_command_on_the_next_line_is_not_an_argument() -> None:
         "git log\n\\\n rm x",
         "git log $\nrm x",
     ):
-        reading = read(command)
+        reading = parse_shell(command)
         assert reading.unreadable or ["rm", "x"] in commands(reading)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from crushpy.access import Access
-from crushpy.permissions.decide import Decision, decide
+from crushpy.permissions.decide import decide
+from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import RuleSet
 
 from . import attacks, table

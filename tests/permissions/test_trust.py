@@ -9,7 +9,7 @@ import pytest
 
 from crushpy.errors import SettingsError, UsageError
 from crushpy.paths import Paths
-from crushpy.permissions.trust import is_trusted, trust, trusted, untrust
+from crushpy.permissions.trust import add_trusted, is_trusted, remove_trusted, trusted
 
 
 @pytest.fixture
@@ -19,24 +19,24 @@ def paths(home: Path) -> Paths:
 
 def test_a_project_is_trusted_until_it_is_not(paths: Paths, workspace: Path) -> None:
     assert not is_trusted(paths, workspace)
-    trust(paths, workspace)
+    add_trusted(paths, workspace)
     assert is_trusted(paths, workspace)
     assert trusted(paths) == [workspace]
-    assert untrust(paths, workspace)
-    assert not untrust(paths, workspace)
+    assert remove_trusted(paths, workspace)
+    assert not remove_trusted(paths, workspace)
     assert trusted(paths) == []
 
 
 def test_trust_holds_for_this_folder_only(paths: Paths, workspace: Path) -> None:
     (workspace / "sub").mkdir()
-    trust(paths, workspace)
+    add_trusted(paths, workspace)
     assert not is_trusted(paths, workspace / "sub")
     assert not is_trusted(paths, workspace.parent)
 
 
 def test_trust_follows_links_to_the_real_folder(paths: Paths, workspace: Path, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(workspace)
-    trust(paths, tmp_path / "link")
+    add_trusted(paths, tmp_path / "link")
     assert trusted(paths) == [workspace]
     assert is_trusted(paths, workspace)
     (tmp_path / "link").unlink()
@@ -48,7 +48,7 @@ def test_trust_follows_links_to_the_real_folder(paths: Paths, workspace: Path, t
 def test_the_disk_the_home_folder_and_what_holds_it_are_refused(paths: Paths) -> None:
     for folder in (Path("/"), Path.home(), Path.home().parent):
         with pytest.raises(UsageError, match="far more than one project"):
-            trust(paths, folder)
+            add_trusted(paths, folder)
     assert trusted(paths) == []
 
 
@@ -56,17 +56,17 @@ def test_what_is_no_folder_is_refused(paths: Paths, workspace: Path) -> None:
     (workspace / "file").touch()
     for path in (workspace / "file", workspace / "missing"):
         with pytest.raises(UsageError, match="not a folder"):
-            trust(paths, path)
+            add_trusted(paths, path)
 
 
 def test_the_list_is_private_and_replaced_in_one_step(paths: Paths, workspace: Path) -> None:
-    trust(paths, workspace)
+    add_trusted(paths, workspace)
     file = paths.trust_file
     before = file.stat().st_ino
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
     (workspace / "sub").mkdir()
-    trust(paths, workspace / "sub")
+    add_trusted(paths, workspace / "sub")
     assert file.stat().st_ino != before
     assert os.listdir(file.parent) == [file.name]
     assert json.loads(file.read_text()) == {"trusted": [str(workspace), str(workspace / "sub")]}
@@ -76,10 +76,14 @@ def test_the_list_is_private_and_replaced_in_one_step(paths: Paths, workspace: P
 def test_a_broken_list_trusts_nothing_and_is_not_overwritten(
     text: str, paths: Paths, workspace: Path
 ) -> None:
-    trust(paths, workspace)
+    add_trusted(paths, workspace)
     paths.trust_file.write_bytes(text.encode("latin-1"))
     assert not is_trusted(paths, workspace)
-    for use in (lambda: trusted(paths), lambda: trust(paths, workspace), lambda: untrust(paths, workspace)):
+    for use in (
+        lambda: trusted(paths),
+        lambda: add_trusted(paths, workspace),
+        lambda: remove_trusted(paths, workspace),
+    ):
         with pytest.raises(SettingsError, match=str(paths.trust_file)):
             use()
     assert paths.trust_file.read_bytes() == text.encode("latin-1")

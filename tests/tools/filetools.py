@@ -7,9 +7,10 @@ from typing import Any, cast
 import pytest
 
 from crushpy.messages import to_json
-from crushpy.tools.base import AnyTool, Outcome, ToolContext, ToolError
+from crushpy.tools.base import AnyTool, Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
-from crushpy.tools.registry import check
+from crushpy.tools.registry import check_args
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
@@ -21,7 +22,7 @@ def lend(workspace: Path) -> ToolContext:
 
 async def call(tool: AnyTool, context: ToolContext, **args: object) -> Outcome:
     """Calls `tool` with what a model wrote. Whatever it gives back can be stored."""
-    outcome = await tool.run(check(tool, args), context)
+    outcome = await tool.run(check_args(tool, args), context)
     to_json(outcome)
     return outcome
 
@@ -29,7 +30,7 @@ async def call(tool: AnyTool, context: ToolContext, **args: object) -> Outcome:
 async def refused(tool: AnyTool, context: ToolContext, **args: object) -> str:
     """The error that a call ends with."""
     with pytest.raises(ToolError) as error:
-        await tool.run(check(tool, args), context)
+        await tool.run(check_args(tool, args), context)
     return str(error.value)
 
 

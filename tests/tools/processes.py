@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from crushpy.tools.base import Outcome, ToolContext
-from crushpy.tools.bash import Bash, BashArgs
+from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
@@ -25,7 +25,7 @@ async def lent(workspace: Path, outputs: Path | None = None) -> AsyncIterator[To
 
 
 async def bash(context: ToolContext, command: str, timeout: float = 60, background: bool = False) -> Outcome:
-    return await Bash().run(BashArgs(command, timeout, background), context)
+    return await BashTool().run(BashArgs(command, timeout, background), context)
 
 
 async def timed_out(context: ToolContext, command: str, once: Callable[[Outcome], object]) -> Outcome:

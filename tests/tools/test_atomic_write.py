@@ -8,15 +8,18 @@ import subprocess
 import sys
 import tempfile
 import textwrap
+import threading
 from pathlib import Path
 
 import pytest
 from filetools import call, knows, lend, names, refused
 
-from crushpy.tools.base import ToolContext, ToolError
-from crushpy.tools.edit import Edit
+from crushpy.tools.base import ToolContext
+from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.atomic_write import write_file
-from crushpy.tools.write import Write
+from crushpy.tools.files.file_change import FileChange, make_change, open_original
+from crushpy.tools.write import WriteTool
 
 _HELPERS = str(Path(__file__).parent)
 
@@ -33,8 +36,8 @@ def known(context: ToolContext, name: str = "a", content: str = "one\n") -> Path
     return file
 
 
-async def replace(context: ToolContext, path: str = "a") -> str:
-    return (await call(Edit(), context, file_path=path, old_string="one", new_string="two")).text
+async def replace_passage(context: ToolContext, path: str = "a") -> str:
+    return (await call(EditTool(), context, file_path=path, old_string="one", new_string="two")).text
 
 
 # --- what is kept ------------------------------------------------------------------------------------------
@@ -44,14 +47,14 @@ async def replace(context: ToolContext, path: str = "a") -> str:
 async def test_the_mode_is_kept(context: ToolContext, mode: int) -> None:
     file = known(context)
     file.chmod(mode)
-    await replace(context)
+    await replace_passage(context)
     assert (file.read_text(), stat.S_IMODE(file.stat().st_mode)) == ("two\n", mode)
 
 
 async def test_a_new_file_has_the_mode_that_the_user_chose(context: ToolContext) -> None:
     before = os.umask(0o027)
     try:
-        await call(Write(), context, file_path="new", content="x")
+        await call(WriteTool(), context, file_path="new", content="x")
     finally:
         os.umask(before)
     assert stat.S_IMODE((context.cwd / "new").stat().st_mode) == 0o640
@@ -61,7 +64,7 @@ async def test_a_link_stays_a_link_and_its_file_is_changed(context: ToolContext)
     (context.cwd / "real").mkdir()
     file = known(context, "real/a")
     (context.cwd / "link").symlink_to("real/a")
-    await replace(context, "link")
+    await replace_passage(context, "link")
     assert (context.cwd / "link").is_symlink()
     assert file.read_text() == "two\n" and not file.is_symlink()
     assert names(context.cwd) == ["link", "real"] and names(context.cwd / "real") == ["a"]
@@ -69,7 +72,7 @@ async def test_a_link_stays_a_link_and_its_file_is_changed(context: ToolContext)
 
 async def test_a_link_to_nothing_stays_and_its_file_is_made(context: ToolContext) -> None:
     (context.cwd / "link").symlink_to("made/later")
-    await call(Write(), context, file_path="link", content="x\n")
+    await call(WriteTool(), context, file_path="link", content="x\n")
     assert (context.cwd / "link").is_symlink()
     assert (context.cwd / "made" / "later").read_text() == "x\n"
 
@@ -77,7 +80,7 @@ async def test_a_link_to_nothing_stays_and_its_file_is_made(context: ToolContext
 async def test_other_hard_links_keep_the_old_content_and_that_is_said(context: ToolContext) -> None:
     file = known(context)
     (context.cwd / "b").hardlink_to(file)
-    text = await replace(context)
+    text = await replace_passage(context)
     assert "Note: 1 other hard links to it keep the old content." in text
     assert (file.read_text(), (context.cwd / "b").read_text()) == ("two\n", "one\n")
 
@@ -86,7 +89,7 @@ async def test_other_hard_links_keep_the_old_content_and_that_is_said(context: T
 async def test_the_owner_is_kept(context: ToolContext) -> None:
     file = known(context)
     os.chown(file, 12345, 23456)
-    await replace(context)
+    await replace_passage(context)
     assert (file.stat().st_uid, file.stat().st_gid) == (12345, 23456)
 
 
@@ -96,14 +99,14 @@ async def test_extended_attributes_are_kept(context: ToolContext) -> None:
         os.setxattr(file, "user.crushpy", b"label")
     except (OSError, AttributeError):
         pytest.skip("this file system has no extended attributes")
-    await replace(context)
+    await replace_passage(context)
     assert os.getxattr(file, "user.crushpy") == b"label"
 
 
 async def test_no_temporary_file_is_left(context: ToolContext) -> None:
     known(context)
-    await replace(context)
-    await call(Write(), context, file_path="b", content="x")
+    await replace_passage(context)
+    await call(WriteTool(), context, file_path="b", content="x")
     assert names(context.cwd) == ["a", "b"]
 
 
@@ -113,7 +116,7 @@ async def test_no_temporary_file_is_left(context: ToolContext) -> None:
 async def test_a_read_only_file_is_not_replaced(context: ToolContext) -> None:
     file = known(context)
     file.chmod(0o444)
-    error = await refused(Edit(), context, file_path="a", old_string="one", new_string="two")
+    error = await refused(EditTool(), context, file_path="a", old_string="one", new_string="two")
     assert error.startswith("a is read-only")
     assert (file.read_text(), names(context.cwd)) == ("one\n", ["a"])
 
@@ -158,13 +161,13 @@ _WRITE_MUCH = """
     import asyncio
     from pathlib import Path
     from filetools import knows, lend, names, refused
-    from crushpy.tools.write import Write
+    from crushpy.tools.write import WriteTool
 
     async def main():
         context = lend(Path.cwd())
         knows(context, Path("a"))
-        print(await refused(Write(), context, file_path="a", content="x" * 1_000_000))
-        print(await refused(Write(), context, file_path="new/b", content="x" * 1_000_000))
+        print(await refused(WriteTool(), context, file_path="a", content="x" * 1_000_000))
+        print(await refused(WriteTool(), context, file_path="new/b", content="x" * 1_000_000))
         print(Path("a").read_text() == "one\\n", names(Path.cwd()))
 
     asyncio.run(main())
@@ -201,11 +204,11 @@ _WRITE_AS_SOMEBODY = """
     import asyncio, os
     from pathlib import Path
     from filetools import knows, lend, names, refused
-    from crushpy.tools.edit import Edit
-    from crushpy.tools.write import Write
+    from crushpy.tools.edit import EditTool
+    from crushpy.tools.write import WriteTool
 
     async def edit(context, new):
-        print(await refused(Edit(), context, file_path="a", old_string="one", new_string=new))
+        print(await refused(EditTool(), context, file_path="a", old_string="one", new_string=new))
 
     async def main():
         context = lend(Path.cwd())
@@ -216,7 +219,7 @@ _WRITE_AS_SOMEBODY = """
             os.setresgid(65534, 65534, 65534)
             os.setresuid(65534, 65534, 65534)
         await edit(context, "two")
-        print(await refused(Write(), context, file_path="b", content="x"))
+        print(await refused(WriteTool(), context, file_path="b", content="x"))
         print(Path("a").read_text() == "one\\n", names(Path.cwd()))
 
     asyncio.run(main())
@@ -244,6 +247,27 @@ def test_a_read_only_folder_is_refused_with_its_name() -> None:
 # --- interrupted -------------------------------------------------------------------------------------------
 
 
+async def test_a_second_cancellation_waits_for_the_write_too(context: ToolContext) -> None:
+    loop, begun, go_on = asyncio.get_running_loop(), asyncio.Event(), threading.Event()
+
+    def plan() -> FileChange:
+        loop.call_soon_threadsafe(begun.set)
+        go_on.wait()
+        return FileChange(open_original(context, "new"), "whole\n")
+
+    writing = asyncio.create_task(make_change(context, plan))
+    await begun.wait()
+    for _ in range(2):
+        writing.cancel()
+        for _ in range(5):
+            await asyncio.sleep(0)
+        assert not writing.done()
+    go_on.set()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    assert (context.cwd / "new").read_text() == "whole\n"
+
+
 async def test_a_cancelled_write_is_whole_or_not_there_and_over_when_we_hear_of_it(
     context: ToolContext,
 ) -> None:
@@ -252,7 +276,7 @@ async def test_a_cancelled_write_is_whole_or_not_there_and_over_when_we_hear_of_
     for pauses in range(4):
         file.write_text("one\n")
         knows(context, file)
-        writing = asyncio.create_task(call(Write(), context, file_path="a", content=new))
+        writing = asyncio.create_task(call(WriteTool(), context, file_path="a", content=new))
         for _ in range(pauses):
             await asyncio.sleep(0)
         writing.cancel()

@@ -12,9 +12,10 @@ from processes import DEADLINE, bash, holds_pid, lent, pid_in, timed_out, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
-from crushpy.tools.base import Outcome, ToolError
-from crushpy.tools.bash import Bash, BashArgs
-from crushpy.tools.registry import check
+from crushpy.tools.base import Outcome
+from crushpy.tools.bash import BashArgs, BashTool
+from crushpy.tools.errors import ToolError
+from crushpy.tools.registry import check_args
 
 # --- what comes back ---------------------------------------------------------------------------------------
 
@@ -69,12 +70,12 @@ async def test_a_command_that_looks_like_an_option_is_still_a_command(workspace:
 @pytest.mark.parametrize("timeout", [0, -1, 601, "soon"])
 def test_a_senseless_timeout_is_refused(timeout: object) -> None:
     with pytest.raises(ToolError, match="timeout"):
-        check(Bash(), {"command": "true", "timeout": timeout})
+        check_args(BashTool(), {"command": "true", "timeout": timeout})
 
 
 async def test_the_whole_command_is_what_permissions_are_asked_about(workspace: Path) -> None:
     async with lent(workspace) as context:
-        asked = Bash().accesses(BashArgs("ls; rm -r x"), context)
+        asked = BashTool().accesses(BashArgs("ls; rm -r x"), context)
     assert asked == (Access("bash", "command", "ls; rm -r x", writes=True),)
 
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import ToolContext
-from crushpy.tools.edit import Edit
-from crushpy.tools.view import View
+from crushpy.tools.edit import EditTool
+from crushpy.tools.view import ViewTool
 
 
 @pytest.fixture
@@ -29,12 +29,12 @@ def put(context: ToolContext, content: str | bytes, name: str = "a.py") -> Path:
 
 async def edit(context: ToolContext, old: str, new: str, **more: object) -> str:
     more.setdefault("file_path", "a.py")
-    return (await call(Edit(), context, old_string=old, new_string=new, **more)).text
+    return (await call(EditTool(), context, old_string=old, new_string=new, **more)).text
 
 
 async def refusal(context: ToolContext, old: str, new: str, **more: object) -> str:
     more.setdefault("file_path", "a.py")
-    return await refused(Edit(), context, old_string=old, new_string=new, **more)
+    return await refused(EditTool(), context, old_string=old, new_string=new, **more)
 
 
 # --- the plain case ----------------------------------------------------------------------------------------
@@ -43,7 +43,7 @@ async def refusal(context: ToolContext, old: str, new: str, **more: object) -> s
 async def test_the_passage_is_replaced_and_shown_in_its_new_place(context: ToolContext) -> None:
     file = put(context, "one\ntwo\nthree\nfour\nfive\nsix\n")
     args = {"file_path": "a.py", "old_string": "three\nfour", "new_string": "3\n3b\n4"}
-    outcome = await call(Edit(), context, **args)
+    outcome = await call(EditTool(), context, **args)
     assert file.read_text() == "one\ntwo\n3\n3b\n4\nfive\nsix\n"
     assert outcome.text == "Edited a.py (+3 -2).\n1\tone\n2\ttwo\n3\t3\n4\t3b\n5\t4\n6\tfive\n7\tsix"
     assert outcome.display == Diff(
@@ -108,7 +108,7 @@ async def test_all_places_are_replaced_when_asked_for(context: ToolContext) -> N
 async def test_a_file_that_was_not_read_is_refused(context: ToolContext) -> None:
     (context.cwd / "a.py").write_text("one\n")
     assert await refusal(context, "one", "two") == "a.py has not been read yet: view it first."
-    await call(View(), context, file_path="a.py")
+    await call(ViewTool(), context, file_path="a.py")
     await edit(context, "one", "two")
 
 
@@ -311,7 +311,7 @@ async def test_encoding_and_mark_are_kept(context: ToolContext, bom: bytes, enco
 
 async def test_bad_bytes_elsewhere_in_a_utf_8_file_survive(context: ToolContext) -> None:
     file = put(context, "äöü\n".encode() + b"bad \xff\n" + b"end\n")
-    outcome = await call(Edit(), context, file_path="a.py", old_string="end", new_string="Ende →")
+    outcome = await call(EditTool(), context, file_path="a.py", old_string="end", new_string="Ende →")
     assert file.read_bytes() == "äöü\n".encode() + b"bad \xff\n" + "Ende →\n".encode()
     assert isinstance(outcome.display, Diff) and " bad \ufffd" in outcome.display.unified
 
@@ -320,7 +320,7 @@ async def test_one_place_in_a_10_mb_file_is_replaced(context: ToolContext) -> No
     content = "".join(f"{n:>99}\n" for n in range(100_000))
     file = put(context, content)
     outcome = await call(
-        Edit(), context, file_path="a.py", old_string=" 70000\n", new_string=" seventy\nmore\n"
+        EditTool(), context, file_path="a.py", old_string=" 70000\n", new_string=" seventy\nmore\n"
     )
     assert file.read_text() == content.replace(" 70000\n", " seventy\nmore\n")
     assert isinstance(outcome.display, Diff)
@@ -331,7 +331,7 @@ async def test_one_place_in_a_10_mb_file_is_replaced(context: ToolContext) -> No
 async def test_a_replacement_all_over_a_large_file_gives_a_bounded_diff(context: ToolContext) -> None:
     put(context, "".join(f"value {n}\nkeep\n" for n in range(20_000)))
     args = {"file_path": "a.py", "old_string": "value", "new_string": "number", "replace_all": True}
-    outcome = await call(Edit(), context, **args)
+    outcome = await call(EditTool(), context, **args)
     assert isinstance(outcome.display, Diff)
     assert (outcome.display.added, outcome.display.removed) == (20_000, 20_000)
     assert outcome.display.unified.endswith("more lines are not shown")
@@ -404,7 +404,7 @@ async def test_whatever_bytes_are_around_it_they_stay_or_nothing_changes(
     context = lend(workspace)
     raw = head + b"<<passage>>" + tail
     file = put(context, raw)
-    preview = await Edit().preview(Edit.args("a.py", "<<passage>>", new), context)
+    preview = await EditTool().preview(EditTool.args("a.py", "<<passage>>", new), context)
     if preview is None:
         await refusal(context, "<<passage>>", new)
         assert file.read_bytes() == raw
@@ -425,13 +425,13 @@ async def test_an_edit_works_or_leaves_the_file_alone(
 ) -> None:
     context = lend(workspace)
     file = put(context, text)
-    args = Edit.args("a.py", old, "NEW", everywhere)
+    args = EditTool.args("a.py", old, "NEW", everywhere)
     assume(old != "NEW")
-    if await Edit().preview(args, context) is None:
+    if await EditTool().preview(args, context) is None:
         await refusal(context, old, "NEW", replace_all=everywhere)
         assert file.read_bytes() == text.encode()
         return
-    await Edit().run(args, context)
+    await EditTool().run(args, context)
     count = file.read_text().count("NEW")
     assert count == 1 or (everywhere and count > 1)
 
@@ -441,19 +441,19 @@ async def test_an_edit_works_or_leaves_the_file_alone(
 
 async def test_the_preview_is_the_diff_that_will_happen_and_changes_nothing(context: ToolContext) -> None:
     file = put(context, "one\ntwo\n")
-    args = Edit.args("a.py", "one", "1")
-    preview = await Edit().preview(args, context)
+    args = EditTool.args("a.py", "one", "1")
+    preview = await EditTool().preview(args, context)
     assert file.read_text() == "one\ntwo\n"
-    assert (await Edit().run(args, context)).display == preview
+    assert (await EditTool().run(args, context)).display == preview
 
 
 @pytest.mark.parametrize("path", ["a.py", "missing.py", "", "a\0b", "."])
 async def test_the_preview_of_an_edit_that_would_fail_is_nothing(context: ToolContext, path: str) -> None:
     put(context, "one\n")
-    assert await Edit().preview(Edit.args(path, "zero", "1"), context) is None
+    assert await EditTool().preview(EditTool.args(path, "zero", "1"), context) is None
 
 
 async def test_it_touches_the_real_file_and_writes(context: ToolContext) -> None:
     (context.cwd / "link").symlink_to("/etc/hosts")
-    accesses = Edit().accesses(Edit.args("link", "a", "b"), context)
+    accesses = EditTool().accesses(EditTool.args("link", "a", "b"), context)
     assert accesses == (Access("edit", "path", str(Path("/etc/hosts").resolve()), writes=True),)

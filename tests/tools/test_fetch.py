@@ -13,8 +13,9 @@ from web import Answer, answer, own_certificate, redirect, web
 from crushpy import __version__
 from crushpy.access import Access
 from crushpy.messages import Excerpt
-from crushpy.tools.base import Outcome, ToolContext, ToolError
-from crushpy.tools.fetch import Fetch, FetchArgs
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.web.addresses import is_public, resolve
@@ -28,7 +29,7 @@ def context(workspace: Path, allow_private: bool = True) -> ToolContext:
 async def fetched(workspace: Path, given: Answer) -> Outcome:
     """What `fetch` makes of one answer."""
     async with web({"/page": given}) as site:
-        return await Fetch().run(FetchArgs(f"{site.url}/page"), context(workspace))
+        return await FetchTool().run(FetchArgs(f"{site.url}/page"), context(workspace))
 
 
 # --- what becomes of an answer -----------------------------------------------------------------------------
@@ -41,7 +42,7 @@ PAGE = """<!doctype html><html><head><title> A  title </title><style>p {color: r
 
 async def test_a_page_comes_as_markdown_with_its_title(workspace: Path) -> None:
     async with web({"/a/b/page": answer(PAGE, "text/html; charset=utf-8")}) as site:
-        outcome = await Fetch().run(FetchArgs(f"{site.url}/a/b/page#part"), context(workspace))
+        outcome = await FetchTool().run(FetchArgs(f"{site.url}/a/b/page#part"), context(workspace))
         up = f"{site.url}/a/up"
     assert outcome.text.startswith(
         "Title: A title\n\n# Hello\n\nSome **bold** text and snake_case.\n\n* one\n* two\n"
@@ -62,7 +63,7 @@ async def test_a_title_without_end_is_cut(workspace: Path) -> None:
 
 
 def test_nothing_heavy_is_loaded_before_the_first_page() -> None:
-    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.pages")
+    heavy = ("bs4", "markdownify", "html", "crushpy.http", "crushpy.tools.web.page_text")
     script = f"import sys, crushpy.tools.fetch; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout == "[]\n"
@@ -156,10 +157,10 @@ async def test_a_deeply_nested_page_is_read(workspace: Path) -> None:
 async def test_a_page_that_takes_too_long_to_convert_gives_its_bare_text(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from crushpy.tools.web import pages
+    from crushpy.tools.web import page_text
 
     # No page can be converted that fast. Those that take for ever are made of thousands of open tags.
-    monkeypatch.setattr(pages, "_CONVERSION_SECONDS", 0.01)
+    monkeypatch.setattr(page_text, "_CONVERSION_SECONDS", 0.01)
     outcome = await fetched(
         workspace, answer("<p>words &amp;<b>more</b>\n\n<script>no</script>" + "<a " * 9, "text/html")
     )
@@ -175,7 +176,7 @@ async def test_a_server_that_never_answers_does_not_keep_us(workspace: Path) -> 
 
     async with web({"/": silent}) as site:
         with pytest.raises(ToolError, match=r"not read within 0.2 s"):
-            await Fetch(max_seconds=0.2).run(FetchArgs(site.url), context(workspace))
+            await FetchTool(max_seconds=0.2).run(FetchArgs(site.url), context(workspace))
 
 
 async def test_a_server_that_drips_does_not_keep_us(workspace: Path) -> None:
@@ -188,7 +189,7 @@ async def test_a_server_that_drips_does_not_keep_us(workspace: Path) -> None:
 
     async with web({"/": drip}) as site:
         with pytest.raises(ToolError, match=r"not read within 0.3 s"):
-            await Fetch(max_seconds=0.3).run(FetchArgs(site.url), context(workspace))
+            await FetchTool(max_seconds=0.3).run(FetchArgs(site.url), context(workspace))
 
 
 async def test_a_server_that_is_not_there_is_named(workspace: Path) -> None:
@@ -196,7 +197,7 @@ async def test_a_server_that_is_not_there_is_named(workspace: Path) -> None:
         taken.bind(("127.0.0.1", 0))
         url = f"http://127.0.0.1:{taken.getsockname()[1]}"
         with pytest.raises(ToolError, match=f"{url}/?: cannot connect"):
-            await Fetch().run(FetchArgs(url), context(workspace))
+            await FetchTool().run(FetchArgs(url), context(workspace))
 
 
 async def test_an_answer_that_breaks_off_is_an_error(workspace: Path) -> None:
@@ -211,7 +212,7 @@ async def test_an_answer_that_breaks_off_is_an_error(workspace: Path) -> None:
 
 async def test_the_request_says_who_asks(workspace: Path) -> None:
     async with web({"/x?q=%C3%A9": answer("found")}) as site:
-        outcome = await Fetch().run(FetchArgs(f" {site.url}/x?q=\u00e9 "), context(workspace))
+        outcome = await FetchTool().run(FetchArgs(f" {site.url}/x?q=\u00e9 "), context(workspace))
         assert f"user-agent: crushpy/{__version__}\r\n" in site.heads[0].lower()
     assert outcome.text == "found"
 
@@ -230,14 +231,14 @@ async def test_the_request_says_who_asks(workspace: Path) -> None:
 )
 async def test_what_is_no_web_address_is_refused(workspace: Path, url: str) -> None:
     lent = context(workspace)
-    assert Fetch().accesses(FetchArgs(url), lent) == ()
+    assert FetchTool().accesses(FetchArgs(url), lent) == ()
     with pytest.raises(ToolError, match="URL"):
-        await Fetch().run(FetchArgs(url), lent)
+        await FetchTool().run(FetchArgs(url), lent)
 
 
 async def test_a_url_with_a_password_is_refused(workspace: Path) -> None:
     with pytest.raises(ToolError, match="user name"):
-        await Fetch().run(FetchArgs("http://example.com@127.0.0.1/"), context(workspace))
+        await FetchTool().run(FetchArgs("http://example.com@127.0.0.1/"), context(workspace))
 
 
 @pytest.mark.parametrize(
@@ -251,7 +252,7 @@ async def test_a_url_with_a_password_is_refused(workspace: Path) -> None:
     ],
 )
 def test_permission_is_asked_for_the_host(workspace: Path, url: str, host: str) -> None:
-    asked = Fetch().accesses(FetchArgs(url), context(workspace))
+    asked = FetchTool().accesses(FetchArgs(url), context(workspace))
     assert asked == (Access("fetch", "host", host, writes=True),)
 
 
@@ -272,7 +273,7 @@ def test_permission_is_asked_for_the_host(workspace: Path, url: str, host: str) 
 async def test_this_machine_is_refused_however_it_is_written(workspace: Path, host: str) -> None:
     async with web({"/": answer("secret")}) as site:
         with pytest.raises(ToolError, match=r"private address .*permissions.private_hosts"):
-            await Fetch().run(
+            await FetchTool().run(
                 FetchArgs(f"http://{host}:{site.port}/"), context(workspace, allow_private=False)
             )
         assert site.asked == []
@@ -334,7 +335,7 @@ async def test_of_several_addresses_only_public_ones_are_asked(monkeypatch: pyte
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "a" * 70 + ".example", "a..b"])
 async def test_a_host_that_does_not_exist_is_named(workspace: Path, host: str) -> None:
     with pytest.raises(ToolError, match="No host named"):
-        await Fetch().run(FetchArgs(f"http://{host}/"), context(workspace))
+        await FetchTool().run(FetchArgs(f"http://{host}/"), context(workspace))
 
 
 # --- redirects ---------------------------------------------------------------------------------------------
@@ -345,14 +346,14 @@ async def test_redirects_on_the_same_host_are_followed(workspace: Path, status: 
     async with web(
         {"/a": redirect("b?x=1", status), "/b?x=1": redirect("/c", status), "/c": answer("here")}
     ) as site:
-        outcome = await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
+        outcome = await FetchTool().run(FetchArgs(f"{site.url}/a"), context(workspace))
     assert outcome.text == "here"
 
 
 async def test_endless_redirects_are_given_up(workspace: Path) -> None:
     async with web({"/a": redirect("/a")}) as site:
         with pytest.raises(ToolError, match="more than 5 times"):
-            await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
+            await FetchTool().run(FetchArgs(f"{site.url}/a"), context(workspace))
         assert site.asked == ["/a"] * 6
 
 
@@ -360,7 +361,7 @@ async def test_a_redirect_to_another_host_is_named_and_not_followed(workspace: P
     async with web({"/": answer("other")}) as other:
         target = f"http://localhost:{other.port}/"
         async with web({"/a": redirect(target)}) as site:
-            outcome = await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
+            outcome = await FetchTool().run(FetchArgs(f"{site.url}/a"), context(workspace))
         assert outcome.text == f"127.0.0.1:{site.port} redirects to {target}. Fetch that URL to go on."
         assert not outcome.is_error
         assert other.asked == []
@@ -372,7 +373,7 @@ async def test_a_redirect_to_another_host_is_named_and_not_followed(workspace: P
 async def test_a_redirect_to_something_else_is_refused(workspace: Path, location: str) -> None:
     async with web({"/a": redirect(location)}) as site:
         with pytest.raises(ToolError):
-            await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
+            await FetchTool().run(FetchArgs(f"{site.url}/a"), context(workspace))
         assert site.asked == ["/a"]
 
 
@@ -385,8 +386,8 @@ async def test_a_redirect_from_https_to_http_is_refused(
         site.answers["/a"] = redirect(f"http://127.0.0.1:{site.port}/b")
         site.answers["/c"] = redirect(f"https://127.0.0.1:{site.port}/b")
         with pytest.raises(ToolError, match="not encrypted"):
-            await Fetch().run(FetchArgs(f"{site.url}/a"), context(workspace))
-        assert (await Fetch().run(FetchArgs(f"{site.url}/c"), context(workspace))).text == "safe"
+            await FetchTool().run(FetchArgs(f"{site.url}/a"), context(workspace))
+        assert (await FetchTool().run(FetchArgs(f"{site.url}/c"), context(workspace))).text == "safe"
 
 
 async def test_a_name_that_turns_private_between_redirects_is_refused(workspace: Path) -> None:
@@ -399,7 +400,7 @@ async def test_a_name_that_turns_private_between_redirects_is_refused(workspace:
 
     async with web({"/a": redirect("/b"), "/b": answer("secret")}) as site:
         with pytest.raises(ToolError, match="private address"):
-            await Fetch(rebinding).run(
+            await FetchTool(rebinding).run(
                 FetchArgs(f"http://localhost:{site.port}/a"), context(workspace, allow_private=False)
             )
         assert site.asked == ["/a"]
@@ -421,7 +422,7 @@ async def test_the_address_that_was_checked_is_the_one_that_is_asked(
 
     monkeypatch.setattr(socket, "getaddrinfo", rebinding)
     async with web({"/": answer("first")}) as site:
-        outcome = await Fetch().run(FetchArgs(f"http://rebind.example:{site.port}/"), context(workspace))
+        outcome = await FetchTool().run(FetchArgs(f"http://rebind.example:{site.port}/"), context(workspace))
         assert f"host: rebind.example:{site.port}" in site.heads[0].lower()
     assert (outcome.text, times) == ("first", 1)
 
@@ -431,5 +432,5 @@ async def test_the_next_address_is_tried_where_one_does_not_answer(workspace: Pa
         return ["127.0.0.99", "127.0.0.1"]
 
     async with web({"/": answer("second")}) as site:
-        outcome = await Fetch(two).run(FetchArgs(f"http://two.example:{site.port}/"), context(workspace))
+        outcome = await FetchTool(two).run(FetchArgs(f"http://two.example:{site.port}/"), context(workspace))
     assert outcome.text == "second"

@@ -1,4 +1,4 @@
-"""Finding files by name, with ripgrep and without."""
+"""Finding files by name."""
 
 import os
 from pathlib import Path
@@ -10,16 +10,15 @@ from hypothesis import strategies as st
 
 from crushpy.access import Access
 from crushpy.messages import FileList
-from crushpy.tools.base import ToolError
-from crushpy.tools.glob import Glob
-from crushpy.tools.search.glob_patterns import Glob as Pattern
+from crushpy.tools.errors import ToolError
+from crushpy.tools.glob import GlobTool
+from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.ripgrep import find_ripgrep
 
 
-@pytest.fixture(params=["ripgrep", "own"])
-def tool(request: pytest.FixtureRequest) -> Glob:
-    """The tool, with ripgrep and without."""
-    return Glob() if request.param == "ripgrep" else Glob(find_ripgrep=lambda: None)
+@pytest.fixture
+def tool() -> GlobTool:
+    return GlobTool()
 
 
 def grow(root: Path, *paths: str) -> None:
@@ -36,7 +35,7 @@ def test_the_ripgrep_that_comes_with_crushpy_is_found() -> None:
     assert rg is not None and os.access(rg, os.X_OK)
 
 
-async def test_files_come_newest_first(workspace: Path, tool: Glob) -> None:
+async def test_files_come_newest_first(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, "old.py", "src/mid.py", "other.txt", "new.py")
     outcome = await call(tool, lend(workspace), pattern="*.py")
     assert outcome.text == "new.py\nsrc/mid.py\nold.py"
@@ -59,7 +58,7 @@ async def test_files_come_newest_first(workspace: Path, tool: Glob) -> None:
     ],
 )
 async def test_patterns_mean_what_they_say(
-    workspace: Path, tool: Glob, pattern: str, found: set[str]
+    workspace: Path, tool: GlobTool, pattern: str, found: set[str]
 ) -> None:
     grow(workspace, "a.py", "src/b.py", "src/deep/c.py", "src/x.ts", "src/y.tsx", ".hidden/d.py", ".git/e.py")
     outcome = await call(tool, lend(workspace), pattern=pattern)
@@ -67,7 +66,7 @@ async def test_patterns_mean_what_they_say(
 
 
 async def test_ignored_files_are_left_out_even_where_the_pattern_names_them(
-    workspace: Path, tool: Glob
+    workspace: Path, tool: GlobTool
 ) -> None:
     grow(workspace, "a.py", "gen.py", "node_modules/b.py", "sub/c.py", "sub/gen.py")
     (workspace / ".gitignore").write_text("node_modules/\ngen.py\n")
@@ -75,7 +74,7 @@ async def test_ignored_files_are_left_out_even_where_the_pattern_names_them(
     assert (await call(tool, lend(workspace), pattern="**/*.py")).text == "sub/gen.py\nsub/c.py\na.py"
 
 
-async def test_at_most_100_are_shown_and_the_rest_counted(workspace: Path, tool: Glob) -> None:
+async def test_at_most_100_are_shown_and_the_rest_counted(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, *(f"{n:03}.py" for n in range(130)))
     outcome = await call(tool, lend(workspace), pattern="*.py")
     lines = outcome.text.splitlines()
@@ -84,21 +83,21 @@ async def test_at_most_100_are_shown_and_the_rest_counted(workspace: Path, tool:
     assert isinstance(outcome.display, FileList) and outcome.display.total == 130
 
 
-async def test_links_are_not_followed(workspace: Path, tool: Glob) -> None:
+async def test_links_are_not_followed(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, "real/a.py")
     (workspace / "loop").symlink_to(".")
     (workspace / "link.py").symlink_to("real/a.py")
     assert (await call(tool, lend(workspace), pattern="*.py")).text == "real/a.py"
 
 
-async def test_a_folder_can_be_named_and_paths_stay_usable(workspace: Path, tool: Glob) -> None:
+async def test_a_folder_can_be_named_and_paths_stay_usable(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, "src/a.py", "b.py")
     assert (await call(tool, lend(workspace), pattern="*.py", path="src")).text == "src/a.py"
     absolute = f"{workspace}/src/*.py"
     assert (await call(tool, lend(workspace), pattern=absolute)).text == "src/a.py"
 
 
-async def test_nothing_found_says_so(workspace: Path, tool: Glob) -> None:
+async def test_nothing_found_says_so(workspace: Path, tool: GlobTool) -> None:
     outcome = await call(tool, lend(workspace), pattern="*.rs")
     assert outcome.text == "No file matches *.rs. Ignored files are left out."
     assert not outcome.is_error
@@ -106,19 +105,19 @@ async def test_nothing_found_says_so(workspace: Path, tool: Glob) -> None:
 
 @pytest.mark.parametrize("pattern", ["/etc/*", "../*", "src/../../x", "~/x"])
 async def test_a_pattern_cannot_lead_out_of_the_folder(workspace: Path, pattern: str) -> None:
-    assert "leads out of" in await refused(Glob(), lend(workspace), pattern=pattern)
+    assert "leads out of" in await refused(GlobTool(), lend(workspace), pattern=pattern)
 
 
 async def test_senseless_requests_are_refused_with_a_way_out(workspace: Path) -> None:
     grow(workspace, "src/a.py")
-    assert "empty" in await refused(Glob(), lend(workspace), pattern=" ")
-    assert "is a file" in await refused(Glob(), lend(workspace), pattern="*", path="src/a.py")
-    assert "Nearest: src." in await refused(Glob(), lend(workspace), pattern="*", path="scr")
+    assert "empty" in await refused(GlobTool(), lend(workspace), pattern=" ")
+    assert "is a file" in await refused(GlobTool(), lend(workspace), pattern="*", path="src/a.py")
+    assert "Nearest: src." in await refused(GlobTool(), lend(workspace), pattern="*", path="scr")
     braces = "{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}{a,b}"
-    assert "too many alternatives" in await refused(Glob(), lend(workspace), pattern=braces)
+    assert "too many alternatives" in await refused(GlobTool(), lend(workspace), pattern=braces)
 
 
-async def test_names_with_odd_characters_are_found(workspace: Path, tool: Glob) -> None:
+async def test_names_with_odd_characters_are_found(workspace: Path, tool: GlobTool) -> None:
     grow(workspace, "two\nlines.py", "sp ace.py", "ünï.py")
     outcome = await call(tool, lend(workspace), pattern="*.py")
     assert isinstance(outcome.display, FileList)
@@ -126,26 +125,26 @@ async def test_names_with_odd_characters_are_found(workspace: Path, tool: Glob) 
 
 
 def test_it_touches_the_folder_it_searches(workspace: Path) -> None:
-    accesses = Glob().accesses(Glob.args("*", "src"), lend(workspace))
+    accesses = GlobTool().accesses(GlobTool.args("*", "src"), lend(workspace))
     assert accesses == (Access("glob", "path", str(workspace.resolve() / "src")),)
 
 
 def test_a_pattern_full_of_stars_takes_no_time() -> None:
-    assert not Pattern("*a" * 40 + "b").matches("a" * 200)
-    assert not Pattern("**/a/" * 40 + "b").matches("/".join("a" * 200))
+    assert not GlobPattern("*a" * 40 + "b").matches("a" * 200)
+    assert not GlobPattern("**/a/" * 40 + "b").matches("/".join("a" * 200))
 
 
 @given(st.lists(st.sampled_from(["a", "b", "ab"]), min_size=1, max_size=5))
 def test_a_path_matches_itself_and_what_widens_it(parts: list[str]) -> None:
     path = "/".join(parts)
-    assert Pattern("./" + path).matches(path)
-    assert Pattern(f"**/{parts[-1]}").matches(path)
-    assert Pattern("/".join("*" for _ in parts) if len(parts) > 1 else "./*").matches(path)
-    assert not Pattern(f"./{path}/c").matches(path)
+    assert GlobPattern("./" + path).matches(path)
+    assert GlobPattern(f"**/{parts[-1]}").matches(path)
+    assert GlobPattern("/".join("*" for _ in parts) if len(parts) > 1 else "./*").matches(path)
+    assert not GlobPattern(f"./{path}/c").matches(path)
 
 
 def test_braces_are_alternatives() -> None:
-    assert Pattern("{a,b{c,d}}").matches("bd")
-    assert not Pattern("{a,b{c,d}}").matches("b")
+    assert GlobPattern("{a,b{c,d}}").matches("bd")
+    assert not GlobPattern("{a,b{c,d}}").matches("b")
     with pytest.raises(ToolError):
-        Pattern("{a,b,c,d}" * 4)
+        GlobPattern("{a,b,c,d}" * 4)

@@ -9,19 +9,20 @@ from processes import DEADLINE, bash, lent, pid_in, until
 
 from crushpy.access import Access
 from crushpy.messages import Terminal
-from crushpy.tools.base import Outcome, ToolContext, ToolError
-from crushpy.tools.job_kill import JobKill, JobKillArgs
-from crushpy.tools.job_output import JobOutput, JobOutputArgs
-from crushpy.tools.registry import check
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.job_kill import JobKillArgs, JobKillTool
+from crushpy.tools.job_output import JobOutputArgs, JobOutputTool
+from crushpy.tools.registry import check_args
 from crushpy.tools.shell.jobs import MAX_RUNNING
 
 
 async def output(context: ToolContext, job_id: str, wait: float = 0) -> Outcome:
-    return await JobOutput().run(JobOutputArgs(job_id, wait), context)
+    return await JobOutputTool().run(JobOutputArgs(job_id, wait), context)
 
 
 async def kill(context: ToolContext, job_id: str) -> Outcome:
-    return await JobKill().run(JobKillArgs(job_id), context)
+    return await JobKillTool().run(JobKillArgs(job_id), context)
 
 
 async def test_a_background_command_gives_its_job_at_once(workspace: Path) -> None:
@@ -67,7 +68,7 @@ async def test_waiting_is_bounded(workspace: Path) -> None:
         await bash(context, "sleep 60", background=True)
         assert "is running" in (await output(context, "job1", wait=0.05)).text
     with pytest.raises(ToolError, match="wait"):
-        check(JobOutput(), {"job_id": "job1", "wait": 61})
+        check_args(JobOutputTool(), {"job_id": "job1", "wait": 61})
 
 
 async def test_a_job_that_prints_without_end_is_kept_in_bounds(workspace: Path) -> None:
@@ -140,8 +141,8 @@ async def test_there_is_a_bound_to_running_jobs_and_a_way_out(workspace: Path) -
 
 async def test_reading_and_killing_jobs_needs_no_permission(workspace: Path) -> None:
     async with lent(workspace) as context:
-        assert JobOutput().accesses(JobOutputArgs("job1"), context) == (Access("job_output", "none"),)
-        assert JobKill().accesses(JobKillArgs("job1"), context) == (Access("job_kill", "none"),)
+        assert JobOutputTool().accesses(JobOutputArgs("job1"), context) == (Access("job_output", "none"),)
+        assert JobKillTool().accesses(JobKillArgs("job1"), context) == (Access("job_kill", "none"),)
 
 
 async def test_closing_ends_every_job_and_starts_no_other(workspace: Path) -> None:

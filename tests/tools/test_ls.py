@@ -7,7 +7,7 @@ from filetools import call, lend, refused
 
 from crushpy.access import Access
 from crushpy.messages import FileList
-from crushpy.tools.ls import Ls
+from crushpy.tools.ls import LsTool
 
 
 def grow(root: Path, *paths: str) -> None:
@@ -22,12 +22,12 @@ def grow(root: Path, *paths: str) -> None:
 
 
 async def listing(root: Path, path: str = ".") -> str:
-    return (await call(Ls(), lend(root), path=path)).text
+    return (await call(LsTool(), lend(root), path=path)).text
 
 
 async def test_a_folder_is_a_tree_with_folders_first(workspace: Path) -> None:
     grow(workspace, "b.py", "a/x.py", "a/deep/y.py", "empty/", ".env")
-    outcome = await call(Ls(), lend(workspace))
+    outcome = await call(LsTool(), lend(workspace))
     assert outcome.text == "./\na/\n  deep/\n    y.py\n  x.py\nempty/\n.env\nb.py"
     assert isinstance(outcome.display, FileList)
     assert (outcome.display.rows[0], outcome.display.total) == ("a/", 7)
@@ -93,7 +93,7 @@ async def test_links_are_shown_with_their_target_and_not_followed(workspace: Pat
 
 async def test_folders_that_do_not_fit_are_counted(workspace: Path) -> None:
     grow(workspace, *(f"many/{n:03}" for n in range(500)), "few/a")
-    outcome = await call(Ls(), lend(workspace))
+    outcome = await call(LsTool(), lend(workspace))
     assert outcome.text == (
         "./\nfew/\n  a\nmany/ (500 entries)\n[500 entries left out: ls a folder to see what is in it]"
     )
@@ -120,12 +120,12 @@ async def test_names_that_are_not_utf_8_can_be_stored(workspace: Path) -> None:
 
 async def test_files_and_missing_folders_are_refused_with_a_way_out(workspace: Path) -> None:
     grow(workspace, "source/", "a.py")
-    assert await refused(Ls(), lend(workspace), path="a.py") == "a.py is a file: use view."
-    assert "Nearest: source." in await refused(Ls(), lend(workspace), path="sorce")
+    assert await refused(LsTool(), lend(workspace), path="a.py") == "a.py is a file: use view."
+    assert "Nearest: source." in await refused(LsTool(), lend(workspace), path="sorce")
 
 
 def test_it_touches_the_folder_it_lists(workspace: Path) -> None:
     (workspace / "link").symlink_to("/etc")
     etc = str(Path("/etc").resolve())
-    assert Ls().accesses(Ls.args("link"), lend(workspace)) == (Access("ls", "path", etc),)
-    assert Ls().accesses(Ls.args(), lend(workspace))[0].value == str(workspace.resolve())
+    assert LsTool().accesses(LsTool.args("link"), lend(workspace)) == (Access("ls", "path", etc),)
+    assert LsTool().accesses(LsTool.args(), lend(workspace))[0].value == str(workspace.resolve())

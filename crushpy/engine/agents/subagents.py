@@ -24,7 +24,8 @@ from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
 from crushpy.messages import ChangedFile, Data, TaskReport, headline
 from crushpy.storage.records import SessionInfo, TaskResult
-from crushpy.tools.base import Delegation, Outcome, ToolError
+from crushpy.tools.base import Delegation, Outcome
+from crushpy.tools.errors import ToolError
 
 SHORT = 2_000
 """Characters, about 500 tokens: a report that is no longer is never summarised."""

@@ -12,7 +12,8 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, TurnEnded
-from crushpy.tools.base import Delegation, ToolError
+from crushpy.tools.base import Delegation
+from crushpy.tools.errors import ToolError
 
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
 

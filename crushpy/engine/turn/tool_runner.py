@@ -14,8 +14,9 @@ from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStar
 from crushpy.messages import Display, Message, ToolCall, ToolResult
 from crushpy.shield import shielded
 from crushpy.storage.records import StorageError
-from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext, ToolError
-from crushpy.tools.registry import check
+from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.registry import check_args
 from crushpy.tools.truncate import truncate
 
 log = logging.getLogger(__name__)
@@ -204,4 +205,4 @@ class ToolRunner:
                 f"The arguments of {call.name} are not a JSON object: {call.bad_json[:200]!r}. "
                 "Call it again with one."
             )
-        return tool, check(tool, call.args)
+        return tool, check_args(tool, call.args)

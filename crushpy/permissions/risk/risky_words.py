@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from crushpy.permissions.risk.options import PROGRAMS, Risks, option_risks
-from crushpy.permissions.risk.scripts import interpreter_risks
-from crushpy.permissions.risk.special import SPECIAL
-from crushpy.permissions.shell.ast import Command, Word, word_set
+from crushpy.permissions.risk.embedded_scripts import interpreter_risks
+from crushpy.permissions.risk.risky_options import PROGRAMS, Risks, option_risks
+from crushpy.permissions.risk.special_programs import SPECIAL
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
 ALIKE = {"fdfind": "fd", "gmake": "make", "gawk": "awk", "mawk": "awk", "nawk": "awk", "gsed": "sed"}
@@ -18,7 +18,7 @@ OPERANDS_MATTER = word_set(
 """What they are given is what they change: a rule that names one of these files covers no other."""
 
 
-def risky_words(command: Command) -> Risks:
+def risky_words(command: SimpleCommand) -> Risks:
     """The risky words of a simple command, by place. One past the last word: what no rule could spell."""
     words, program = command.words, ALIKE.get(command.program, command.program)
     if special := SPECIAL.get(program):

@@ -48,12 +48,12 @@ class Redirect(Data, frozen=True):
     writes: bool
 
 
-class Command(Data, frozen=True):
+class SimpleCommand(Data, frozen=True):
     """One simple command."""
 
     words: tuple[Word, ...]
     variables: tuple[Assignment, ...] = ()
-    inner: tuple["Command", ...] = ()
+    inner: tuple["SimpleCommand", ...] = ()
     """What it would run in turn, where that could be read (`env X=1 git log`, `bash -c '...'`)."""
     skip: int = 0
     """How many of its words come before those of its one inner command; 0 for `bash -c`."""
@@ -72,7 +72,7 @@ class Command(Data, frozen=True):
 class ShellReading(Data, frozen=True):
     """All that a command line would do, as far as it can be read."""
 
-    commands: tuple[Command, ...] = ()
+    commands: tuple[SimpleCommand, ...] = ()
     redirects: tuple[Redirect, ...] = ()
     variables: tuple[Assignment, ...] = ()
     """Assigned by the line itself: they hold for all of its commands."""
@@ -82,7 +82,7 @@ class ShellReading(Data, frozen=True):
     """Why there may be more to it than this; then only a person can decide."""
 
 
-def with_inner(command: Command) -> Iterator[Command]:
+def with_inner(command: SimpleCommand) -> Iterator[SimpleCommand]:
     """The command and all that it would run in turn."""
     yield command
     for inner in command.inner:

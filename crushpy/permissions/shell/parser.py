@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 from crushpy.permissions.shell import unsafe_syntax
 from crushpy.permissions.shell.ast import (
     Assignment,
-    Command,
     Redirect,
     ShellReading,
+    SimpleCommand,
     Word,
     with_inner,
     word_set,
 )
 from crushpy.permissions.shell.heredocs import check_heredoc
-from crushpy.permissions.shell.words import EXPANSIONS, WordReader
+from crushpy.permissions.shell.word_reader import EXPANSIONS, WordReader
 from crushpy.permissions.shell.wrappers import unwrap
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _INDEXED = "it sets an array's element, whose index can run commands"
 
 
 @lru_cache(maxsize=256)
-def read(command: str) -> ShellReading:
+def parse_shell(command: str) -> ShellReading:
     """What bash would do with `command`."""
     return _read(command, 0)
 
@@ -61,7 +61,7 @@ class _Reader:
     """One walk over one command line. Goes on after what it cannot read: a deny may match the rest."""
 
     def __init__(self, command: str, depth: int) -> None:
-        self.commands: list[Command] = []
+        self.commands: list[SimpleCommand] = []
         self.redirects: list[Redirect] = []
         self.variables: list[Assignment] = []
         self.loops = False
@@ -263,12 +263,12 @@ class _Reader:
         if not words:
             self.variables.extend(variables)
             return
-        command = unwrap(Command(tuple(words), tuple(variables)), self._script)
+        command = unwrap(SimpleCommand(tuple(words), tuple(variables)), self._script)
         for each in with_inner(command):
             self.fail(unsafe_syntax.in_name(each.words))
         self.commands.append(command)
 
-    def _script(self, script: str) -> tuple[Command, ...]:
+    def _script(self, script: str) -> tuple[SimpleCommand, ...]:
         """Reads what a shell inside this one would run."""
         reading = _read(script, self._depth + 10)
         self.redirects.extend(reading.redirects)

@@ -4,9 +4,9 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.messages import Data
-from crushpy.permissions.shell.ast import UNKNOWN, Assignment, Command, Word, word_set
+from crushpy.permissions.shell.ast import UNKNOWN, Assignment, SimpleCommand, Word, word_set
 
-ReadScript = Callable[[str], tuple[Command, ...]]
+ReadScript = Callable[[str], tuple[SimpleCommand, ...]]
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SHELL_FLAGS = re.compile(r"-[eulx]+")
@@ -82,13 +82,13 @@ RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
 }
 
 
-def unwrap(command: Command, read_script: ReadScript) -> Command:
+def unwrap(command: SimpleCommand, read_script: ReadScript) -> SimpleCommand:
     """`command` with what it would run in turn, where that can be read; else as it is."""
     if command.program in _SHELLS:
         script = _script(command.words)
         if script is None:
             return command
-        return Command(command.words, command.variables, read_script(script), transparent=True)
+        return SimpleCommand(command.words, command.variables, read_script(script), transparent=True)
     found = _find(command.words)
     if found is None:
         return command
@@ -104,8 +104,8 @@ def unwrap(command: Command, read_script: ReadScript) -> Command:
         return command
     if command.program == "xargs":
         words = _with_input(words, command.words[1:start])
-    inner = unwrap(Command(words, variables), read_script)
-    return Command(command.words, command.variables, (inner,), start, wrapper.transparent)
+    inner = unwrap(SimpleCommand(words, variables), read_script)
+    return SimpleCommand(command.words, command.variables, (inner,), start, wrapper.transparent)
 
 
 def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:

@@ -8,7 +8,7 @@ import os
 import stat
 from pathlib import Path
 
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 from crushpy.tools.files.text_file import read_regular
 

@@ -24,20 +24,9 @@ class FileMemory:
             return "unread"
         return "unchanged" if seen == _hash(content) else "changed"
 
-    def to_dict(self) -> dict[str, str]:
-        """Everything remembered, as plain JSON data."""
-        return dict(self._seen)
-
-    @classmethod
-    def from_dict(cls, data: dict[str, str]) -> "FileMemory":
-        memory = cls()
-        memory._seen = dict(data)
-        return memory
-
 
 def _key(path: Path) -> str:
-    # A name that is not valid UTF-8 would not survive JSON as it is.
-    return os.path.realpath(path).encode("utf-8", "backslashreplace").decode()
+    return os.path.realpath(path)
 
 
 def _hash(content: bytes) -> str:

@@ -5,8 +5,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from crushpy.access import Access
-from crushpy.tools.base import ToolContext, ToolError
-from crushpy.tools.files.text_file import clean
+from crushpy.sanitize import encodable
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ToolError
 
 _MAX_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
@@ -22,18 +23,18 @@ def locate(context: ToolContext, path: str) -> Path:
         found = context.resolve(path)
     except RuntimeError as error:
         raise ToolError(
-            f"{clean(path)}: there is no such user's home folder. Use an absolute path."
+            f"{encodable(path)}: there is no such user's home folder. Use an absolute path."
         ) from error
     try:
         found.lstat()
     except (FileNotFoundError, NotADirectoryError):
         pass  # Some tools make it; the others say what is near.
     except (OSError, ValueError) as error:
-        raise ToolError(f"{clean(path)} cannot be used as a path: {reason(error)}.") from error
+        raise ToolError(f"{encodable(path)} cannot be used as a path: {reason(error)}.") from error
     return found
 
 
-def touched(tool: str, context: ToolContext, path: str, *, writes: bool = False) -> tuple[Access, ...]:
+def path_accesses(tool: str, context: ToolContext, path: str, *, writes: bool = False) -> tuple[Access, ...]:
     """What a call on `path` would touch: the real file, behind all links. Never raises."""
     try:
         value = os.path.realpath(context.resolve(path))
@@ -50,10 +51,10 @@ def missing(context: ToolContext, path: Path) -> ToolError:
         path, folder = folder, folder.parent
     what = "file" if path == folder / path.name else "folder"
     near = _nearest(folder, path.name)
-    shown = clean(context.shown(path))
+    shown = encodable(context.shown(path))
     if not near:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
-    names = ", ".join(clean(context.shown(folder / name)) for name in near)
+    names = ", ".join(encodable(context.shown(folder / name)) for name in near)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 
 

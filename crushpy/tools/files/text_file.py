@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from crushpy.messages import Data
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 
 MAX_FILE_BYTES = 50_000_000
 """Larger files are left to commands that read a part of them."""
@@ -179,8 +179,3 @@ def split_lines(text: str) -> list[str]:
     if not lines[-1]:
         lines.pop()
     return lines
-
-
-def clean(text: str) -> str:
-    """`text` without lone surrogates, which no JSON and no terminal can carry."""
-    return _SURROGATE.sub("\ufffd", text)

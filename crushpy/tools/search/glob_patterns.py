@@ -4,13 +4,13 @@ import fnmatch
 import re
 from collections.abc import Sequence
 
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 
 _MAX_ALTERNATIVES = 64
 _BRACES = re.compile(r"\{([^{}]*)\}")
 
 
-class Glob:
+class GlobPattern:
     """A compiled pattern. One without a slash is about names, at any depth; others about whole paths."""
 
     def __init__(self, pattern: str) -> None:

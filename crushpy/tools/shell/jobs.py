@@ -6,8 +6,8 @@ from pathlib import Path
 
 from crushpy.ids import new_id
 from crushpy.messages import Data
-from crushpy.tools.base import ToolError
-from crushpy.tools.shell.output import Output
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE, Process
 from crushpy.tools.shell.process_tree import Family
 from crushpy.tools.truncate import Truncated
@@ -23,7 +23,7 @@ class RunningJob(Data, frozen=True):
     seconds: float
 
 
-class Job:
+class ShellJob:
     """One background command."""
 
     def __init__(self, job_id: str, process: Process) -> None:
@@ -68,7 +68,7 @@ class Jobs:
         self._name = new_id()
         self._marks = 0
         self._started = 0
-        self._jobs: dict[str, Job] = {}
+        self._jobs: dict[str, ShellJob] = {}
         self._closed = False
 
     def new_mark(self) -> str:
@@ -76,7 +76,7 @@ class Jobs:
         self._marks += 1
         return f"/{self._name}-{self._marks}/"
 
-    def start(self, command: str, cwd: Path, output_dir: Path) -> Job:
+    def start(self, command: str, cwd: Path, output_dir: Path) -> ShellJob:
         """Runs a command in the background. Raises `ToolError` where that is not possible."""
         if self._closed:
             raise ToolError("The conversation is closing; nothing can be started any more.")
@@ -86,15 +86,15 @@ class Jobs:
             raise ToolError(f"{MAX_RUNNING} jobs are running already: {names}. End one with job_kill first.")
         return self.adopt(Process(command, cwd, Output(output_dir), self.new_mark()))
 
-    def adopt(self, process: Process) -> Job:
+    def adopt(self, process: Process) -> ShellJob:
         """Makes a job of a command that is running already."""
         self._forget_old_ones()
         self._started += 1
-        job = Job(f"job{self._started}", process)
+        job = ShellJob(f"job{self._started}", process)
         self._jobs[job.id] = job
         return job
 
-    def get(self, job_id: str) -> Job:
+    def get(self, job_id: str) -> ShellJob:
         if job := self._jobs.get(job_id):
             return job
         known = ", ".join(self._jobs) or "none was started"

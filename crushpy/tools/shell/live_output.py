@@ -3,13 +3,13 @@
 import asyncio
 from collections.abc import Callable
 
-from crushpy.tools.shell.plain_text import plain
+from crushpy.tools.shell.plain_text import as_plain_text
 from crushpy.tools.truncate import MAX_LIVE_CHARS, HeadTail
 
 _SECONDS_BETWEEN = 0.1
 
 
-class Live:
+class LiveOutput:
     """Sends pieces to `emit`, at most ten a second. A command that ends before the first one sends none."""
 
     def __init__(self, emit: Callable[[str], None]) -> None:
@@ -52,7 +52,7 @@ class Live:
         self._started = True
         piece = self._pending.text().text
         self._pending = HeadTail(MAX_LIVE_CHARS)
-        line = plain(self._line)[:MAX_LIVE_CHARS]
+        line = as_plain_text(self._line)[:MAX_LIVE_CHARS]
         if line.startswith(self._shown):
             piece += line[len(self._shown) :]
             self._shown = line

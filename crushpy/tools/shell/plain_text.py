@@ -16,7 +16,7 @@ _OVERWRITTEN = re.compile(r"[^\n]*\r")
 _BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 
-def plain(text: str) -> str:
+def as_plain_text(text: str) -> str:
     """`text` as it would stand on paper: no escape sequences, and of a progress line only its last state."""
     if not _NOT_PLAIN.search(text):
         return text

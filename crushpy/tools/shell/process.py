@@ -10,8 +10,8 @@ import time
 from functools import cache
 from pathlib import Path
 
-from crushpy.tools.base import ToolError
-from crushpy.tools.shell.output import Output
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process_tree import MARK_VARIABLE, Family
 
 END_GRACE = 2.0

@@ -4,7 +4,7 @@ import asyncio
 import ipaddress
 import socket
 
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 
 _Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 

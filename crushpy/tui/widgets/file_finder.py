@@ -56,15 +56,17 @@ class FileFinder:
 
     def load(self) -> None:
         """Lists the files. Takes as long as it takes; searches meanwhile see the list there was."""
-        from crushpy.tools.search.ripgrep import find_ripgrep, list_files
+        from crushpy.tools.search.ripgrep import MISSING, find_ripgrep, list_files
 
-        command = list_files(self._ripgrep or find_ripgrep())
         self._tried_at = time.monotonic()
+        ripgrep = self._ripgrep or find_ripgrep()
+        if not ripgrep:
+            self.problem = f"cannot list the files: {MISSING}"
+            return
         try:
             process = subprocess.Popen(
-                command.words,
+                list_files(ripgrep),
                 cwd=self.cwd,
-                env=command.env,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

@@ -6,22 +6,23 @@ from pathlib import Path
 
 from crushpy.access import Access
 from crushpy.permissions.allowance import cd_target, covered_by
-from crushpy.permissions.decide import Decision, by_rule, path_part
-from crushpy.permissions.prohibition import Hit, hits, mentions
+from crushpy.permissions.decide_path import decide_path
+from crushpy.permissions.decision import Decision, by_rule
+from crushpy.permissions.prohibition import RuleHit, hits, mentions
 from crushpy.permissions.risk.risky_words import risky_words
 from crushpy.permissions.rules import Rule, RuleSet
-from crushpy.permissions.shell.ast import Command, Redirect, ShellReading, with_inner
-from crushpy.permissions.shell.environment import is_obeyed
-from crushpy.permissions.shell.parser import read
-from crushpy.permissions.suggest import suggest
+from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
+from crushpy.permissions.shell.obeyed_variables import is_obeyed
+from crushpy.permissions.shell.parser import parse_shell
+from crushpy.permissions.suggestions import suggest_rule
 
 _HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 
 
-def command_parts(access: Access, rules: RuleSet, workspace: Path, *, yolo: bool) -> list[Decision]:
+def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: bool) -> list[Decision]:
     """One decision for each thing that the command would do."""
-    reading = read(access.value)
+    reading = parse_shell(access.value)
     parts = _forbidden(access, reading, rules, yolo)
     if reading.unreadable:
         parts.append(Decision("ask", f"the command cannot be judged: {reading.unreadable}"))
@@ -39,21 +40,21 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
         if rule.tool not in ("bash", access.tool):
             continue
         hit = _hit(rule, reading)
-        in_doubt = hit == Hit.MAYBE or bool(reading.unreadable) or bool(_variables(reading))
-        if hit == Hit.YES:
+        in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(_variables(reading))
+        if hit == RuleHit.YES:
             found.append(by_rule("deny", rule))
         elif in_doubt and yolo and mentions(rule.words, access.value):
             found.append(Decision("deny", f"the rule {rule} may deny it, and nobody is asked"))
-        elif hit == Hit.MAYBE:
+        elif hit == RuleHit.MAYBE:
             found.append(Decision("ask", f"the rule {rule} may deny it"))
     for rule in rules.ask:
-        if rule.tool in ("bash", access.tool) and _hit(rule, reading) != Hit.NO:
+        if rule.tool in ("bash", access.tool) and _hit(rule, reading) != RuleHit.NO:
             found.append(by_rule("ask", rule))
     return found
 
 
-def _hit(rule: Rule, reading: ShellReading) -> Hit:
-    return Hit.YES if rule.pattern in ("", "*") else hits(rule.words, reading)
+def _hit(rule: Rule, reading: ShellReading) -> RuleHit:
+    return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading)
 
 
 def _variables(reading: ShellReading) -> list[Decision]:
@@ -78,7 +79,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
         return [Decision("ask", f"from which folder {word.text} is meant cannot be judged")]
     tool = "write" if redirect.writes else "view"
     return [
-        path_part(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
+        decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
         for folder in folders
     ]
 
@@ -96,7 +97,7 @@ def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
     return [workspace, target]
 
 
-def _commands(commands: Sequence[Command], rules: RuleSet, workspace: Path) -> list[Decision]:
+def _commands(commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path) -> list[Decision]:
     allow = {rule.words: rule for rule in rules.allow if rule.tool == "bash"}
     words = list(allow)
     parts: list[Decision] = []
@@ -112,15 +113,15 @@ def _commands(commands: Sequence[Command], rules: RuleSet, workspace: Path) -> l
     return parts
 
 
-def _uncovered(command: Command, rules: Sequence[Sequence[str]], workspace: Path) -> list[Decision]:
+def _uncovered(command: SimpleCommand, rules: Sequence[Sequence[str]], workspace: Path) -> list[Decision]:
     if not (command.inner and command.transparent):
         return [_ask(command)]
     inner = [each for each in command.inner if covered_by(rules, each, workspace) is None]
     return [part for each in inner for part in _uncovered(each, rules, workspace)]
 
 
-def _ask(command: Command) -> Decision:
-    rule = suggest(command)
+def _ask(command: SimpleCommand) -> Decision:
+    rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
     known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
     shown = str(command)[:200]

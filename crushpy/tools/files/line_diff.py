@@ -3,7 +3,8 @@
 from collections.abc import Iterator, Sequence
 
 from crushpy.messages import Data, Diff
-from crushpy.tools.files.text_file import clean, normalize
+from crushpy.sanitize import encodable
+from crushpy.tools.files.text_file import normalize
 from crushpy.tools.truncate import cut_line
 
 _CONTEXT = 3
@@ -30,7 +31,7 @@ def make_diff(path: str, before: str | None, after: str) -> Diff:
     left_out = len(unified) - _MAX_DIFF_LINES
     if left_out > 0:
         unified[_MAX_DIFF_LINES:] = [f"\\ {left_out:,} more lines are not shown"]
-    name = clean(path)
+    name = encodable(path)
     header = [f"--- {'/dev/null' if before is None else name}", f"+++ {name}"] if unified else []
     return Diff(
         name,
@@ -129,6 +130,6 @@ def _range(start: int, end: int) -> str:
 
 def _marked(mark: str, lines: Sequence[str]) -> Iterator[str]:
     for line in lines:
-        yield mark + cut_line(clean(line.removesuffix("\n")), _LINE_CHARS)
+        yield mark + cut_line(encodable(line.removesuffix("\n")), _LINE_CHARS)
         if not line.endswith("\n"):
             yield "\\ No newline at end of file"

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from crushpy.tools.files.text_file import clean
+from crushpy.sanitize import encodable
 from crushpy.tools.truncate import cut_line
 
 _SHOWN_LINES = 8
@@ -13,7 +13,7 @@ _CLOSE = 0.6
 _NUMBERED = re.compile(r"\s*\d+\t")
 
 
-def nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
+def nearest_passage(lines: Sequence[str], wanted: Sequence[str]) -> str:
     """A hint for `wanted`, which is not in `lines`."""
     written = [line for line in wanted if line.strip()]
     if written and all(_NUMBERED.match(line) for line in written):
@@ -22,7 +22,7 @@ def nearest(lines: Sequence[str], wanted: Sequence[str]) -> str:
     if at is None:
         return "No line of the file is near it: view the file again and copy the passage exactly."
     end = min(at + max(len(wanted), 1), at + _SHOWN_LINES, len(lines))
-    shown = "\n".join(f"{n + 1}\t{cut_line(clean(lines[n]), _LINE_CHARS)}" for n in range(at, end))
+    shown = "\n".join(f"{n + 1}\t{cut_line(encodable(lines[n]), _LINE_CHARS)}" for n in range(at, end))
     return f"Nearest in the file:\n{shown}\nCopy the passage exactly as it is there."
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from crushpy.messages import Data
-from crushpy.tools.shell.plain_text import plain
+from crushpy.tools.shell.plain_text import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
 _CONVERSION_SECONDS = 15
@@ -142,7 +142,7 @@ def _decoded(body: bytes, charset: str) -> str:
 
 def _lines(text: str) -> str:
     """Lines end as ours do, and nothing in them speaks to a terminal."""
-    return plain(text.replace("\r\n", "\n").replace("\r", "\n"))
+    return as_plain_text(text.replace("\r\n", "\n").replace("\r", "\n"))
 
 
 def _language(kind: str) -> str:

@@ -5,10 +5,10 @@ from collections.abc import Iterator, Sequence
 
 from crushpy.errors import SettingsError
 from crushpy.permissions.allowance import covers, without_globals
+from crushpy.permissions.risk.embedded_scripts import is_interpreter
 from crushpy.permissions.risk.risky_words import OPERANDS_MATTER
-from crushpy.permissions.risk.scripts import is_interpreter
 from crushpy.permissions.rules import RUNS_ANYTHING, parse_allow
-from crushpy.permissions.shell.ast import Command, Word, word_set
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS
 
 _PROGRAM_ALONE = word_set(
@@ -42,7 +42,7 @@ _TWO_SUBCOMMANDS = frozenset(
 )
 
 
-def suggest(command: Command) -> str | None:
+def suggest_rule(command: SimpleCommand) -> str | None:
     """A bash rule that covers this command and its like; None where no rule can."""
     for words in _prefixes(command):
         rule = f"bash({shlex.join(words)})"
@@ -58,7 +58,7 @@ def _is_rule(text: str) -> bool:
         return False
 
 
-def _prefixes(command: Command) -> Iterator[tuple[str, ...]]:
+def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
     """Prefixes worth suggesting, the most useful first."""
     known = _known(command.words)
     if command.inner and command.skip and command.program not in ("sudo", "doas"):
@@ -88,7 +88,7 @@ def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         yield known[: 4 if known[2:3] == ("pip",) else 3]
 
 
-def _names_something(command: Command) -> bool:
+def _names_something(command: SimpleCommand) -> bool:
     """Whether the words say what is done: `rm -rf` alone would stand for anything."""
     if command.program in _BUILDS:
         return True

@@ -1,18 +1,18 @@
 """Reads what a helper program prints, record by record, and never leaves it running."""
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.messages import Data
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 
 _MAX_ERRORS = 10_000
 _STDERR = 2
 
 
-class Ended(Data, frozen=True):
+class ProgramEnd(Data, frozen=True):
     """How the program ended."""
 
     code: int
@@ -30,13 +30,12 @@ async def read_records(
     cwd: Path,
     separator: bytes,
     seconds: float,
-    env: Mapping[str, str] | None = None,
-) -> Ended:
+) -> ProgramEnd:
     """Gives each record to `take` until that says False, the program ends, or time is up."""
     reader = _Reader(take, separator)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: reader, *command, stdin=asyncio.subprocess.DEVNULL, cwd=cwd, env=env
+            lambda: reader, *command, stdin=asyncio.subprocess.DEVNULL, cwd=cwd
         )
     except OSError as error:
         raise ToolError(f"The search could not be started in {cwd}: {reason(error)}.") from error
@@ -50,7 +49,7 @@ async def read_records(
         transport.close()  # Kills it, if it still runs.
         await reader.exited.wait()
     errors = reader.errors.decode("utf-8", "replace").strip()
-    return Ended(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
+    return ProgramEnd(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
 
 
 class _Reader(asyncio.SubprocessProtocol):

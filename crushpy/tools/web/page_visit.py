@@ -9,11 +9,12 @@ import msgspec
 
 from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
 from crushpy.messages import Excerpt
-from crushpy.tools.base import Outcome, ToolContext, ToolError
-from crushpy.tools.shell.output import Whole
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.command_output import OutputFile
 from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
 from crushpy.tools.web.addresses import resolve
-from crushpy.tools.web.pages import is_readable, media_type, read_page
+from crushpy.tools.web.page_text import is_readable, media_type, read_page
 
 MAX_REDIRECTS = 5
 _MAX_ERROR_CHARS = 2_000
@@ -112,7 +113,7 @@ async def _outcome(response: Response, url: str, context: ToolContext) -> Outcom
             + ": fetch reads only pages and text. Use curl with bash to keep it as a file."
         )
     page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
-    whole = Whole(context.output_dir)
+    whole = OutputFile(context.output_dir)
     whole.add(page.text)
     whole.close()
     shown = truncate(page.text)

@@ -6,8 +6,8 @@ from pathlib import Path
 
 from crushpy.ids import new_id
 from crushpy.paths import private_dir
-from crushpy.tools.shell.live_output import Live
-from crushpy.tools.shell.plain_text import plain
+from crushpy.tools.shell.live_output import LiveOutput
+from crushpy.tools.shell.plain_text import as_plain_text
 from crushpy.tools.truncate import MAX_OUTPUT_FILE_BYTES, MAX_RESULT_CHARS, HeadTail, Truncated
 
 _MAX_HELD_CHARS = 65_536
@@ -17,13 +17,13 @@ _MAX_HELD_CHARS = 65_536
 class Output:
     """Takes a command's bytes as they come. `take` gives what came since the last `take`, bounded."""
 
-    def __init__(self, folder: Path | None, live: Live | None = None) -> None:
+    def __init__(self, folder: Path | None, live: LiveOutput | None = None) -> None:
         """`folder` is for the file that keeps the whole of it; None: what does not fit is gone."""
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._line = ""
         """The line that is not finished yet: a carriage return may still take it back."""
         self._recent = HeadTail()
-        self._whole = Whole(folder) if folder is not None else None
+        self._whole = OutputFile(folder) if folder is not None else None
         self._live = live
 
     def feed(self, data: bytes, final: bool = False) -> None:
@@ -31,7 +31,7 @@ class Output:
         end = text.rfind("\n") + 1
         if final or len(text) - end > _MAX_HELD_CHARS:
             end = len(text)
-        self._keep(plain(text[:end]))
+        self._keep(as_plain_text(text[:end]))
         self._line = text[end:]
         if self._live:
             self._live.show(self._line)
@@ -39,7 +39,7 @@ class Output:
     def take(self) -> Truncated:
         """What came since the last time, the unfinished line too."""
         line, self._line = self._line, ""
-        self._keep(plain(line))
+        self._keep(as_plain_text(line))
         taken, self._recent = self._recent.text(), HeadTail()
         return taken
 
@@ -72,14 +72,14 @@ class Output:
             self._live.add(text)
 
 
-def report(taken: Truncated, where: str, *notes: str) -> str:
+def describe_output(taken: Truncated, where: str, *notes: str) -> str:
     """What the model reads of a command: its output, where the whole of it is, and the notes."""
     text = taken.text.rstrip("\n")
     said = [f"[{note}]" for note in (where if taken.cut_chars else "", *notes) if note]
     return "\n".join([text, *said] if text else said) or "(no output)"
 
 
-class Whole:
+class OutputFile:
     """All of a large text: in memory while it is small, in a file from then on, up to a bound."""
 
     def __init__(self, folder: Path) -> None:

@@ -5,12 +5,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.messages import Data, Diff
-from crushpy.tools.base import ToolContext, ToolError
+from crushpy.sanitize import encodable
+from crushpy.shield import in_thread
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.atomic_write import write_file
-from crushpy.tools.files.diffs import changed_lines, make_diff
+from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, reason
-from crushpy.tools.files.text_file import TextFile, clean, decode, normalize, read_regular, split_lines
-from crushpy.tools.threads import to_the_end
+from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import cut_line
 
 _CONTEXT = 2
@@ -20,7 +22,7 @@ _SHOWN_LINES = 6
 _LINE_CHARS = 200
 
 
-class Source(Data, frozen=True):
+class OriginalFile(Data, frozen=True):
     """The file to change, as it is now."""
 
     path: Path
@@ -30,52 +32,52 @@ class Source(Data, frozen=True):
     file: TextFile
 
 
-class Planned(Data, frozen=True):
+class FileChange(Data, frozen=True):
     """What a file would hold after a change."""
 
-    source: Source
+    original: OriginalFile
     text: str
     notes: tuple[str, ...] = ()
 
     @property
     def before(self) -> str | None:
-        return None if self.source.raw is None else self.source.file.text
+        return None if self.original.raw is None else self.original.file.text
 
     def diff(self) -> Diff:
-        return make_diff(self.source.shown, self.before, self.text)
+        return make_diff(self.original.shown, self.before, self.text)
 
 
-Plan = Callable[[], Planned]
+PlanChange = Callable[[], FileChange]
 
 
-def open_source(context: ToolContext, file_path: str) -> Source:
+def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     """The text file that `file_path` names, or the place for a new one; ToolError for anything else."""
     path = locate(context, file_path)
-    shown = clean(context.shown(path))
+    shown = encodable(context.shown(path))
     try:
         raw = read_regular(path, shown)
     except (FileNotFoundError, NotADirectoryError):
-        return Source(path, shown, None, TextFile(""))
+        return OriginalFile(path, shown, None, TextFile(""))
     except OSError as error:
         raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
     file = decode(raw)
     if file is None:
         raise ToolError(f"{shown} is a binary file: only text can be written here. Use bash.")
-    return Source(path, shown, raw, file)
+    return OriginalFile(path, shown, raw, file)
 
 
-def require_known(context: ToolContext, source: Source) -> None:
+def require_known(context: ToolContext, original: OriginalFile) -> None:
     """A ToolError unless the model has seen the file as it is now."""
-    if source.raw is None:
+    if original.raw is None:
         return
-    state = context.memory.state(source.path, source.raw)
+    state = context.memory.state(original.path, original.raw)
     if state == "unread":
-        raise ToolError(f"{source.shown} has not been read yet: view it first.")
+        raise ToolError(f"{original.shown} has not been read yet: view it first.")
     if state == "changed":
-        raise ToolError(f"{source.shown} has changed since it was read: view it again first.")
+        raise ToolError(f"{original.shown} has changed since it was read: view it again first.")
 
 
-async def show(plan: Plan) -> Diff | None:
+async def preview_change(plan: PlanChange) -> Diff | None:
     """The diff that `plan` would make; None where it would fail."""
     try:
         return await asyncio.to_thread(lambda: plan().diff())
@@ -83,28 +85,28 @@ async def show(plan: Plan) -> Diff | None:
         return None
 
 
-async def make(context: ToolContext, plan: Plan) -> tuple[Planned, Diff]:
+async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChange, Diff]:
     """Works the change out and makes it."""
 
-    def work() -> tuple[Planned, Diff]:
-        planned = plan()
-        source = planned.source
-        content = source.file.encode(planned.text)
-        diff = planned.diff()
-        note = write_file(source.path, source.shown, content, source.raw)
-        context.memory.remember(source.path, content)
+    def work() -> tuple[FileChange, Diff]:
+        change = plan()
+        original = change.original
+        content = original.file.encode(change.text)
+        diff = change.diff()
+        note = write_file(original.path, original.shown, content, original.raw)
+        context.memory.remember(original.path, content)
         if note:
-            planned = Planned(source, planned.text, (*planned.notes, note))
-        return planned, diff
+            change = FileChange(original, change.text, (*change.notes, note))
+        return change, diff
 
-    return await to_the_end(work)
+    return await in_thread(work)
 
 
-def report(planned: Planned, diff: Diff, what: str) -> str:
+def describe_change(change: FileChange, diff: Diff, what: str) -> str:
     """A change in words for the model: what was done, and the changed lines with their new numbers."""
-    notes = "".join(f"\nNote: {note}." for note in planned.notes)
-    after = split_lines(normalize(planned.text))
-    places = changed_lines(split_lines(normalize(planned.before or "")), after)
+    notes = "".join(f"\nNote: {note}." for note in change.notes)
+    after = split_lines(normalize(change.text))
+    places = changed_lines(split_lines(normalize(change.before or "")), after)
     width = len(str(len(after)))
     shown = "\n...\n".join(
         "\n".join(_numbered(after, place.new_start, place.new_end, width))
@@ -117,7 +119,7 @@ def report(planned: Planned, diff: Diff, what: str) -> str:
 
 def _numbered(lines: Sequence[str], start: int, end: int, width: int) -> list[str]:
     first, last = max(start - _CONTEXT, 0), min(end + _CONTEXT, len(lines))
-    rows = [f"{n + 1:>{width}}\t{cut_line(clean(lines[n]), _LINE_CHARS)}" for n in range(first, last)]
+    rows = [f"{n + 1:>{width}}\t{cut_line(encodable(lines[n]), _LINE_CHARS)}" for n in range(first, last)]
     if end - start > _SHOWN_LINES:
         keep = _SHOWN_LINES // 2 + _CONTEXT
         rows[keep:-keep] = ["..."]

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Callable, Sequence
 
-from crushpy.permissions.risk.git import git_risks
-from crushpy.permissions.risk.options import PROGRAMS, Risks, is_long, option_risks
-from crushpy.permissions.risk.scripts import awk_risk, sed_risk
+from crushpy.permissions.risk.embedded_scripts import awk_risk, sed_risk
+from crushpy.permissions.risk.git_words import git_risks
+from crushpy.permissions.risk.risky_options import PROGRAMS, Risks, is_long, option_risks
 from crushpy.permissions.shell.ast import Word, word_set
 
 _FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))

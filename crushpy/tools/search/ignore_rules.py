@@ -1,7 +1,6 @@
-"""Walks folders as git and ripgrep would: what ignore files name is left out, links are not followed."""
+"""What git and ripgrep would leave out of a folder: the ignore files that hold there, and what they say."""
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,7 +14,7 @@ VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
 _MAX_IGNORE_BYTES = 1_000_000
 
 
-class Entries(Data, frozen=True):
+class FolderEntries(Data, frozen=True):
     """What a folder holds, sorted by name: subfolders, and everything else."""
 
     folders: tuple[str, ...]
@@ -36,7 +35,7 @@ class _Spec:
         return self._spec.check_file(path[self._prefix :]).include
 
 
-class Rules:
+class IgnoreRules:
     """The ignore files that hold in one folder, and what they say."""
 
     def __init__(self, git: tuple[_Spec, ...] = (), own: tuple[_Spec, ...] = ()) -> None:
@@ -46,7 +45,7 @@ class Rules:
         """`.ignore` files; they decide before git's."""
 
     @classmethod
-    def at(cls, folder: Path) -> "Rules":
+    def at(cls, folder: Path) -> "IgnoreRules":
         """The rules for what is in `folder`. One that is itself ignored was asked for: only its own hold."""
         rules = cls(_load(_global_ignores(), "/"))
         for parent in reversed(folder.parents):
@@ -55,7 +54,7 @@ class Rules:
             rules = cls()
         return rules.inside(str(folder))
 
-    def inside(self, folder: str) -> "Rules":
+    def inside(self, folder: str) -> "IgnoreRules":
         """These rules and those that `folder` brings."""
         base = Path(folder)
         git = _load(base / ".gitignore", folder)
@@ -71,7 +70,7 @@ class Rules:
         else:
             git = self._git
         own = _load(base / ".ignore", folder)
-        return Rules(git, (*self._own, *own)) if git is not self._git or own else self
+        return IgnoreRules(git, (*self._own, *own)) if git is not self._git or own else self
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
         name = path + "/" if is_folder else path
@@ -82,7 +81,7 @@ class Rules:
                     return verdict
         return False
 
-    def entries(self, folder: str) -> Entries:
+    def entries(self, folder: str) -> FolderEntries:
         """What `folder` (whose rules these are) holds. One that cannot be read holds nothing."""
         folders: list[str] = []
         files: list[str] = []
@@ -97,24 +96,8 @@ class Rules:
                     if entry.is_symlink():
                         links.append(entry.name)
         except OSError:
-            return Entries((), ())
-        return Entries(tuple(sorted(folders)), tuple(sorted(files)), frozenset(links))
-
-
-def walk(root: Path) -> Iterator[str]:
-    """The regular files below `root`, relative to it, in order of their paths."""
-    yield from _walk(str(root), "", Rules.at(root))
-
-
-def _walk(folder: str, prefix: str, rules: Rules) -> Iterator[str]:
-    found = rules.entries(folder)
-    folders = frozenset(found.folders)
-    for name in sorted((*found.folders, *found.files)):
-        path = os.path.join(folder, name)  # noqa: PTH118 (a hot loop)
-        if name in folders:
-            yield from _walk(path, f"{prefix}{name}/", rules.inside(path))
-        elif name not in found.links and Path(path).is_file():
-            yield prefix + name
+            return FolderEntries((), ())
+        return FolderEntries(tuple(sorted(folders)), tuple(sorted(files)), frozenset(links))
 
 
 def _load(file: Path, folder: str) -> tuple[_Spec, ...]:

@@ -4,8 +4,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 
 from crushpy.messages import Data
-from crushpy.tools.base import ToolError
-from crushpy.tools.files.nearest import nearest
+from crushpy.tools.errors import ToolError
+from crushpy.tools.files.nearest_passage import nearest_passage
 from crushpy.tools.files.reindent import reindenter
 from crushpy.tools.files.text_file import Newline, TextFile, normalize
 
@@ -27,7 +27,7 @@ class _Passage(Data, frozen=True):
     new: str
 
 
-def replace(file: TextFile, old: str, new: str, *, everywhere: bool = False) -> Replaced:
+def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = False) -> Replaced:
     """The file's text with `old` replaced by `new`: the only place, or all of them.
 
     Line endings never matter for finding; what is put in gets those of the place where it goes.
@@ -123,7 +123,7 @@ def _tolerant(seen: str, old: str, new: str) -> tuple[_Passage, str]:
     lines = seen.split("\n")
     found = _windows(lines, [line.strip() for line in wanted])
     if not found:
-        raise ToolError(f"old_string was not found. {nearest(lines, wanted)}")
+        raise ToolError(f"old_string was not found. {nearest_passage(lines, wanted)}")
     if len(found) > 1:
         numbers = ", ".join(str(at + 1) for at in found[:_LISTED_LINES])
         raise ToolError(
@@ -136,7 +136,7 @@ def _tolerant(seen: str, old: str, new: str) -> tuple[_Passage, str]:
     if adjusted is None:
         raise ToolError(
             "old_string was not found as written: its indentation differs in a way that cannot be "
-            f"carried over to new_string. {nearest(lines, wanted)}"
+            f"carried over to new_string. {nearest_passage(lines, wanted)}"
         )
     start = sum(len(line) + 1 for line in lines[:at])
     end = start + sum(len(line) + 1 for line in there) - 1

@@ -1,0 +1,24 @@
+"""The decision for one path that a call would read or write."""
+
+from pathlib import Path
+
+from crushpy.access import Access
+from crushpy.permissions.decision import Decision, strictest
+from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids
+from crushpy.permissions.rules import RuleSet
+
+
+def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
+    """Reading inside the workspace needs no rule; anything else does."""
+    target = TouchedPath(access.value, workspace)
+    decided = strictest(
+        rules, lambda rule: forbids(rule, access, target), lambda rule: allows(rule, access, target)
+    )
+    if decided:
+        return decided
+    if not access.writes and target.inside:
+        return Decision("allow", "reading inside the workspace needs no rule")
+    what = "writing" if access.writes else "reading outside the workspace"
+    pattern = exact_pattern(target)
+    suggested = (f"{access.tool}({pattern})",) if pattern else ()
+    return Decision("ask", f"no rule allows {what}: {target.shown}", suggested)

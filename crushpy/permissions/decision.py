@@ -1,0 +1,59 @@
+"""The answer to "may it?", and how several answers become one. Knows no kind of access."""
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Literal
+
+from crushpy.messages import Data
+from crushpy.permissions.rules import Rule, RuleSet
+
+Verdict = Literal["allow", "ask", "deny"]
+
+
+class Decision(Data, frozen=True):
+    """The answer for one call."""
+
+    verdict: Verdict
+    reason: str
+    """In plain words: the rule, or what no rule covers."""
+    suggested: tuple[str, ...] = ()
+    """The allow rules which together would let this kind of call through; empty where none can."""
+
+
+def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
+    """The strictest of several decisions, with all that would have to be allowed."""
+    parts = list(parts)
+    for verdict in ("deny", "ask"):
+        found = [part for part in parts if part.verdict == verdict]
+        if not found or (verdict == "ask" and yolo):
+            continue
+        suggested = [rule for part in found for rule in part.suggested]
+        complete = verdict == "ask" and all(part.suggested for part in found)
+        return Decision(verdict, _joined(found), tuple(dict.fromkeys(suggested)) if complete else ())
+    if yolo:
+        return Decision("allow", "yolo: no rule denies it")
+    return Decision("allow", _joined(parts) or "it touches nothing")
+
+
+def strictest(
+    rules: RuleSet, forbids: Callable[[Rule], bool], allows: Callable[[Rule], bool]
+) -> Decision | None:
+    """What the strictest rule says that speaks of it; None where none does."""
+    if rule := next(filter(forbids, rules.deny), None):
+        return by_rule("deny", rule)
+    if rule := next(filter(forbids, rules.ask), None):
+        return by_rule("ask", rule)
+    if rule := next(filter(allows, rules.allow), None):
+        return by_rule("allow", rule)
+    return None
+
+
+def by_rule(verdict: Verdict, rule: Rule) -> Decision:
+    words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
+    return Decision(verdict, f"{words[verdict]} the rule {rule}")
+
+
+def _joined(parts: Sequence[Decision]) -> str:
+    """All their reasons, each once; the first few where there are many."""
+    reasons = list(dict.fromkeys(part.reason for part in parts))
+    more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
+    return "; ".join(reasons[:3]) + more
