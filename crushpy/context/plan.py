@@ -22,6 +22,8 @@ class TokenBudget(Data, frozen=True):
     keep_recent_tokens: int
     summary_tokens: int
     evidence_tokens: int
+    fixed_tokens: int = 0
+    """Of the system prompt and the tools, which every request holds."""
 
     @property
     def summary(self) -> int:
@@ -38,17 +40,27 @@ class TokenBudget(Data, frozen=True):
         return max(20, min(REQUEST_TOKENS, self.window // 20))
 
     @property
+    def longest_summary(self) -> int:
+        """What any summary is cut off at, or refused above."""
+        return 2 * self.summary
+
+    @property
     def carried(self) -> int:
-        """All that a child may start with, beside the fixed floor."""
-        return int(self.threshold * self.window * FIRST_REQUEST_SHARE)
+        """All that a child may start with, beside the fixed floor: it is never born above its threshold."""
+        threshold = int(self.threshold * self.window)
+        room_to_work = self.window // 50
+        half = int(threshold * FIRST_REQUEST_SHARE)
+        return max(0, min(half, threshold - self.fixed_tokens - room_to_work))
 
 
 class Plan(Data, frozen=True):
-    """The parts of the history, cuts to the tail, and how large each carried text may be."""
+    """The parts of the history, and how large each carried text may be. Cuts to the tail come last, by
+    `cuts_to_fit`, once the texts' real sizes are known."""
 
     parts: Parts
-    cuts: tuple[Cut, ...]
-    """Overlays for the tail's messages."""
+    keep: int
+    """The tail's budget."""
+    minimal_tail: bool
     summary_tokens: int
     evidence_tokens: int
     quotes: str
@@ -65,22 +77,38 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    fixed = FRAME + 2 * limits.summary + limits.evidence + 2 * limits.request
+    texts = FRAME + limits.longest_summary + limits.evidence + 2 * limits.request
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
-    keep = 0 if minimal_tail else max(0, min(keep, limits.carried - fixed))
+    keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
-    cuts: list[Cut] = []
-    weight = sum(size(message) for message in parts.tail)
-    room = limits.carried - weight
-    if parts.tail_too_large or room < fixed:
-        cuts = cut_largest(parts.tail, goal=keep, size=size)
-        shown = apply_cuts(parts.tail, {cut.message_id: cut for cut in cuts})
-        room = limits.carried - sum(size(message) for message in shown)
-    summary = FRAME + 2 * limits.summary
-    quote_room = max(0, min(limits.request, (room - summary) // 4))
-    evidence = max(0, min(limits.evidence, room - summary - 2 * quote_room))
+    least = apply_cuts(
+        parts.tail, {cut.message_id: cut for cut in cut_largest(parts.tail, goal=0, size=size)}
+    )
+    room = limits.carried - sum(map(size, least)) - FRAME - limits.longest_summary
+    quote_room = max(0, min(limits.request, room // 4))
+    evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
-    return Plan(parts, tuple(cuts), limits.summary, evidence, quotes)
+    return Plan(parts, keep, minimal_tail, limits.summary, evidence, quotes)
+
+
+def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size) -> tuple[Cut, ...]:
+    """Which results of the tail are shown cut, beside carried texts of `text_tokens`.
+
+    What the texts did not need goes to the tail: what the model has not seen yet is cut last, and only where
+    there is no room for it.
+    """
+    tail = plan.parts.tail
+    if plan.minimal_tail:
+        return tuple(cut_largest(tail, goal=0, size=size))
+    room = max(0, limits.carried - text_tokens)
+    seen = len(tail)
+    while seen and tail[seen - 1].role == "tool":
+        seen -= 1
+    unseen = tail[seen:]
+    goal = min(room, plan.keep) if plan.parts.tail_too_large else room
+    cuts = cut_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
+    shown = apply_cuts(tail[:seen], {cut.message_id: cut for cut in cuts})
+    return (*cuts, *cut_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:

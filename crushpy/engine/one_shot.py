@@ -3,6 +3,7 @@
 from crushpy.context.tags import element
 from crushpy.engine.models import Models
 from crushpy.engine.turn.model_call import ModelCall
+from crushpy.llm.errors import EmptyReply
 from crushpy.llm.protocol import Request
 from crushpy.messages import Message, Text, Usage
 
@@ -17,7 +18,14 @@ async def ask_once(
         messages=(Message("aside", "user", (Text(element(tag, text)),)),),
         max_output_tokens=limit,
     )
-    draft = await ModelCall(models.provider(model), request, lambda _: None, _nothing).run()
+    call = ModelCall(
+        models.provider(model),
+        request,
+        lambda _: None,
+        _nothing,
+        ask_again=lambda error: not isinstance(error, EmptyReply),  # an empty reply is an answer
+    )
+    draft = await call.run()
     return "".join(draft.text).strip(), models.with_cost(model, draft.usage or Usage())
 
 

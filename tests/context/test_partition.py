@@ -1,5 +1,6 @@
 """What is carried and what is summarised: nothing lost, nothing twice, at any budget."""
 
+import msgspec
 from histories import assert_valid, assistant, call, histories, ran, result, seed, user
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +9,7 @@ from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest,
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
 from crushpy.context.partition import partition, tail_budget, units
-from crushpy.context.plan import FRAME, TokenBudget, make_plan
+from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import seed_text
 from crushpy.messages import Cut, Image, Message, Seed
 
@@ -17,7 +18,7 @@ def size(message: Message) -> int:
     return 4 + len(message.text) // 4 + (len(message.result.text) // 4 if message.result else 0)
 
 
-WISHES = TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000)
+LIMITS = TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000)
 
 
 def count(text: str) -> int:
@@ -38,11 +39,16 @@ def test_head_middle_and_tail_are_a_partition_of_whole_units(
         assert parts.tail[0].id in starts, "the tail begins with a whole unit"
 
 
+def shown_tail(plan: Plan, limits: TokenBudget, *, text_tokens: int) -> list[Message]:
+    cuts = cuts_to_fit(plan, limits, text_tokens=text_tokens, size=size)
+    return apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in cuts})
+
+
 @given(histories(), st.integers(0, 200_000), st.booleans())
 def test_any_budget_gives_a_valid_request(history: list[Message], window: int, minimal: bool) -> None:
-    wishes = TokenBudget(max(1, window), 0.75, 20_000, 2_000, 4_000)
-    plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
-    tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    limits = TokenBudget(max(1, window), 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
+    tail = shown_tail(plan, limits, text_tokens=500)
     assert_valid(well_formed([seed("summary", "evidence"), *tail]))
     assert plan.evidence_tokens >= 0
 
@@ -51,17 +57,18 @@ def test_any_budget_gives_a_valid_request(history: list[Message], window: int, m
 def test_a_child_starts_with_half_of_the_threshold_at_most(
     history: list[Message], window: int, minimal: bool
 ) -> None:
-    wishes = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
-    plan = make_plan(history, wishes, has_seed=False, size=size, count=count, minimal_tail=minimal)
-    tail = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    limits = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
     evidence = build_evidence(
-        history, WorkspaceSnapshot(), limit=plan.evidence_tokens, request_limit=wishes.request, count=count
+        history, WorkspaceSnapshot(), limit=plan.evidence_tokens, request_limit=limits.request, count=count
     )
-    longest = "s" * (4 * 2 * wishes.summary)
-    carried = count(seed_text(Seed(longest, evidence, plan.quotes))) + sum(map(size, tail))
+    longest = "s" * (4 * 2 * limits.summary)
+    text_tokens = count(seed_text(Seed(longest, evidence, plan.quotes)))
+    tail = shown_tail(plan, limits, text_tokens=text_tokens)
+    carried = text_tokens + sum(map(size, tail))
     # Words of user and agent in the last unit are never cut: then evidence and quotes give way altogether.
-    if carried > wishes.carried:
-        assert sum(map(size, tail)) + 2 * wishes.summary + FRAME > wishes.carried
+    if carried > limits.carried:
+        assert sum(map(size, tail)) + 2 * limits.summary + FRAME > limits.carried
         assert not evidence and not plan.quotes
 
 
@@ -101,21 +108,51 @@ def test_a_last_unit_that_is_far_too_large_is_carried_with_its_largest_results_c
         result(one, "y" * 400_000),
         result(two, "small"),
     ]
-    plan = make_plan(
-        history, TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000), has_seed=False, size=size, count=count
+    limits = TokenBudget(100_000, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count)
+    cuts = cuts_to_fit(plan, limits, text_tokens=1_000, size=size)
+    assert [cut.message_id for cut in cuts] == [history[-2].id]
+
+
+def test_what_the_model_has_not_seen_is_cut_only_where_there_is_no_room_for_it() -> None:
+    one, two = call("bash", command="old"), call("bash", command="new")
+    history = [
+        user("go"),
+        *ran("early", "x" * 40_000),
+        assistant("", one),
+        result(one, "y" * 10_000),
+        assistant("", two),
+        result(two, "z" * 10_000),
+    ]
+    limits = TokenBudget(32_000, 0.75, 20_000, 2_000, 4_000, fixed_tokens=2_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count)
+    assert not cuts_to_fit(plan, limits, text_tokens=900, size=size)
+    wide = Plan(
+        msgspec.structs.replace(plan.parts, tail=tuple(history[-4:])), plan.keep, False, 1_600, 3_200, ""
     )
-    assert [cut.message_id for cut in plan.cuts] == [history[-2].id]
+    room = limits.carried - 4_000  # for one of the two
+    (cut,) = cuts_to_fit(wide, limits, text_tokens=room, size=size)
+    assert cut.message_id == history[-3].id, "the one that was seen gives way first"
+
+
+@given(st.integers(0, 30_000), st.integers(1_000, 60_000), st.floats(0.1, 1.0))
+def test_what_a_child_starts_with_and_the_fixed_part_stay_below_the_threshold(
+    fixed: int, window: int, threshold: float
+) -> None:
+    limits = TokenBudget(window, threshold, 20_000, 2_000, 4_000, fixed_tokens=fixed)
+    assert limits.carried == 0 or fixed + limits.carried < threshold * window
 
 
 def test_many_small_results_of_the_last_unit_are_cut_as_well() -> None:
     calls = [call("bash", command=f"c{number}") for number in range(60)]
     history = [user("go"), *ran("early", "x" * 4_000), assistant("", *calls)]
     history += [result(one, f"{number}" * 1_500) for number, one in enumerate(calls)]
-    wishes = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
-    plan = make_plan(history, wishes, has_seed=False, size=size, count=count)
-    shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
-    assert sum(map(size, shown)) < wishes.carried < sum(map(size, plan.parts.tail))
-    assert len({cut.message_id for cut in plan.cuts}) == len(plan.cuts)
+    limits = TokenBudget(20_000, 0.75, 20_000, 2_000, 4_000)
+    plan = make_plan(history, limits, has_seed=False, size=size, count=count)
+    cuts = cuts_to_fit(plan, limits, text_tokens=1_000, size=size)
+    shown = shown_tail(plan, limits, text_tokens=1_000)
+    assert sum(map(size, shown)) < limits.carried < sum(map(size, plan.parts.tail))
+    assert len({cut.message_id for cut in cuts}) == len(cuts)
 
 
 def test_the_last_request_and_the_last_answer_are_always_carried() -> None:

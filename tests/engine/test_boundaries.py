@@ -1,8 +1,10 @@
 """Boundaries through the real engine: when a session ends, what its child starts with, what stays stored."""
 
 import asyncio
+import contextlib
 import json
 import os
+import socket
 import sys
 from pathlib import Path
 from typing import Any
@@ -12,6 +14,7 @@ from scripted_llm.replies import Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
+from crushpy.engine.compaction import summarizer
 from crushpy.engine.compaction.review import Verdict
 from crushpy.events import (
     Boundary,
@@ -19,6 +22,7 @@ from crushpy.events import (
     Error,
     MessageCommitted,
     Notice,
+    Retry,
     ReviewNeeded,
     SessionOpened,
     TextDelta,
@@ -430,6 +434,106 @@ async def test_the_auxiliary_model_is_asked_first_and_the_main_model_once_after_
     asked = [request.body["model"] for request in llm.requests if is_summary(request.body)]
     assert asked[-1] == "test-model" and set(asked[:-1]) == {"small"}
     assert seed_of(talk).summary == "by the main model"
+
+
+@pytest.mark.parametrize("fault", ["refused key", "unreachable", "never answers the door", "empty reply"])
+async def test_a_dead_auxiliary_costs_one_call_and_the_main_model_writes_the_summary(
+    talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, fault: str
+) -> None:
+    work = worker([1_000, 7_600, 900], summary="by the main model")
+    flags = {**window(), "compaction.model": "openai/small"}
+    answers = {"refused key": Fail(401), "empty reply": Reply("")}
+    llm.always(lambda body: answers[fault] if body["model"] == "small" else work(body))
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as deaf:
+        address = deaf.getsockname()
+        if fault in ("unreachable", "never answers the door"):
+            flags |= {
+                "compaction.model": "dead/small",
+                "providers.dead.api_base": f"http://127.0.0.1:{address[1]}/v1",
+            }
+        if fault == "unreachable":
+            deaf.close()
+        else:
+            monkeypatch.setattr(summarizer, "SECONDS_TO_REACH", 0.2)
+        with contextlib.ExitStack() as waiting:
+            for _ in range(3 if fault == "never answers the door" else 0):  # fill the queue at the door
+                waiting.enter_context(knock(address))
+            talk = await talks(flags=flags, yolo=True)
+            assert await talk.ask("go") == "done"
+    asked = [request.body["model"] for request in llm.requests if is_summary(request.body)]
+    assert asked.count("small") <= 1 and asked[-1] == "test-model"
+    assert not talk.of(Retry)
+    assert seed_of(talk).summary == "by the main model"
+
+
+def knock(address: tuple[str, int]) -> socket.socket:
+    """A connection that nobody accepts."""
+    knocking = socket.socket()
+    knocking.setblocking(False)
+    with contextlib.suppress(BlockingIOError):
+        knocking.connect(address)
+    return knocking
+
+
+async def test_an_empty_reply_of_every_summariser_leaves_the_evidence_after_one_call_each(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    work = worker([1_000, 7_600, 900])
+    llm.always(lambda body: Reply("") if is_summary(body) else work(body))
+    talk = await talks(flags={**window(), "compaction.model": "openai/small"}, yolo=True)
+    assert await talk.ask("keep this request") == "done"
+    asked = [request.body["model"] for request in llm.requests if is_summary(request.body)]
+    assert asked == ["small", "test-model"]
+    assert not seed_of(talk).summary and "keep this request" in seed_of(talk).evidence
+
+
+async def test_the_newest_result_is_whole_in_the_child_while_there_is_room(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    work = worker([1_000, 30_000, 900], command="seq -s ' ' {n} 2000")
+    llm.always(work)
+    talk = await talks(flags=window(32_000), yolo=True)
+    await talk.ask("go")
+    assert len(talk.of(Boundary)) == 1
+    child = next(r for r in llm.requests if "This session continues" in texts(r))
+    assert "chars cut" not in texts(child)
+    assert "1999 2000" in texts(child)
+
+
+async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: ScriptedLLM) -> None:
+    notes = " ".join(f"word{number}" for number in range(80))
+    steps = iter(range(40))
+
+    def agent(body: dict[str, Any]) -> Reply:
+        number = next(steps)
+        if number in (12, 24):
+            return Reply(calls=[Call("new_session", {"summary": notes})], usage=Usage(3_000, 10))
+        if number > 30:
+            return Reply("Done.", usage=Usage(3_000, 10))
+        return Reply(calls=[Call("bash", {"command": f"echo {number} {'x' * 200}"})], usage=Usage(2_900, 10))
+
+    llm.always(agent)
+    talk = await talks(flags={**window(4_096), **LLM}, yolo=True)
+    await talk.ask("a first request that is not short, " * 8)
+    made = talk.of(Boundary)
+    assert len(made) == 2
+    assert all(boundary.tokens_after < 0.9 * 4_096 for boundary in made)
+
+
+async def test_a_summary_that_is_too_long_is_an_error_that_names_the_figures(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    long = " ".join(f"fact{number}" for number in range(2_000))
+    llm.script(
+        Reply(calls=[Call("bash", {"command": "echo hi"})]),
+        Reply(calls=[Call("new_session", {"summary": long})]),
+        "I see.",
+    )
+    talk = await talks(flags={**window(), **LLM}, yolo=True)
+    await talk.ask("go")
+    assert not talk.of(Boundary)
+    refused = talk.of(ToolFinished)[-1]
+    assert refused.is_error and "at most 1,000 are carried over" in refused.text
 
 
 async def test_a_refused_key_of_the_summariser_changes_nothing_and_is_tried_later(

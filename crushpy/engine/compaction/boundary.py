@@ -12,7 +12,7 @@ import msgspec
 from crushpy.context.coverage import Coverage, measure
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
-from crushpy.context.plan import Plan, TokenBudget, make_plan
+from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.review import ReviewDesk
@@ -22,7 +22,7 @@ from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
 from crushpy.events import Boundary, Compacting, Event, Notice
 from crushpy.ids import new_id
-from crushpy.messages import Data, Message, Seed, ToolResult, Usage
+from crushpy.messages import Cut, Data, Message, Seed, ToolResult, Usage
 from crushpy.prompts import Found
 from crushpy.redact import redact
 from crushpy.settings import Settings
@@ -67,6 +67,15 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
     share: float | None
     prose_share: float | None
     problem: str = ""
+
+
+class Outcome(Data, frozen=True):
+    """The child's first request."""
+
+    cuts: tuple[Cut, ...]
+    """How it shows some messages of the tail."""
+    tokens: int
+    coverage: Coverage
 
 
 class Declined(Exception):
@@ -114,16 +123,17 @@ class BoundaryBuilder:
             return False
         self._emit(Compacting(options.trigger))
         seed, summary = await self._prepare(options, limits, plan, state)
-        tail = plan.parts.tail
-        after, coverage = self._outcome(seed, plan, state.fixed_tokens)
+        outcome = self._outcome(seed, plan, limits)
+        carried = {message.id for message in plan.parts.tail}
+        tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
         child = _child(self._session.info, now)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
-        boundary = _record(options, self._session.info.id, child.id, now, plan, summary, coverage)
+        boundary = _record(options, self._session.info.id, child.id, now, plan, summary, outcome.coverage)
         boundary = msgspec.structs.replace(
             boundary,
             tokens_before=state.budget.used,
-            tokens_after=after,
+            tokens_after=outcome.tokens,
             seconds=round(time.monotonic() - started, 3),
         )
         answer = None
@@ -132,16 +142,16 @@ class BoundaryBuilder:
             answer = result_message(msgspec.structs.replace(options.answers, text=told))
 
         async def commit() -> None:
-            await self._store.cross(boundary, child, seed_message, cuts=plan.cuts, result=answer)
+            await self._store.cross(boundary, child, seed_message, cuts=outcome.cuts, result=answer)
             self._gauge.void()
             if answer is not None and answer.result is not None:
                 options.on_stored(answer.result)
-            self._emit(_event(boundary, coverage, seed))
+            self._emit(_event(boundary, outcome.coverage, seed))
             self._session.continue_in(
                 LoadedSession(
                     child,
                     (seed_message, *tail),
-                    plan.cuts,
+                    outcome.cuts,
                     inherited=1 + len(tail),
                     before=self._session.usage + summary.usage,
                 )
@@ -156,6 +166,16 @@ class BoundaryBuilder:
             )
         return True
 
+    def too_long(self, summary: str, state: WindowState) -> str:
+        """Why a summary cannot be carried as it is; empty where it can."""
+        size, most = self._gauge.count(summary), self._token_budget(state).longest_summary
+        if size <= most:
+            return ""
+        return (
+            f"The summary has {size:,} tokens; at most {most:,} are carried over. Nothing has changed. "
+            "Shorten it: what is stored can be found with recall."
+        )
+
     def replied(self) -> None:
         """A model call of the session came through."""
         self._summarizer.replied()
@@ -167,28 +187,36 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return None
         seed, summary = await self._prepare(options, limits, plan, state)
-        after, coverage = self._outcome(seed, plan, state.fixed_tokens)
+        outcome = self._outcome(seed, plan, limits)
         return Rehearsal(
             text=seed_text(seed),
             summary=seed.summary,
             tokens_before=state.budget.used,
-            tokens_after=after,
+            tokens_after=outcome.tokens,
             messages=len(plan.parts.middle),
             tail=len(plan.parts.tail),
             cost=summary.usage.cost,
-            coverage=_counts(coverage),
-            share=coverage.share,
-            prose_share=coverage.prose_share,
+            coverage=_counts(outcome.coverage),
+            share=outcome.coverage.share,
+            prose_share=outcome.coverage.prose_share,
             problem=summary.problem,
         )
 
-    def _outcome(self, seed: Seed, plan: Plan, fixed_tokens: int) -> tuple[int, Coverage]:
-        """The size of the child's first request, and how much of what is left behind it still holds."""
-        shown = apply_cuts(plan.parts.tail, {cut.message_id: cut for cut in plan.cuts})
+    def _outcome(self, seed: Seed, plan: Plan, limits: TokenBudget) -> "Outcome":
+        """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
         text = seed_text(seed)
+        size = self._gauge.count(text)
+        cuts = {
+            cut.message_id: cut for cut in cuts_to_fit(plan, limits, text_tokens=size, size=self._gauge.size)
+        }
+        shown = apply_cuts(plan.parts.tail, cuts)
+        kept = {m.id: self._session.cuts[m.id] for m in plan.parts.tail if m.id in self._session.cuts}
         carried = "\n".join((text, *map(message_text, shown)))
-        after = fixed_tokens + self._gauge.count(text) + sum(map(self._gauge.size, shown))
-        return after, measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd)
+        return Outcome(
+            tuple({**kept, **cuts}.values()),
+            limits.fixed_tokens + size + sum(map(self._gauge.size, shown)),
+            measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd),
+        )
 
     def _token_budget(self, state: WindowState) -> TokenBudget:
         chosen = self._settings().compaction
@@ -198,6 +226,7 @@ class BoundaryBuilder:
             chosen.keep_recent_tokens,
             chosen.summary_tokens,
             chosen.evidence_tokens,
+            state.fixed_tokens,
         )
 
     def _plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
@@ -210,28 +239,21 @@ class BoundaryBuilder:
             count=self._gauge.count,
             minimal_tail=options.minimal_tail,
         )
+        # A summariser reads the stored bodies, not the cut ones.
+        stored = {message.id: message for message in history}
+        parts = plan.parts
+        middle = tuple(stored[message.id] for message in parts.middle)
         if not options.summary:
-            return self._with_stored_bodies(plan)
+            return msgspec.structs.replace(plan, parts=msgspec.structs.replace(parts, middle=middle))
         # The agent chose what to carry: no tail beside its own words.
-        parts = plan.parts
-        everything = msgspec.structs.replace(parts, middle=(*parts.middle, *parts.tail), tail=())
-        whole = msgspec.structs.replace(
-            plan, parts=everything, cuts=(), quotes="", evidence_tokens=limits.evidence
+        everything = (*middle, *(stored[message.id] for message in parts.tail))
+        room = limits.carried - FRAME - self._gauge.count(options.summary)
+        return msgspec.structs.replace(
+            plan,
+            parts=msgspec.structs.replace(parts, middle=everything, tail=()),
+            quotes="",
+            evidence_tokens=max(0, min(limits.evidence, room)),
         )
-        return self._with_stored_bodies(whole)
-
-    def _with_stored_bodies(self, plan: Plan) -> Plan:
-        """The plan with messages as stored, not as cut: a summariser reads all there is."""
-        stored = {message.id: message for message in self._session.history}
-        parts = plan.parts
-        parts = msgspec.structs.replace(
-            parts,
-            middle=tuple(stored[m.id] for m in parts.middle),
-            tail=tuple(stored[m.id] for m in parts.tail),
-        )
-        carried = {message.id for message in parts.tail}
-        old = [cut for cut in self._session.cuts.values() if cut.message_id in carried]
-        return msgspec.structs.replace(plan, parts=parts, cuts=(*old, *plan.cuts))
 
     async def _prepare(
         self, options: BoundaryOptions, limits: TokenBudget, plan: Plan, state: WindowState
@@ -249,7 +271,7 @@ class BoundaryBuilder:
             seed = Seed(summary.text, evidence, plan.quotes)
             if not options.review:
                 return seed, summary
-            after, _ = self._outcome(seed, plan, state.fixed_tokens)
+            after = self._outcome(seed, plan, limits).tokens
             answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)
@@ -274,7 +296,8 @@ class BoundaryBuilder:
                 "cwd": info.cwd,
                 "method": info.compaction,
             },
-            models=tuple(model for model in (chosen.model, info.model) if model),
+            main_model=info.model,
+            auxiliary=chosen.model,
             template=options.template,
         )
         return await self._summarizer.run(job, may_postpone=options.may_postpone)

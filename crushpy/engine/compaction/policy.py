@@ -120,8 +120,12 @@ class CompactionPolicy:
         options = BoundaryOptions(
             "agent", summary=summary, answers=answers, on_stored=on_stored, review=self._asks_first
         )
+        state = await self._view.counted()
+        too_long = self._builder.too_long(summary, state)
+        if too_long:
+            return too_long
         try:
-            await self._builder.make(options, await self._view.counted())
+            await self._builder.make(options, state)
         except Declined as declined:
             words = f"The user declined the fresh start. {declined.words}".strip()
             return f"{words} Carry on in this session."

@@ -18,7 +18,14 @@ from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Retry
-from crushpy.llm.errors import AuthenticationFailed, ContextOverflow, ModelError, TimedOut, Unavailable
+from crushpy.llm.errors import (
+    AuthenticationFailed,
+    ContextOverflow,
+    EmptyReply,
+    ModelError,
+    TimedOut,
+    Unavailable,
+)
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Usage
 from crushpy.prompts import Found, Templates, fill
@@ -27,6 +34,8 @@ MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
 TIME_LIMIT = 300.0
 """Seconds for one call of a summariser."""
+SECONDS_TO_REACH = 5.0
+"""How long an auxiliary model may take to be reached: the main one is there to step in."""
 MAX_IN_VAIN = 2
 """Calls in a row that may overflow while an overflow is being recovered from."""
 
@@ -40,8 +49,10 @@ class SummaryJob(Data, frozen=True):
     target_tokens: int
     names: dict[str, object]
     """What the template may use: focus, todos, cwd, method."""
-    models: tuple[str, ...]
-    """Tried in this order, each once."""
+    main_model: str
+    """That of the session: where it cannot be reached either, nothing is changed."""
+    auxiliary: str = ""
+    """Asked before the main one, where the settings name it."""
     template: Found | None = None
     """Use this one instead of the template in force."""
 
@@ -96,13 +107,13 @@ class Summarizer:
         self._usage, self._calls = Usage(), 0
         self._recovering = not may_postpone
         problems: list[str] = []
-        for model in dict.fromkeys(job.models):
+        for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
             try:
                 text, cut_chars = await self._with_model(model, job)
                 return self._summary(job, text=text, model=model, cut_chars=cut_chars, problems=problems)
             except (_Failed, ModelError) as error:
                 problems.append(f"{model}: {error.args[0] if error.args else error}")
-                if may_postpone and _is_outside(error):
+                if may_postpone and model == job.main_model and _is_outside(error):
                     raise Postponed(str(error)) from error
         return self._summary(job, problems=problems)
 
@@ -178,7 +189,7 @@ class Summarizer:
             messages=(user_message(content),),
             max_output_tokens=2 * job.target_tokens,
         )
-        call = ModelCall(self._models.provider(model), request, self._pass_on, _nothing)
+        call = self._model_call(model, request, auxiliary=model != job.main_model)
         self._calls += 1
         try:
             async with asyncio.timeout(TIME_LIMIT):
@@ -192,6 +203,18 @@ class Summarizer:
         message = self._models.priced(draft.message(model, set()))
         self._usage += message.usage or Usage()
         return self._checked(draft, source, job)
+
+    def _model_call(self, model: str, request: Request, *, auxiliary: bool) -> ModelCall:
+        """An empty reply is an answer. Of an auxiliary model, so is that it cannot be reached."""
+        provider = self._models.provider(model)
+
+        def ask_again(error: ModelError) -> bool:
+            return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
+
+        in_time = SECONDS_TO_REACH if auxiliary and not provider.slow_to_begin else None
+        return ModelCall(
+            provider, request, self._pass_on, _nothing, ask_again=ask_again, seconds_to_send=in_time
+        )
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
         """The prose, or _Failed where it is none that may replace its source."""

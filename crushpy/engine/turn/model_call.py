@@ -4,15 +4,16 @@ import asyncio
 import json
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
 from crushpy.events import Event, Retry, TextDelta, ThinkingDelta
 from crushpy.ids import new_id
-from crushpy.llm.errors import EmptyReply, ModelError, Refused
+from crushpy.llm.errors import EmptyReply, ModelError, Refused, Unavailable
 from crushpy.llm.protocol import (
     CallPiece,
     Done,
+    Piece,
     Provider,
     Request,
     Sent,
@@ -104,7 +105,14 @@ class ModelCall:
         request: Request,
         emit: Emit,
         before_reply: Callable[[], Awaitable[None]],
+        *,
+        ask_again: Callable[[ModelError], bool] = lambda _: True,
+        seconds_to_send: float | None = None,
     ) -> None:
+        """`ask_again`: whether an error that may pass is worth another attempt. `seconds_to_send`: how long
+        the request may take to leave, connecting included."""
+        self._ask_again = ask_again
+        self._seconds_to_send = seconds_to_send
         self.draft = Draft()
         self._provider = provider
         self._request = request
@@ -124,7 +132,7 @@ class ModelCall:
                 await self._before_reply()
                 attempt += 1
                 seconds = delay(error, attempt, random.random())  # noqa: S311
-                if seconds is None:
+                if seconds is None or not self._ask_again(error):
                     raise
                 self._emit(Retry(attempt, round(seconds, 2), f"{error.message.rstrip('.')}."))
                 await asyncio.sleep(seconds)
@@ -142,24 +150,43 @@ class ModelCall:
     async def _stream(self, draft: Draft) -> None:
         stream = self._provider.stream(self._request)
         try:
+            if self._seconds_to_send is not None:
+                await self._leave(stream, draft, self._seconds_to_send)
             async for piece in stream:
-                match piece:
-                    case TextPiece():
-                        draft.text.append(piece.text)
-                        self._emit(TextDelta(piece.text))
-                    case ThinkingPiece():
-                        draft.thinking.append(piece.text)
-                        self._emit(ThinkingDelta(piece.text))
-                    case CallPiece():
-                        draft.calls.setdefault(piece.index, []).append(piece)
-                    case ThinkingOpaque():
-                        draft.opaque.append(piece.data)
-                    case Sent():
-                        await self._before_reply()
-                    case Done():
-                        draft.finish, draft.usage = piece.finish, piece.usage
-                        draft.status_moved = piece.status_moved
+                if isinstance(piece, Sent):
+                    await self._before_reply()
+                else:
+                    self._take(draft, piece)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    async def _leave(self, stream: AsyncIterator[Piece], draft: Draft, seconds: float) -> None:
+        """Waits until the request is on its way; Unavailable where that takes too long."""
+        try:
+            async with asyncio.timeout(seconds):
+                piece = await anext(stream)
+        except TimeoutError:
+            model = self._request.model
+            raise Unavailable(f"{model} could not be reached within {seconds:g} s.") from None
+        self._take(draft, piece)
+        await self._before_reply()
+
+    def _take(self, draft: Draft, piece: Piece) -> None:
+        match piece:
+            case TextPiece():
+                draft.text.append(piece.text)
+                self._emit(TextDelta(piece.text))
+            case ThinkingPiece():
+                draft.thinking.append(piece.text)
+                self._emit(ThinkingDelta(piece.text))
+            case CallPiece():
+                draft.calls.setdefault(piece.index, []).append(piece)
+            case ThinkingOpaque():
+                draft.opaque.append(piece.data)
+            case Done():
+                draft.finish, draft.usage = piece.finish, piece.usage
+                draft.status_moved = piece.status_moved
+            case Sent():
+                pass
