@@ -105,6 +105,8 @@ class Thinking(Data, frozen=True, tag="thinking"):
 
     text: str
     opaque: tuple[Json, ...] = ()
+    seconds: int = 0
+    """How long it took, in whole seconds."""
 
 
 class ToolCall(Data, frozen=True, tag="tool_call"):

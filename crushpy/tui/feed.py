@@ -1,5 +1,6 @@
 """Turns what the engine says, and what is stored, into items of the transcript."""
 
+import time
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,7 @@ class Feed:
         self._reach = reach
         self._reply: int | None = None
         self._thinking: int | None = None
+        self._thinking_since = self._thinking_until = 0.0
         self._tools: dict[str, tuple[int, ToolItem]] = {}
         self._asked: dict[str, ApprovalNeeded] = {}
         self._denied: set[str] = set()
@@ -95,13 +97,17 @@ class Feed:
     def hear(self, event: Event) -> None:
         match event:
             case TextDelta():
-                self._end_thinking()
+                if self._thinking is not None:
+                    self._thinking_until = time.monotonic()
+                    self._end_thinking()
                 if self._reply is None:
                     self._reply = self._view.add(ReplyItem("", done=False))
                 self._view.stream(self._reply, event.text)
             case ThinkingDelta():
+                self._thinking_until = time.monotonic()
                 if self._thinking is None:
                     self._thinking = self._view.add(ThinkingItem("", done=False))
+                    self._thinking_since = self._thinking_until
                 self._view.stream(self._thinking, event.text)
             case ToolOutput():
                 if event.id in self._tools:
@@ -136,9 +142,13 @@ class Feed:
                 pass
 
     def _end_thinking(self) -> None:
-        if self._thinking is not None:
-            self._view.finish(self._thinking)
-            self._thinking = None
+        if self._thinking is None:
+            return
+        item = self._view.item(self._thinking)
+        if isinstance(item, ThinkingItem):
+            seconds = int(self._thinking_until - self._thinking_since)
+            self._view.replace(self._thinking, msgspec.structs.replace(item, done=True, seconds=seconds))
+        self._thinking = None
 
     def _end_reply(self) -> None:
         self._end_thinking()
@@ -216,7 +226,7 @@ def stored_items(
                     yield NoticeItem(part.text)
                 case Thinking():
                     if part.text:
-                        yield ThinkingItem(part.text)
+                        yield ThinkingItem(part.text, seconds=part.seconds)
                 case _:
                     pass
         if message.role == "user":

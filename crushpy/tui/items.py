@@ -34,7 +34,8 @@ class ThinkingItem(Data, frozen=True):
 
     text: str
     done: bool = True
-    seconds: float = 0.0
+    seconds: int = 0
+    """How long it took; 0 where that is not known, or was less than one."""
 
 
 class ToolItem(Data, frozen=True):

@@ -35,17 +35,30 @@ class Draft:
         self.text: list[str] = []
         self.thinking: list[str] = []
         self.opaque: list[Json] = []
+        self._thinking_since: float | None = None
+        self._thinking_seconds = 0.0
         self.calls: dict[int, list[CallPiece]] = {}
         self.finish: Finish = ""
         self.usage: Usage | None = None
         self.status_moved = False
         """The server refused the status where it stood, and took it elsewhere."""
 
+    def think(self, text: str) -> None:
+        self.thinking.append(text)
+        if self._thinking_since is None:
+            self._thinking_since = time.monotonic()
+
+    def stop_thinking(self) -> None:
+        """Something else has come; thinking may go on after it."""
+        if self._thinking_since is not None:
+            self._thinking_seconds += time.monotonic() - self._thinking_since
+            self._thinking_since = None
+
     def message(self, model: str, taken_ids: set[str]) -> Message:
         """The assistant's message. Call ids are made unique within the session: providers repeat them."""
         parts: list[Part] = []
         if self.thinking or self.opaque:
-            parts.append(Thinking("".join(self.thinking), tuple(self.opaque)))
+            parts.append(Thinking("".join(self.thinking), tuple(self.opaque), int(self._thinking_seconds)))
         if self.text:
             parts.append(Text("".join(self.text)))
         for index in sorted(self.calls):
@@ -176,16 +189,19 @@ class ModelCall:
     def _take(self, draft: Draft, piece: Piece) -> None:
         match piece:
             case TextPiece():
+                draft.stop_thinking()
                 draft.text.append(piece.text)
                 self._emit(TextDelta(piece.text))
             case ThinkingPiece():
-                draft.thinking.append(piece.text)
+                draft.think(piece.text)
                 self._emit(ThinkingDelta(piece.text))
             case CallPiece():
+                draft.stop_thinking()
                 draft.calls.setdefault(piece.index, []).append(piece)
             case ThinkingOpaque():
                 draft.opaque.append(piece.data)
             case Done():
+                draft.stop_thinking()
                 draft.finish, draft.usage = piece.finish, piece.usage
                 draft.status_moved = piece.status_moved
             case Sent():

@@ -107,7 +107,7 @@ def gutter(palette: Palette) -> Margin:
 def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> None:
     palette = canvas.palette
     fold = "▾" if opened else "▸"
-    took = f" for {item.seconds:.0f} s" if item.seconds >= 1 else ""
+    took = f" for {item.seconds} s" if item.seconds else ""
     label = f"{fold} Thought{took}" if item.done else f"{fold} Thinking…"
     text = item.text.strip()
     # While it thinks its last words are of interest, afterwards its first.
