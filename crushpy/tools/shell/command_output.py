@@ -7,7 +7,7 @@ from pathlib import Path
 from crushpy.ids import new_id
 from crushpy.paths import private_dir
 from crushpy.tools.shell.live_output import LiveOutput
-from crushpy.tools.shell.plain_text import as_plain_text
+from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.truncate import MAX_OUTPUT_FILE_BYTES, MAX_RESULT_CHARS, HeadTail, Truncated
 
 _MAX_HELD_CHARS = 65_536

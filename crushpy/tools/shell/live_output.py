@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from crushpy.tools.shell.plain_text import as_plain_text
+from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.truncate import MAX_LIVE_CHARS, HeadTail
 
 _SECONDS_BETWEEN = 0.1

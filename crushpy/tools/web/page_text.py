@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from crushpy.messages import Data
-from crushpy.tools.shell.plain_text import as_plain_text
+from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
 _CONVERSION_SECONDS = 15
