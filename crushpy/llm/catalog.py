@@ -106,13 +106,22 @@ def needs_responses_api(name: str) -> bool:
     """Whether OpenAI itself serves this model, when tools are offered, only on its Responses API.
 
     True of the models the catalog marks so, and of gpt-5.4 and later: they think by default, and OpenAI's
-    chat completions refuse function tools while a model thinks. litellm bridges the two.
+    chat completions refuse function tools while a model thinks.
     """
     version = re.search(r"(?:^|/)gpt-(\d+)(?:\.(\d+))?", name)
     if version and (int(version[1]), int(version[2] or 0)) >= (5, 4):
         return True
     entry = _entry(name)
     return entry is not None and entry.get("mode") == "responses"
+
+
+def reasons_over_calls(name: str) -> bool:
+    """Whether a model of OpenAI's thinks on after a tool call if it gets its thoughts back: the o-series,
+    gpt-5 and later. Only the Responses API can do that."""
+    base = name.rpartition("/")[2].removeprefix("ft:")
+    version = re.match(r"gpt-(\d+)", base)
+    thinks = bool(re.match(r"o\d|codex-", base)) or (version is not None and int(version[1]) >= 5)
+    return (thinks and "-chat" not in base) or needs_responses_api(name)
 
 
 def cost(info: ModelInfo, usage: Usage) -> float:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.llm import catalog, local_servers, vendors
 from crushpy.llm.protocol import ModelInfo
-from crushpy.llm.provider_factory import default_model, is_official, openai_base
+from crushpy.llm.provider_factory import default_model, is_official
 from crushpy.messages import Data
 from crushpy.settings.schema import ProviderSettings
 
@@ -85,5 +85,5 @@ def _listed(info: ModelInfo, settings: "Settings", environ: Mapping[str, str], *
 def _base(provider: str, settings: "Settings", environ: Mapping[str, str]) -> str:
     """The address of a provider, where it is not the usual one."""
     chosen = settings.providers.get(provider) or ProviderSettings()
-    base = chosen.api_base or (openai_base(environ) if provider == "openai" else "")
+    base = chosen.api_base or vendors.base_of(provider, environ)
     return "" if provider == "openai" and is_official(base) else base

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from crushpy.settings import Settings
 
 OPENAI_BASE = "https://api.openai.com/v1"
-BASE_VARIABLES = ("OPENAI_BASE_URL", "OPENAI_API_BASE")
+BASE_VARIABLES = vendors.BY_NAME["openai"].base_variables
+VENDOR_PROTOCOLS = {"anthropic": "anthropic", "gemini": "gemini"}
+"""What the servers of a vendor speak, wherever they stand."""
 
 
 class Endpoint(Data, frozen=True):
@@ -37,21 +39,75 @@ class Endpoint(Data, frozen=True):
     """The environment variable that holds the key, for hints."""
     own_key_variable: bool = False
     """The settings name that variable."""
+    protocol: str = "auto"
+    """What the settings say is spoken there."""
+    api_version: str = ""
+    """Azure's older addresses name one."""
     window: int | None = None
     """Of the built-in model, which has no server that knows it."""
+
+    @property
+    def bearer(self) -> bool:
+        """Whether the key is a token, as gateways and directories hand them out."""
+        return self.key_variable.endswith("_TOKEN")
 
 
 # --- the protocols -------------------------------------------------------------------------------------
 
 
 def _chat(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.openai.provider import WireProvider
+    from crushpy.llm.openai.chat_provider import ChatProvider
 
-    return WireProvider(
-        endpoint.api_base or OPENAI_BASE,
+    return ChatProvider(
+        _openai_base(endpoint, endpoint.api_version),
         endpoint.key,
+        key_header="api-key" if endpoint.vendor == "azure" and not endpoint.bearer else "",
         strip=f"{endpoint.vendor}/",
         key_variable=endpoint.key_variable or "OPENAI_API_KEY",
+    )
+
+
+def _responses(endpoint: Endpoint) -> Provider:
+    from crushpy.llm.openai.responses_provider import ResponsesProvider
+
+    return ResponsesProvider(
+        _openai_base(endpoint, ""),
+        endpoint.key,
+        key_header="api-key" if endpoint.vendor == "azure" and not endpoint.bearer else "",
+        strip=f"{endpoint.vendor}/",
+        key_variable=endpoint.key_variable or "OPENAI_API_KEY",
+    )
+
+
+def _openai_base(endpoint: Endpoint, api_version: str) -> str:
+    if endpoint.vendor != "azure":
+        return endpoint.api_base or OPENAI_BASE
+    from crushpy.llm.openai.address import azure_base
+
+    return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
+
+
+def _anthropic(endpoint: Endpoint) -> Provider:
+    from crushpy.llm.anthropic.provider import API_BASE, AnthropicProvider
+
+    return AnthropicProvider(
+        endpoint.api_base or API_BASE,
+        endpoint.key,
+        bearer=endpoint.bearer,
+        strip=f"{endpoint.vendor}/",
+        key_variable=endpoint.key_variable or "ANTHROPIC_API_KEY",
+    )
+
+
+def _gemini(endpoint: Endpoint) -> Provider:
+    from crushpy.llm.gemini.provider import API_BASE, GeminiProvider
+
+    return GeminiProvider(
+        endpoint.api_base or API_BASE,
+        endpoint.key,
+        bearer=endpoint.bearer,
+        strip=f"{endpoint.vendor}/",
+        key_variable=endpoint.key_variable or "GEMINI_API_KEY",
     )
 
 
@@ -61,7 +117,7 @@ def _litellm(endpoint: Endpoint) -> Provider:
     # A key in its usual variable, for the usual server, is left to litellm: it knows how each is sent.
     key = endpoint.key if endpoint.api_base or endpoint.own_key_variable else None
     provider = LiteLLMProvider(endpoint.api_base or None, key, key_variable=endpoint.key_variable)
-    if endpoint.vendor != "openai" and _speaks_chat(endpoint.vendor, endpoint.api_base):
+    if endpoint.vendor != "openai" and speaks_chat(endpoint.vendor, endpoint.api_base):
         return _AsOpenAI(provider)
     return provider
 
@@ -74,6 +130,9 @@ def _demo(endpoint: Endpoint) -> Provider:
 
 PROTOCOLS: dict[str, Callable[[Endpoint], Provider]] = {
     "chat": _chat,
+    "responses": _responses,
+    "anthropic": _anthropic,
+    "gemini": _gemini,
     "litellm": _litellm,
     "demo": _demo,
 }
@@ -93,10 +152,25 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
     """The key in `PROTOCOLS` of what is spoken there: as the settings say, else the leanest that works."""
     if endpoint.vendor == "demo":
         return "demo"
-    if settings.provider == "litellm" or not _speaks_chat(endpoint.vendor, endpoint.api_base):
+    if settings.provider == "litellm":
+        return "litellm"
+    if endpoint.protocol != "auto":
+        return endpoint.protocol
+    if endpoint.vendor in VENDOR_PROTOCOLS:
+        return VENDOR_PROTOCOLS[endpoint.vendor]
+    if endpoint.vendor == "azure":
+        if not (endpoint.key and endpoint.api_base):
+            return "litellm"  # it knows further ways to be let in there
+        return "responses" if catalog.needs_responses_api(endpoint.model) else "chat"
+    if not speaks_chat(endpoint.vendor, endpoint.api_base):
         return "litellm"
     official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
-    return "litellm" if official and catalog.needs_responses_api(endpoint.model) else "chat"
+    return "responses" if official and catalog.reasons_over_calls(endpoint.model) else "chat"
+
+
+def spoken(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+    """The key in `PROTOCOLS` of what is spoken to `model`, whether or not there is a key for it."""
+    return protocol_of(_found(model, settings, os.environ if environ is None else environ), settings)
 
 
 def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
@@ -106,20 +180,32 @@ def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) 
             raise BadRequest(f"There is no model {model}.", f"The built-in model is {catalog.DEMO}.")
         window = catalog.lookup(model, settings.models.get(model)).context_window
         return Endpoint(model, "demo", window=window)
+    endpoint = _found(model, settings, environ)
+    if not endpoint.vendor:
+        raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
+    _require_key(endpoint)
+    return endpoint
+
+
+def _found(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
+    """What is known of where `model` is served; without a vendor where nothing is."""
+    if model == catalog.DEMO:
+        return Endpoint(model, "demo")
     vendor = catalog.provider_of(model)
     if not vendor and openai_base(environ):
         vendor = "openai"  # a bare name, and a server of the user's own that will know it
-    if not vendor:
-        raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
     chosen = settings.providers.get(vendor) or ProviderSettings()
-    base = chosen.api_base or (openai_base(environ) if vendor == "openai" else "")
+    variables = _key_variables(vendor, chosen)
+    held = next((name for name in variables if environ.get(name)), "")
     return Endpoint(
         model,
         vendor,
-        base,
-        _key(model, vendor, chosen, base, environ),
-        chosen.api_key_env or next(iter(vendors.variables_of(vendor)), ""),
+        chosen.api_base or vendors.base_of(vendor, environ),
+        environ[held] if held else None,
+        held or next(iter(variables), ""),
         bool(chosen.api_key_env),
+        chosen.protocol,
+        environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
     )
 
 
@@ -143,10 +229,10 @@ def is_official(base: str) -> bool:
 
 def openai_base(environ: Mapping[str, str]) -> str:
     """Where the environment says OpenAI's protocol is spoken; empty where it says nothing."""
-    return next((environ[name].strip() for name in BASE_VARIABLES if environ.get(name, "").strip()), "")
+    return vendors.base_of("openai", environ)
 
 
-def _speaks_chat(vendor: str, base: str) -> bool:
+def speaks_chat(vendor: str, base: str) -> bool:
     """Whether this vendor's server speaks OpenAI's chat protocol."""
     if vendor == "openai":
         return True
@@ -175,19 +261,26 @@ class _AsOpenAI:
 # --- keys ----------------------------------------------------------------------------------------------
 
 
-def _key(
-    model: str, vendor: str, chosen: ProviderSettings, base: str, environ: Mapping[str, str]
-) -> str | None:
-    """The key to send; None where none is needed. The key of one vendor never goes to another's server."""
-    variables = (chosen.api_key_env,) if chosen.api_key_env else vendors.variables_of(vendor)
-    key = next((environ[variable] for variable in variables if environ.get(variable)), None)
-    if key or not variables:
-        return key
-    own_server = bool(base) and not (vendor == "openai" and is_official(base))
-    if own_server and not chosen.api_key_env:
-        return None
+def _key_variables(vendor: str, chosen: ProviderSettings) -> tuple[str, ...]:
+    """Where the key for a vendor may be. The key of one vendor never goes to another's server."""
+    if chosen.api_key_env:
+        return (chosen.api_key_env,)
+    return vendors.AZURE_KEYS if vendor == "azure" else vendors.variables_of(vendor)
+
+
+def _require_key(endpoint: Endpoint) -> None:
+    """Raises AuthenticationFailed where a key is needed and not there."""
+    if endpoint.key or not endpoint.key_variable:
+        return
+    official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
+    if not endpoint.own_key_variable and (endpoint.vendor == "azure" or (endpoint.api_base and not official)):
+        return  # a server of the user's own may want none, and litellm knows other ways into Azure
+    variables = (endpoint.key_variable,)
+    if not endpoint.own_key_variable:
+        variables = vendors.variables_of(endpoint.vendor)
     raise AuthenticationFailed(
-        f"There is no key for {model}: {' or '.join(variables)} is not set.", _no_key(vendor)
+        f"There is no key for {endpoint.model}: {' or '.join(variables)} is not set.",
+        _no_key(endpoint.vendor),
     )
 
 

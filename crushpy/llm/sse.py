@@ -1,26 +1,47 @@
 """Reads server-sent events out of a stream of bytes. Pure."""
 
+from crushpy.llm.errors import CutStream
+
+LIMIT = 64 * 1024 * 1024
+
 
 class EventReader:
-    """Feed it bytes, cut anywhere; it gives the data of each event that is complete."""
+    """Feed it bytes, cut anywhere; it gives the data of each event that is complete.
 
-    def __init__(self) -> None:
-        self._rest = b""
+    Raises CutStream for an event of more than `limit` bytes: one without an end would fill the memory.
+    """
+
+    def __init__(self, limit: int = LIMIT) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []
+        """Pieces of a line that has no end yet."""
         self._data: list[bytes] = []
+        self._held = 0
+        """Bytes of both."""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         events: list[bytes] = []
-        lines = (self._rest + chunk).split(b"\n") if self._rest else chunk.split(b"\n")
-        self._rest = lines.pop()
-        for line in lines:
-            if (event := self._line(line)) is not None:
-                events.append(event)
+        if b"\n" in chunk:
+            lines = chunk.split(b"\n")
+            if self._rest:
+                lines[0] = b"".join((*self._rest, lines[0]))
+                self._rest.clear()
+            chunk = lines.pop()
+            for line in lines:
+                if (event := self._line(line)) is not None:
+                    events.append(event)
+            self._held = sum(map(len, self._data))
+        if chunk:
+            self._rest.append(chunk)
+            self._held += len(chunk)
+        if self._held > self._limit:
+            raise CutStream(f"the server sent a piece of more than {self._limit:,} bytes")
         return events
 
     def end(self) -> list[bytes]:
         """The stream is over: some servers leave out the empty line after the last event."""
-        events = [self._line(self._rest), self._line(b"")]
-        self._rest = b""
+        events = [self._line(b"".join(self._rest)), self._line(b"")]
+        self._rest.clear()
         return [event for event in events if event is not None]
 
     def _line(self, line: bytes) -> bytes | None:

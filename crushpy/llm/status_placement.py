@@ -1,13 +1,15 @@
 """Where the context status goes in a request, so that the model sees it last and no adapter moves it.
 
-A trailing system message is kept in place by OpenAI-compatible servers. Adapters to other protocols hoist
-it into the system prompt (Gemini), turn it into a note (Anthropic, Bedrock) or repeat the tools after it
-(Ollama's completion API): there the status is appended to the text of the last message.
+It follows the protocol that is spoken, never the address. A trailing system message is kept in place by
+OpenAI's protocols. Our wires to Anthropic and Gemini put the status into the last message, in each one's own
+form. litellm's adapters to other protocols would hoist a trailing message into the system prompt, turn it
+into a note or repeat the tools after it: there it is appended to the text of the last message.
 """
 
 from typing import TYPE_CHECKING
 
 from crushpy.llm import catalog
+from crushpy.llm.provider_factory import speaks_chat, spoken
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
@@ -18,20 +20,32 @@ KEEPS_IT = frozenset(
         *("hosted_vllm", "lm_studio", "llamafile", "ollama_chat", "nebius", "sambanova", "demo"),
     }
 )
-"""Providers that pass a trailing system message on as it is; openrouter does too, but not all behind it."""
+"""Vendors to which litellm passes a trailing system message on as it is; openrouter does too, but not all
+behind it."""
 _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
 def placement(model: str, settings: "Settings") -> str:
-    """`message` or `append`: as the user chose, as was learnt of the model, or as its provider takes it."""
+    """`message` or `append`: as the user chose, as was learnt of the model, or as its protocol takes it."""
     chosen = settings.compaction.status_placement
     if chosen != "auto":
         return chosen
     own = settings.models.get(model)
     if own is not None and own.status_placement is not None:
         return own.status_placement
-    name = catalog.provider_of(model)
-    if name == "openrouter":
+    vendor = catalog.provider_of(model)
+    if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"
-    keeps = name in KEEPS_IT or bool(settings.providers.get(name) and settings.providers[name].api_base)
-    return "message" if keeps or not name else "append"
+    protocol = spoken(model, settings)
+    if protocol in ("anthropic", "gemini"):
+        return "append"
+    if protocol != "litellm":
+        return "message"
+    keeps = not vendor or vendor in KEEPS_IT or _as_openai(vendor, settings)
+    return "message" if keeps else "append"
+
+
+def _as_openai(vendor: str, settings: "Settings") -> bool:
+    """Whether litellm speaks OpenAI's chat protocol to a server that the user named."""
+    provider = settings.providers.get(vendor)
+    return provider is not None and bool(provider.api_base) and speaks_chat(vendor, provider.api_base)

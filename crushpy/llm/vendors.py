@@ -1,4 +1,4 @@
-"""The providers crushpy knows by name: which variables hold their keys, and a good model of each.
+"""The providers crushpy knows by name: which variables hold keys and addresses, and a good model of each.
 
 Says whether a key is there; never shows one.
 """
@@ -15,12 +15,24 @@ class KnownProvider(Data, frozen=True):
     """Environment variables that may hold its key, the usual one first."""
     default_model: str
     """What to use where only the key says which provider is meant. In the catalog, and works with tools."""
+    base_variables: tuple[str, ...] = ()
+    """Environment variables that may hold an address other than the usual one."""
 
 
 PROVIDERS = (
-    KnownProvider("anthropic", ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"), "anthropic/claude-sonnet-5-5"),
-    KnownProvider("openai", ("OPENAI_API_KEY",), "openai/gpt-5.6"),
-    KnownProvider("gemini", ("GEMINI_API_KEY", "GOOGLE_API_KEY"), "gemini/gemini-pro-latest"),
+    KnownProvider(
+        "anthropic",
+        ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
+        "anthropic/claude-sonnet-5-5",
+        ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+    ),
+    KnownProvider("openai", ("OPENAI_API_KEY",), "openai/gpt-5.6", ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
+    KnownProvider(
+        "gemini",
+        ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
+        "gemini/gemini-pro-latest",
+        ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+    ),
     KnownProvider(
         "openrouter", ("OPENROUTER_API_KEY", "OR_API_KEY"), "openrouter/anthropic/claude-sonnet-4.6"
     ),
@@ -49,11 +61,22 @@ OWN_PROTOCOL = frozenset(
 
 BY_NAME = {provider.name: provider for provider in PROVIDERS}
 
+AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
+AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
+"""Azure has no model of its own to offer: what it serves is named by whoever set it up."""
+
 
 def variables_of(provider: str) -> tuple[str, ...]:
     """Where the key of `provider` may be; empty where crushpy does not know."""
     known = BY_NAME.get(provider)
     return known.variables if known is not None else ()
+
+
+def base_of(provider: str, environ: Mapping[str, str]) -> str:
+    """The address of `provider` that the environment names; empty where it names none."""
+    known = BY_NAME.get(provider)
+    names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
+    return next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
 
 
 def find_key(provider: str, environ: Mapping[str, str]) -> str | None:

@@ -116,6 +116,10 @@ class ProviderSettings(Data, frozen=True):
         VariableName,
         Meta(description="Name of the environment variable that holds its key (never the key itself)."),
     ] = ""
+    protocol: Annotated[
+        Literal["auto", "chat", "responses", "anthropic", "gemini", "litellm"],
+        Meta(description="What is spoken at its address; auto: what the provider is known to speak."),
+    ] = "auto"
 
 
 if TYPE_CHECKING:

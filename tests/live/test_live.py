@@ -9,7 +9,7 @@ import pytest
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.provider import WireProvider
+from crushpy.llm.openai.chat_provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
 from crushpy.messages import Json, Message, Text, ToolCall, ToolResult
 
@@ -33,7 +33,7 @@ async def make(request: pytest.FixtureRequest, model_server: str) -> AsyncIterat
     made: list[Provider] = []
 
     def provider(**extra: object) -> Provider:
-        kind = WireProvider if request.param == "wire" else LiteLLMProvider
+        kind = ChatProvider if request.param == "wire" else LiteLLMProvider
         made.append(kind(f"{model_server}/v1", extra={"temperature": 0.0, **extra}))
         return made[-1]
 

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 from conversing import LS, ask, hear
@@ -22,6 +22,7 @@ from scripted_llm import (
 )
 
 from crushpy.http import Timeouts
+from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -29,11 +30,14 @@ from crushpy.llm.errors import (
     CutStream,
     ModelError,
     RateLimited,
+    Refused,
     TimedOut,
     Unavailable,
 )
+from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.provider import WireProvider
+from crushpy.llm.openai.chat_provider import ChatProvider
+from crushpy.llm.openai.responses_provider import ResponsesProvider
 from crushpy.llm.protocol import CallPiece, Provider, Sent, TextPiece
 from crushpy.messages import Usage
 
@@ -41,12 +45,30 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:Deprecatio
 
 SHORT = Timeouts(connect=10, response=0.3, idle=0.3)
 
-wire = pytest.param("wire", id="wire")
+chat = pytest.param("chat", id="chat")
+anthropic = pytest.param("anthropic", id="anthropic")
+gemini = pytest.param("gemini", id="gemini")
+responses = pytest.param("responses", id="responses")
 # Importing litellm takes seconds: one worker does all of it.
 litellm = pytest.param("litellm", id="litellm", marks=pytest.mark.xdist_group("litellm"))
 claude = pytest.param("claude", id="litellm-anthropic", marks=pytest.mark.xdist_group("litellm"))
-every_provider = pytest.mark.parametrize("kind", [wire, litellm, claude])
-openai_providers = pytest.mark.parametrize("kind", [wire, litellm])
+every_provider = pytest.mark.parametrize("kind", [chat, anthropic, gemini, responses, litellm, claude])
+own_wires = pytest.mark.parametrize("kind", [chat, anthropic, gemini, responses])
+openai_providers = pytest.mark.parametrize("kind", [chat, litellm])
+
+MODELS = {
+    "anthropic": "anthropic/claude-sonnet-4-5",
+    "claude": "anthropic/claude-sonnet-4-5",
+    "gemini": "gemini/gemini-2.5-pro",
+    "responses": "openai/gpt-5",
+}
+WIRES: dict[str, Callable[..., Provider]] = {
+    "chat": ChatProvider,
+    "anthropic": AnthropicProvider,
+    "gemini": GeminiProvider,
+    "responses": ResponsesProvider,
+}
+KEYS = {"anthropic": "ANTHROPIC_API_KEY", "claude": "ANTHROPIC_API_KEY", "gemini": "GEMINI_API_KEY"}
 
 
 class Under:
@@ -54,15 +76,12 @@ class Under:
 
     def __init__(self, kind: str, llm: ScriptedLLM) -> None:
         self.kind, self._llm = kind, llm
-        self.model = "anthropic/claude-sonnet-4-5" if kind == "claude" else "openai/test"
+        self.model = MODELS.get(kind, "openai/test")
         self.made: list[Provider] = []
 
     def provider(self, timeouts: Timeouts | None = None, api_base: str = "") -> Provider:
-        if self.kind == "wire":
-            made: Provider = WireProvider(api_base or self._llm.api_base, "key", timeouts=timeouts)
-        else:
-            base = self._llm.url if self.kind == "claude" else self._llm.api_base
-            made = LiteLLMProvider(api_base or base, "key", timeouts=timeouts)
+        base = self._llm.url if self.kind in ("claude", "anthropic", "gemini") else self._llm.api_base
+        made = WIRES.get(self.kind, LiteLLMProvider)(api_base or base, "key", timeouts=timeouts)
         self.made.append(made)
         return made
 
@@ -105,13 +124,28 @@ async def test_text_comes_in_pieces_as_it_is_sent(under, llm):
 async def test_the_request_carries_system_history_and_tools(under, llm):
     llm.script("ok")
     await hear(under.provider(), under.ask(max_output_tokens=77))
-    body = llm.requests[0].body
-    assert body["stream"] is True
+    body, headers = llm.requests[0].body, llm.requests[0].headers
     assert llm.requests[0].tool_names == ["ls"]
+    if under.kind == "gemini":
+        assert llm.requests[0].path == "/v1beta/models/gemini-2.5-pro:streamGenerateContent?alt=sse"
+        assert headers["x-goog-api-key"] == "key"
+        assert body["contents"] == [{"role": "user", "parts": [{"text": "hi"}]}]
+        assert body["systemInstruction"] == {"parts": [{"text": "You are terse."}]}
+        assert body["generationConfig"]["maxOutputTokens"] == 77
+        return
+    assert body["stream"] is True
+    if under.kind == "responses":
+        assert headers["authorization"] == "Bearer key"
+        assert (body["model"], body["instructions"], body["store"]) == ("gpt-5", "You are terse.", False)
+        words = [{"type": "input_text", "text": "hi"}]
+        assert body["input"] == [{"type": "message", "role": "user", "content": words}]
+        assert body["max_output_tokens"] == 77
+        return
     assert body["max_tokens"] == 77
-    if under.kind == "claude":
+    if under.kind in ("claude", "anthropic"):
+        assert body["model"] == "claude-sonnet-4-5"
         assert body["system"][0]["text"] == "You are terse."
-        assert llm.requests[0].headers["x-api-key"] == "key"
+        assert headers["x-api-key"] == "key"
     else:
         assert body["model"] == "test"
         assert body["messages"] == [
@@ -143,14 +177,15 @@ async def test_parallel_calls_survive_arguments_split_anywhere(under, llm, size)
 
 @every_provider
 async def test_usage_tells_cached_from_fresh_input(under, llm):
-    given = Usage(100, 20, cache_read_tokens=30, cache_write_tokens=5 if under.kind == "claude" else 0)
+    writes = under.kind in ("claude", "anthropic")
+    given = Usage(100, 20, cache_read_tokens=30, cache_write_tokens=5 if writes else 0)
     llm.script(Reply(text="x", usage=given))
     used = (await hear(under.provider(), under.ask())).done.usage
     assert (used.input_tokens, used.output_tokens) == (100, 20)
     assert (used.cache_read_tokens, used.cache_write_tokens) == (30, given.cache_write_tokens)
 
 
-@openai_providers
+@pytest.mark.parametrize("kind", [chat, anthropic, gemini, responses, litellm])
 async def test_usage_that_was_not_reported_is_not_made_up(under, llm):
     llm.script(Reply(text="some words", usage=None))
     assert (await hear(under.provider(), under.ask())).done.usage is None
@@ -169,7 +204,16 @@ async def test_a_filtered_reply_says_so(under, llm):
     assert (await hear(under.provider(), under.ask())).done.finish == "content_filter"
 
 
-@every_provider
+@pytest.mark.parametrize("kind", [anthropic, gemini, responses])
+async def test_a_refusal_is_an_error_that_names_the_model_and_is_not_tried_again(under, llm):
+    llm.script(Reply(text="x", finish="content_filter"))
+    error = await failure(under)
+    assert isinstance(error, Refused)
+    assert under.model in error.message
+    assert not error.retryable
+
+
+@pytest.mark.parametrize("kind", [chat, anthropic, responses, litellm, claude])
 async def test_length_inside_tool_arguments_is_not_called_a_tool_call(under, llm):
     llm.script(Reply(calls=[Call("ls", '{"path": "half')], finish="length"))
     heard = await hear(under.provider(), under.ask())
@@ -198,7 +242,7 @@ async def test_the_same_piece_two_hundred_times_is_no_error(under, llm):
 
 @every_provider
 async def test_many_requests_may_run_side_by_side(under, llm):
-    llm.always(lambda body: "echo " + json.dumps(body["messages"][-1]["content"]))
+    llm.always(lambda body: "echo " + json.dumps(body))
     provider = under.provider()
     heard = await asyncio.gather(*(hear(provider, under.ask(text=f"number {n}")) for n in range(5)))
     assert [f"number {n}" in each.text for n, each in enumerate(heard)] == [True] * 5
@@ -285,7 +329,7 @@ async def test_a_refused_key_is_an_authentication_failure_that_names_the_variabl
     error = await failure(under)
     assert isinstance(error, AuthenticationFailed)
     assert "who are you" in error.message
-    assert ("ANTHROPIC_API_KEY" if under.kind == "claude" else "OPENAI_API_KEY") in error.hint
+    assert KEYS.get(under.kind, "OPENAI_API_KEY") in error.hint
 
 
 @every_provider
@@ -317,7 +361,8 @@ async def test_an_overflow_names_the_window(under, llm):
 async def test_an_account_without_credit_is_not_retried(under, llm):
     out_of_quota = Fail(429, message="You exceeded your current quota.", code="insufficient_quota")
     out_of_credit = Fail(400, message="Your credit balance is too low to access the API.")
-    llm.script(out_of_credit if under.kind == "claude" else out_of_quota)
+    openai = under.kind in ("chat", "responses", "litellm")
+    llm.script(out_of_quota if openai else out_of_credit)
     error = await failure(under)
     assert isinstance(error, AuthenticationFailed)
     assert not error.retryable
@@ -353,13 +398,14 @@ async def test_silence_in_the_middle_times_out_and_closes_the_socket(under, llm)
 
 @every_provider
 async def test_a_stream_cut_in_the_middle_of_arguments_never_ends_well(under, llm):
-    llm.script(Cut(Reply(calls=[Call("ls", {"path": "abcdefghijkl"})], chunk=3)))
+    calls = [Call("ls", {"path": "abcdefghijkl"}), Call("ls", {"path": "b"})]
+    llm.script(Cut(Reply(calls=calls, chunk=3)))
     pieces = []
     with pytest.raises(CutStream) as cut:
         async for piece in under.provider().stream(under.ask()):
             pieces.append(piece)
     assert cut.value.retryable
-    if under.kind == "wire":  # below litellm, aiohttp may drop what came right before the cut
+    if under.kind in WIRES:  # below litellm, aiohttp may drop what came right before the cut
         assert any(isinstance(piece, CallPiece) and piece.args for piece in pieces)
     assert not any(type(piece).__name__ == "Done" for piece in pieces)
 

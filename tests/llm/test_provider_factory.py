@@ -2,17 +2,21 @@
 
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 from scripted_llm.replies import Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.llm import catalog
+from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
+from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.provider import WireProvider
+from crushpy.llm.openai.chat_provider import ChatProvider
+from crushpy.llm.openai.responses_provider import ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.provider_factory import default_model, is_official, select
 from crushpy.messages import Message, Text
@@ -35,15 +39,26 @@ async def said(provider: Provider, model: str) -> str:
     ("model", "environ", "kind"),
     [
         ("demo/tour", NONE, DemoProvider),
-        ("openai/gpt-4o", {"OPENAI_API_KEY": "k"}, WireProvider),
-        ("gpt-4o", {"OPENAI_API_KEY": "k"}, WireProvider),
-        ("openai/gpt-5.6", {"OPENAI_API_KEY": "k"}, LiteLLMProvider),
-        ("openai/gpt-5-codex", {"OPENAI_API_KEY": "k"}, LiteLLMProvider),
-        ("openai/gpt-5.6", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, WireProvider),
-        ("openai/my-model", {"OPENAI_API_BASE": "http://127.0.0.1:1/v1"}, WireProvider),
-        ("my-model", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, WireProvider),
-        ("anthropic/claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "k"}, LiteLLMProvider),
-        ("claude-sonnet-4-5", {"ANTHROPIC_AUTH_TOKEN": "k"}, LiteLLMProvider),
+        ("openai/gpt-4o", {"OPENAI_API_KEY": "k"}, ChatProvider),
+        ("gpt-4o", {"OPENAI_API_KEY": "k"}, ChatProvider),
+        ("openai/gpt-5.6", {"OPENAI_API_KEY": "k"}, ResponsesProvider),
+        ("openai/gpt-5", {"OPENAI_API_KEY": "k"}, ResponsesProvider),
+        ("openai/gpt-5-codex", {"OPENAI_API_KEY": "k"}, ResponsesProvider),
+        ("o4-mini", {"OPENAI_API_KEY": "k"}, ResponsesProvider),
+        ("openai/gpt-5-chat-latest", {"OPENAI_API_KEY": "k"}, ChatProvider),
+        ("openai/gpt-5.6", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, ChatProvider),
+        ("openai/my-model", {"OPENAI_API_BASE": "http://127.0.0.1:1/v1"}, ChatProvider),
+        ("my-model", {"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, ChatProvider),
+        ("anthropic/claude-sonnet-4-5", {"ANTHROPIC_API_KEY": "k"}, AnthropicProvider),
+        ("claude-sonnet-4-5", {"ANTHROPIC_AUTH_TOKEN": "k"}, AnthropicProvider),
+        ("anthropic/x", {"ANTHROPIC_BASE_URL": "http://127.0.0.1:1"}, AnthropicProvider),
+        ("gemini/gemini-2.5-pro", {"GEMINI_API_KEY": "k"}, GeminiProvider),
+        ("gemini/x", {"GOOGLE_GEMINI_BASE_URL": "http://127.0.0.1:1"}, GeminiProvider),
+        ("azure/mine", {"AZURE_API_KEY": "k", "AZURE_API_BASE": "https://x.openai.azure.com"}, ChatProvider),
+        ("azure/gpt-5.6", {"AZURE_API_KEY": "k", "AZURE_API_BASE": "https://x"}, ResponsesProvider),
+        ("azure/mine", {"AZURE_API_BASE": "https://x.openai.azure.com"}, LiteLLMProvider),
+        ("bedrock/anthropic.claude-sonnet-4-5-v1:0", NONE, LiteLLMProvider),
+        ("vertex_ai/gemini-2.5-pro", NONE, LiteLLMProvider),
         ("ollama/qwen3", NONE, LiteLLMProvider),
         ("some_new_provider/x", NONE, LiteLLMProvider),
     ],
@@ -55,10 +70,12 @@ def test_a_model_finds_its_provider(model: str, environ: dict[str, str], kind: t
 @pytest.mark.parametrize(
     ("model", "base", "kind"),
     [
-        ("lab/qwen3", "http://127.0.0.1:1/v1", WireProvider),
-        ("ollama/qwen3", "http://127.0.0.1:11434/v1", WireProvider),
+        ("lab/qwen3", "http://127.0.0.1:1/v1", ChatProvider),
+        ("ollama/qwen3", "http://127.0.0.1:11434/v1", ChatProvider),
         ("ollama/qwen3", "http://127.0.0.1:11434", LiteLLMProvider),
-        ("anthropic/claude-sonnet-4-5", "http://127.0.0.1:1", LiteLLMProvider),
+        ("anthropic/claude-sonnet-4-5", "http://127.0.0.1:1", AnthropicProvider),
+        ("gemini/gemini-2.5-pro", "http://127.0.0.1:1/v1beta", GeminiProvider),
+        ("cohere/command-r", "http://127.0.0.1:1", LiteLLMProvider),
     ],
 )
 def test_an_address_in_the_settings_takes_the_wire_unless_the_server_speaks_otherwise(
@@ -69,9 +86,45 @@ def test_an_address_in_the_settings_takes_the_wire_unless_the_server_speaks_othe
     assert type(select(model, settings, NONE)) is kind
 
 
-def test_settings_can_force_litellm() -> None:
-    provider = select("openai/gpt-4o", Settings(provider="litellm"), {"OPENAI_API_KEY": "k"})
-    assert type(provider) is LiteLLMProvider
+@pytest.mark.parametrize(
+    ("protocol", "kind"),
+    [
+        ("auto", ChatProvider),
+        ("chat", ChatProvider),
+        ("responses", ResponsesProvider),
+        ("anthropic", AnthropicProvider),
+        ("gemini", GeminiProvider),
+    ],
+)
+def test_the_settings_say_what_is_spoken_at_an_address(protocol: Any, kind: type) -> None:
+    lab = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol=protocol)
+    assert type(select("lab/qwen3", Settings(providers={"lab": lab}), NONE)) is kind
+
+
+def test_one_provider_can_be_sent_through_litellm() -> None:
+    gateway = ProviderSettings(api_base="http://127.0.0.1:1", protocol="litellm")
+    settings = Settings(providers={"gemini": gateway})
+    assert type(select("gemini/gemini-2.5-pro", settings, NONE)) is LiteLLMProvider
+    assert type(select("anthropic/x", settings, {"ANTHROPIC_API_KEY": "k"})) is AnthropicProvider
+
+
+def test_a_vendors_own_protocol_can_be_chosen_otherwise() -> None:
+    gateway = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol="chat")
+    settings = Settings(providers={"anthropic": gateway})
+    assert type(select("anthropic/claude-sonnet-4-5", settings, NONE)) is ChatProvider
+
+
+@pytest.mark.parametrize(
+    ("model", "key"),
+    [
+        ("openai/gpt-4o", "OPENAI_API_KEY"),
+        ("openai/gpt-5", "OPENAI_API_KEY"),
+        ("anthropic/claude-sonnet-4-5", "ANTHROPIC_API_KEY"),
+        ("gemini/gemini-2.5-pro", "GEMINI_API_KEY"),
+    ],
+)
+def test_settings_can_force_litellm(model: str, key: str) -> None:
+    assert type(select(model, Settings(provider="litellm"), {key: "k"})) is LiteLLMProvider
 
 
 def test_the_demo_takes_its_window_from_the_settings() -> None:

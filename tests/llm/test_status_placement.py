@@ -10,7 +10,7 @@ from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
-from crushpy.llm.openai.format import chat_messages, chat_tools, litellm_dialect
+from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.status_placement import placement
 from crushpy.messages import Message, Text, ToolCall, ToolResult
@@ -111,6 +111,26 @@ def test_what_the_user_chose_and_what_was_learnt_goes_before_the_providers_habit
     assert placement("openai/x", learnt) == "append"
     own = Settings(providers={"mine": ProviderSettings(api_base="http://127.0.0.1:1/v1")})
     assert placement("mine/x", own) == "message"
+
+
+@pytest.mark.parametrize(
+    ("protocol", "expected"),
+    [
+        *((name, "message") for name in ("auto", "chat", "responses", "litellm")),
+        *((name, "append") for name in ("anthropic", "gemini")),
+    ],
+)
+def test_the_protocol_decides_about_the_form_and_the_address_does_not(protocol: Any, expected: str) -> None:
+    gateway = ProviderSettings(api_base="http://127.0.0.1:1/v1", protocol=protocol)
+    assert placement("mine/x", Settings(providers={"mine": gateway})) == expected
+
+
+@pytest.mark.parametrize("vendor", ["anthropic", "gemini"])
+def test_a_gateway_gets_the_form_of_the_vendor_it_stands_for(vendor: str) -> None:
+    gateway = Settings(providers={vendor: ProviderSettings(api_base="http://127.0.0.1:1")})
+    assert placement(f"{vendor}/x", gateway) == "append"
+    plain = Settings(providers={vendor: ProviderSettings(api_base="http://127.0.0.1:1", protocol="chat")})
+    assert placement(f"{vendor}/x", plain) == "message"
 
 
 @pytest.mark.parametrize(

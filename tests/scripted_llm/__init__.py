@@ -2,7 +2,7 @@
 
 def test_something(llm: ScriptedLLM):
     llm.script("Hello", Reply(calls=[Call("bash", {"command": "ls"})]), RateLimit(retry_after=0.01))
-    ... point the program at llm.api_base (OpenAI) or llm.url (Anthropic) ...
+    ... point the program at llm.api_base (OpenAI's protocols) or llm.url (Anthropic, Gemini) ...
     assert llm.requests[0].body["model"] == "test"
 """
 
@@ -12,6 +12,7 @@ from scripted_llm.replies import (
     Empty,
     Fail,
     Garbage,
+    KeepAlive,
     NoFinish,
     Overflow,
     RateLimit,
@@ -28,6 +29,7 @@ __all__ = [
     "Empty",
     "Fail",
     "Garbage",
+    "KeepAlive",
     "NoFinish",
     "Overflow",
     "RateLimit",

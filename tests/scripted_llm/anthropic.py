@@ -65,7 +65,7 @@ def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -
     return events
 
 
-def ending(reply: Reply, usage: Usage | None) -> list[Frame]:
+def ending(reply: Reply, usage: Usage | None, model: str) -> list[Frame]:
     stop = STOP_REASONS.get(reply.finish_reason, reply.finish_reason)
     return [
         {
@@ -108,9 +108,26 @@ def usage_object(usage: Usage, *, output: int) -> Frame:
     }
 
 
-def error(status: int, message: str) -> Frame:
+def error(status: int, message: str, code: str | int | None = None) -> Frame:
     kind = ERROR_TYPES.get(status, "api_error")
     return {"type": "error", "error": {"type": kind, "message": message}}
+
+
+def stream_error(message: str, code: str | int | None) -> Frame:
+    return error(code if isinstance(code, int) else 529, message)
+
+
+def overflow(limit: int, used: int) -> str:
+    return f"prompt is too long: {used} tokens > {limit} maximum"
+
+
+def event_name(frame: Frame) -> str:
+    return frame["type"]
+
+
+def is_piece(frame: Frame) -> bool:
+    """Whether a frame holds a piece of the reply, not its opening or its brackets."""
+    return frame["type"] == "content_block_delta"
 
 
 def _block(index: int, start: Frame, deltas: list[Frame]) -> list[Frame]:

@@ -35,8 +35,11 @@ class Recorded:
 
     @property
     def tool_names(self) -> list[str]:
-        """What tools were offered, in either format."""
-        return [tool.get("name") or tool["function"]["name"] for tool in self.body.get("tools", [])]
+        """What tools were offered, in whatever format."""
+        tools = self.body.get("tools", [])
+        if tools and "functionDeclarations" in tools[0]:
+            tools = tools[0]["functionDeclarations"]
+        return [tool.get("name") or tool["function"]["name"] for tool in tools]
 
 
 class Connection(asyncio.Protocol):

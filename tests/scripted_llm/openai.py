@@ -9,7 +9,7 @@ from scripted_llm.replies import Reply, split
 Frame = dict[str, Any]
 
 
-def frames(reply: Reply, call_ids: list[str], model: str) -> list[Frame]:
+def frames(reply: Reply, call_ids: list[str], usage: Usage | None, model: str) -> list[Frame]:
     """The pieces of `reply` without its finish: every frame one SSE event."""
     deltas: list[Frame] = [{"role": "assistant", "content": ""}]
     deltas += [{"reasoning_content": piece} for piece in split(reply.thinking, reply.chunk)]
@@ -80,6 +80,26 @@ def error(status: int, message: str, code: str | int | None) -> Frame:
             "code": code if code is not None else kinds.get(status),
         }
     }
+
+
+def stream_error(message: str, code: str | int | None) -> Frame:
+    return {"error": {"message": message, "code": code}}
+
+
+def overflow(limit: int, used: int) -> str:
+    return (
+        f"This model's maximum context length is {limit} tokens. "
+        f"However, your messages resulted in {used} tokens."
+    )
+
+
+def event_name(frame: Frame) -> str:
+    return ""
+
+
+def is_piece(frame: Frame) -> bool:
+    """Whether a frame holds a piece of the reply, not its opening."""
+    return bool(frame["choices"]) and "role" not in frame["choices"][0]["delta"]
 
 
 def _chunk(model: str, choices: list[Frame]) -> Frame:

@@ -26,7 +26,7 @@ class Reply:
     text: str = ""
     thinking: str = ""
     signature: str = "c2lnbmF0dXJl"
-    """Signs the thinking (Anthropic only)."""
+    """Of the thinking (Anthropic) or the first call (Gemini); the encrypted reasoning (Responses)."""
     calls: list[Call] = field(default_factory=list)
     usage: Usage | Literal["auto"] | None = "auto"
     """auto: a quarter of the characters of request and reply. None: the server reports no usage."""
@@ -132,13 +132,41 @@ class Raw:
     `hang`: as a stream that does not end after it, until `release()` or the client goes.
     """
 
-    body: str
+    body: str | bytes
     content_type: str = "text/event-stream"
     status: int = 200
     hang: bool = False
+    cut: bool = False
+    """As a stream whose socket is closed after it."""
+    headers: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def data(self) -> bytes:
+        return self.body.encode() if isinstance(self.body, str) else self.body
 
 
-Answer = Reply | Raw | Fail | RateLimit | Overflow | Stall | Cut | Garbage | NoFinish | Empty | StreamError
+@dataclass(frozen=True)
+class KeepAlive:
+    """200, and then nothing but comments, one every `every` seconds, until the client goes."""
+
+    every: float = 0.02
+    comment: str = ": keep-alive"
+
+
+Answer = (
+    KeepAlive
+    | Reply
+    | Raw
+    | Fail
+    | RateLimit
+    | Overflow
+    | Stall
+    | Cut
+    | Garbage
+    | NoFinish
+    | Empty
+    | StreamError
+)
 Step = Answer | str | Callable[[Body], Answer | str]
 """A text is short for `Reply(text=...)`; a function is given the request's body."""
 

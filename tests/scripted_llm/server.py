@@ -1,4 +1,4 @@
-"""The scripted server: takes requests in OpenAI's and Anthropic's formats, plays the next step of a script.
+"""The scripted server: takes requests in the formats of each vendor, plays the next step of a script.
 
 It runs in a thread of its own, so that it serves async tests, plain tests and subprocesses alike.
 """
@@ -9,10 +9,11 @@ import threading
 import traceback
 from collections import deque
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from crushpy.messages import Usage
-from scripted_llm import anthropic, openai
+from scripted_llm import anthropic, gemini, openai, responses
 from scripted_llm.connection import ClientGone, Connection, Recorded
 from scripted_llm.replies import (
     Answer,
@@ -20,6 +21,7 @@ from scripted_llm.replies import (
     Empty,
     Fail,
     Garbage,
+    KeepAlive,
     NoFinish,
     Overflow,
     RateLimit,
@@ -29,6 +31,13 @@ from scripted_llm.replies import (
     Step,
     StreamError,
 )
+
+PATHS: dict[str, ModuleType] = {
+    "/chat/completions": openai,
+    "/responses": responses,
+    "/messages": anthropic,
+}
+"""Which format is spoken where, below /v1; Gemini's addresses hold the model."""
 
 WAIT = 60.0
 """How long the wait_... methods wait before they fail the test."""
@@ -65,11 +74,23 @@ class ScriptedLLM:
         """Lets every stalled reply go on, those to come included."""
         self._loop.call_soon_threadsafe(self._released.set)
 
+    def hang_up(self) -> None:
+        """Closes every connection, as a server does with idle ones; returns when they are closed."""
+        closed = threading.Event()
+
+        def close() -> None:
+            for connection in list(self._connections):
+                connection.transport.abort()
+            self._loop.call_soon(closed.set)
+
+        self._loop.call_soon_threadsafe(close)
+        assert closed.wait(WAIT)
+
     # --- what a test asks
 
     @property
     def url(self) -> str:
-        """Without a path: what Anthropic's clients want."""
+        """Without a path: what Anthropic's and Gemini's clients want."""
         return f"http://127.0.0.1:{self.port}"
 
     @property
@@ -156,7 +177,8 @@ class ScriptedLLM:
             listed = [{"id": name, "object": "model", "owned_by": "scripted"} for name in self.models]
             await _json(to, 200, {"object": "list", "data": listed})
             return
-        if request.method != "POST" or path not in ("/chat/completions", "/messages"):
+        speaks = gemini if ":streamGenerateContent" in path else PATHS.get(path)
+        if request.method != "POST" or speaks is None:
             error = openai.error(404, f"scripted_llm has no {request.method} {request.path}", "not_found")
             await _json(to, 404, error)
             return
@@ -164,7 +186,7 @@ class ScriptedLLM:
             self.requests.append(request)
             self._changed.notify_all()
         try:
-            await self._play(to, request, self._next(request), claude=path == "/messages")
+            await self._play(to, request, self._next(request), speaks)
         except ClientGone:
             with self._changed:
                 request.closed_early = True
@@ -183,48 +205,51 @@ class ScriptedLLM:
                 return Fail(500, message=f"scripted_llm: a step raised:\n{traceback.format_exc()}")
         return Reply(text=step) if isinstance(step, str) else step
 
-    async def _play(self, to: Connection, request: Recorded, answer: Answer, *, claude: bool) -> None:
+    async def _play(self, to: Connection, request: Recorded, answer: Answer, speaks: ModuleType) -> None:
         match answer:
             case Fail():
-                await self._fail(to, answer, claude=claude)
+                await self._fail(to, answer, speaks)
+            case KeepAlive(every, comment):
+                await to.start_events()
+                while True:
+                    await to.chunk(f"{comment}\n\n".encode())
+                    await to.pause(every)
             case Raw(hang=True):
                 await to.start_events()
-                await to.chunk(answer.body.encode())
+                await to.chunk(answer.data)
                 await to.pause_until(self._released)
                 await to.end_events()
-            case Raw(body, content_type, status):
-                await to.whole(status, body.encode(), content_type, {})
+            case Raw(cut=True):
+                await to.start_events()
+                if answer.data:
+                    await to.chunk(answer.data)
+                to.transport.close()
+            case Raw():
+                await to.whole(answer.status, answer.data, answer.content_type, answer.headers)
             case RateLimit(retry_after, message):
                 wait = {} if retry_after is None else {"Retry-After": str(retry_after)}
-                await self._fail(to, Fail(429, message=message, headers=wait), claude=claude)
+                await self._fail(to, Fail(429, message=message, headers=wait), speaks)
             case Overflow(limit, used):
-                words = (
-                    f"prompt is too long: {used} tokens > {limit} maximum"
-                    if claude
-                    else f"This model's maximum context length is {limit} tokens. "
-                    f"However, your messages resulted in {used} tokens."
-                )
-                await self._fail(to, Fail(400, message=words, code="context_length_exceeded"), claude=claude)
+                words = speaks.overflow(limit, used)
+                await self._fail(to, Fail(400, message=words, code="context_length_exceeded"), speaks)
             case Reply():
-                await self._reply(to, request, answer, answer, claude=claude)
+                await self._reply(to, request, answer, answer, speaks)
             case Empty():
-                await self._reply(to, request, Reply(), answer, claude=claude)
+                await self._reply(to, request, Reply(), answer, speaks)
             case _:
-                await self._reply(to, request, answer.reply, answer, claude=claude)
+                await self._reply(to, request, answer.reply, answer, speaks)
 
-    async def _fail(self, to: Connection, fail: Fail, *, claude: bool) -> None:
+    async def _fail(self, to: Connection, fail: Fail, speaks: ModuleType) -> None:
         if isinstance(fail.body, str):
             await to.whole(fail.status, fail.body.encode(), "text/plain", fail.headers)
             return
         body = fail.body
-        if body is None and claude:
-            body = anthropic.error(fail.status, fail.message)
-        elif body is None:
-            body = openai.error(fail.status, fail.message, fail.code)
+        if body is None:
+            body = speaks.error(fail.status, fail.message, fail.code)
         await _json(to, fail.status, body, fail.headers)
 
     async def _reply(
-        self, to: Connection, request: Recorded, reply: Reply, how: Answer, *, claude: bool
+        self, to: Connection, request: Recorded, reply: Reply, how: Answer, speaks: ModuleType
     ) -> None:
         body = request.body
         model = str(body.get("model", ""))
@@ -232,21 +257,17 @@ class ScriptedLLM:
         ids = [call.id if call.id is not None else self._new_id() for call in reply.calls]
         if isinstance(how, Stall) and not how.headers:
             await to.pause_until(self._released)
-        if not body.get("stream"):
-            format_ = anthropic if claude else openai
-            await _json(to, 200, format_.whole(reply, ids, usage, model))
+        if speaks is not gemini and not body.get("stream"):
+            await _json(to, 200, speaks.whole(reply, ids, usage, model))
             return
-        if claude:
-            frames = anthropic.frames(reply, ids, usage, model)
-            end = [] if isinstance(how, NoFinish) else anthropic.ending(reply, usage)
-        else:
-            asked = (body.get("stream_options") or {}).get("include_usage")
-            frames = openai.frames(reply, ids, model)
-            end = [] if isinstance(how, NoFinish) else openai.ending(reply, usage if asked else None, model)
+        if speaks is openai and not (body.get("stream_options") or {}).get("include_usage"):
+            usage = None
+        frames = speaks.frames(reply, ids, usage, model)
+        end = [] if isinstance(how, NoFinish) else speaks.ending(reply, usage, model)
         await to.start_events()
-        if not await self._events(to, frames, end, how, reply.delay, claude=claude):
+        if not await self._events(to, frames, end, how, reply.delay, speaks):
             return
-        if not claude and not (isinstance(how, NoFinish) and not how.done):
+        if speaks is openai and not (isinstance(how, NoFinish) and not how.done):
             await to.event("[DONE]")
         await to.end_events()
 
@@ -257,16 +278,10 @@ class ScriptedLLM:
         end: list[dict[str, Any]],
         how: Answer,
         delay: float,
-        *,
-        claude: bool,
+        speaks: ModuleType,
     ) -> bool:
         """Sends the pieces, with the fault where it belongs; False when that ended the reply."""
-        # Counted are the frames that hold a piece of the reply, not its opening or Anthropic's brackets.
-        content = [
-            number
-            for number, frame in enumerate(frames)
-            if (frame["type"] == "content_block_delta" if claude else number > 0)
-        ]
+        content = [number for number, frame in enumerate(frames) if speaks.is_piece(frame)]
         after = how.after if isinstance(how, Stall | Cut | Garbage | StreamError) else len(content)
         if after is None:
             after = (len(content) + 1) // 2
@@ -280,26 +295,22 @@ class ScriptedLLM:
                     case Stall():
                         await to.pause_until(self._released)
                     case Garbage():
-                        await to.event(how.garbage, "content_block_delta" if claude else "")
+                        await to.event(how.garbage, speaks.event_name(frame))
                     case StreamError():
-                        body = anthropic.error(529, how.message) if claude else _error_event(how)
-                        await to.event(json.dumps(body), "error" if claude else "")
+                        body = speaks.stream_error(how.message, how.code)
+                        await to.event(json.dumps(body), "error" if speaks.event_name(frame) else "")
                         await to.end_events()
                         return False
                     case _:
                         pass
             if delay and number:
                 await to.pause(delay)
-            await to.event(json.dumps(frame), frame["type"] if claude else "")
+            await to.event(json.dumps(frame), speaks.event_name(frame))
         return True
 
     def _new_id(self) -> str:
         self._ids += 1
         return f"call_{self._ids}"
-
-
-def _error_event(how: StreamError) -> dict[str, Any]:
-    return {"error": {"message": how.message, "code": how.code}}
 
 
 async def _json(to: Connection, status: int, body: object, headers: dict[str, str] | None = None) -> None:

@@ -14,8 +14,8 @@ from typing import Any
 
 from crushpy.http import Timeouts
 from crushpy.llm.errors import CutStream, ModelError, TimedOut
-from crushpy.llm.openai.chunks import ChunkReader
-from crushpy.llm.openai.format import chat_messages, chat_tools, litellm_dialect
+from crushpy.llm.openai.chat_reply import ChunkReader
+from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.tokens import keep_offline

@@ -7,7 +7,7 @@ from conversing import Heard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.llm.openai.chunks import ChunkReader, read_usage
+from crushpy.llm.openai.chat_reply import ChunkReader, read_usage
 from crushpy.messages import Usage
 
 

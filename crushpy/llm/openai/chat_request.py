@@ -132,7 +132,9 @@ def _assistant(message: Message, same_model: bool, dialect: Dialect) -> list[_En
     if message.calls:
         extra["tool_calls"] = [_call(call, same_model) for call in message.calls]
     if same_model and dialect.thinking_blocks:
-        blocks = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
+        opaque = [block for part in message.parts if isinstance(part, Thinking) for block in part.opaque]
+        # The same model may have been asked over another wire, which keeps other things there.
+        blocks = [block for block in opaque if block.get("type") in ("thinking", "redacted_thinking")]
         if blocks:
             extra["thinking_blocks"] = blocks
     if not message.text and not message.calls:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scripted_llm import Call, Fail, NoFinish, Raw, Reply, ScriptedLLM
 
 from crushpy.llm.errors import AuthenticationFailed, BadRequest, CutStream, Unavailable
-from crushpy.llm.openai.provider import WireProvider
+from crushpy.llm.openai.chat_provider import ChatProvider
 from crushpy.llm.sse import EventReader
 
 HELLO = 'data: {"choices": [{"delta": {"content": "hello"}}]}\n\n'
@@ -21,8 +21,8 @@ DONE = "data: [DONE]\n\n"
 
 
 @pytest.fixture
-async def provider(llm: ScriptedLLM) -> AsyncIterator[WireProvider]:
-    made = WireProvider(llm.api_base, "key")
+async def provider(llm: ScriptedLLM) -> AsyncIterator[ChatProvider]:
+    made = ChatProvider(llm.api_base, "key")
     yield made
     await made.close()
 
@@ -79,9 +79,9 @@ async def test_an_end_mark_after_nothing_has_no_finish(llm, provider):
 
 
 async def test_a_finished_reply_is_complete_though_the_server_never_ends_the_stream(llm, monkeypatch):
-    monkeypatch.setattr("crushpy.llm.openai.provider.AFTER_FINISH", 0.05)
+    monkeypatch.setattr("crushpy.llm.http_wire.AFTER_FINISH", 0.05)
     llm.script(Raw(HELLO + FINISH, hang=True), Raw(HELLO + FINISH + DONE, hang=True))
-    provider = WireProvider(llm.api_base)
+    provider = ChatProvider(llm.api_base)
     for _ in range(2):
         assert (await hear(provider)).done.finish == "stop"
     await llm.wait_closed()
@@ -182,8 +182,8 @@ async def test_sent_comes_once_though_the_request_went_twice(llm, provider):
 
 async def test_the_prefix_of_the_model_is_stripped_and_others_are_kept(llm):
     llm.always("ok")
-    await hear(WireProvider(llm.api_base, strip="lmstudio/"), ask(model="lmstudio/qwen/qwen3"))
-    await hear(WireProvider(f"{llm.api_base}/"), ask(model="meta/llama"))
+    await hear(ChatProvider(llm.api_base, strip="lmstudio/"), ask(model="lmstudio/qwen/qwen3"))
+    await hear(ChatProvider(f"{llm.api_base}/"), ask(model="meta/llama"))
     assert [r.body["model"] for r in llm.requests] == ["qwen/qwen3", "meta/llama"]
     assert [r.path for r in llm.requests] == ["/v1/chat/completions"] * 2
 
@@ -191,7 +191,7 @@ async def test_the_prefix_of_the_model_is_stripped_and_others_are_kept(llm):
 async def test_without_a_key_none_is_sent_and_a_refusal_says_which_to_set(llm):
     llm.script(Fail(401, message="key, please"))
     with pytest.raises(AuthenticationFailed) as refused:
-        await hear(WireProvider(llm.api_base, key_variable="MY_KEY"))
+        await hear(ChatProvider(llm.api_base, key_variable="MY_KEY"))
     assert "authorization" not in llm.requests[0].headers
     assert refused.value.hint == "No key was sent. Set MY_KEY in the environment."
 
@@ -212,7 +212,7 @@ HEAVY = (
 
 def test_importing_the_wire_imports_nothing_heavy():
     code = (
-        "import sys, crushpy.llm.openai.provider; "
+        "import sys, crushpy.llm.openai.chat_provider; "
         f"print(*sorted(set({HEAVY.split()!r}) & set(sys.modules)), "
         "'crushpy.llm.error_reader' in sys.modules)"
     )

@@ -7,7 +7,9 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.llm.http_wire import Reported
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.read_json import as_object, as_objects, as_text, first_count, is_json
 from crushpy.messages import Finish, Json, Usage
 
 FINISHES: dict[str, Finish] = {
@@ -42,6 +44,9 @@ class ChunkReader:
         self.finish_reason = ""
         """What the server gave as the reason for the end; empty until then."""
         self.usage: Usage | None = None
+        self.marked = False
+        """The end mark has come. It is enough of an end for servers that give no reason."""
+        self.unfinished: list[Json] = []
         self._calls: list[_Call] = []
         self._by_index: dict[int, int] = {}
         """The server's index of a call -> ours."""
@@ -49,20 +54,20 @@ class ChunkReader:
         """Thinking that waits for its signature."""
         self._said_something = False
 
-    def feed(self, chunk: Json) -> list[Piece]:
+    def feed(self, event: Json) -> list[Piece]:
         """The pieces of one chunk. A chunk of another shape than expected gives none."""
-        if isinstance(usage := chunk.get("usage"), dict):
+        if isinstance(usage := event.get("usage"), dict):
             self.usage = read_usage(cast(Json, usage))
-        choices = chunk.get("choices")
+        choices = event.get("choices")
         if not isinstance(choices, list) or not choices:
             return []
-        choice = _object(cast("list[Any]", choices)[0])
+        choice = as_object(cast("list[Any]", choices)[0])
         if isinstance(reason := choice.get("finish_reason"), str):
             self.finish_reason = reason
         # A server that does not stream sends one whole message.
-        delta = _object(choice.get("delta") or choice.get("message"))
+        delta = as_object(choice.get("delta") or choice.get("message"))
         pieces = [*self._thinking(delta), *_text(delta.get("content")), *_text(delta.get("refusal"))]
-        for call in _objects(delta.get("tool_calls")):
+        for call in as_objects(delta.get("tool_calls")):
             pieces.append(self._call(call))
         self._said_something = self._said_something or bool(pieces)
         return pieces
@@ -77,21 +82,37 @@ class ChunkReader:
         return Done("stop" if self._said_something else "", self.usage)
 
     @property
+    def finished(self) -> bool:
+        return bool(self.finish_reason)
+
+    def whole(self, reply: Json) -> list[Piece] | None:
+        """The pieces of a reply that did not come as a stream; None where it is none."""
+        return self.feed(reply) if "choices" in reply else None
+
+    def end(self) -> Done | None:
+        """As `done`; None where the reply was cut off."""
+        if self.finish_reason == "error":
+            raise Reported({"error": {"message": "it failed in the middle of its reply", "code": 500}})
+        if not self.finish_reason and not (self.marked and self.complete_calls):
+            return None
+        return self.done()
+
+    @property
     def complete_calls(self) -> bool:
         """Whether the arguments of every call are whole JSON (empty counts: no arguments)."""
-        return all(not call.args.strip() or _is_json(call.args) for call in self._calls)
+        return all(not call.args.strip() or is_json(call.args) for call in self._calls)
 
     def _thinking(self, delta: Json) -> list[Piece]:
         pieces: list[Piece] = []
-        text = _string(delta.get("reasoning_content")) or _string(delta.get("reasoning"))
+        text = as_text(delta.get("reasoning_content")) or as_text(delta.get("reasoning"))
         if text:
             pieces.append(ThinkingPiece(text))
-        for block in _objects(delta.get("thinking_blocks")):
+        for block in as_objects(delta.get("thinking_blocks")):
             if block.get("type") == "redacted_thinking":
                 pieces.append(ThinkingOpaque(block))
                 continue
-            self._thought.append(_string(block.get("thinking")))
-            if signature := _string(block.get("signature")):
+            self._thought.append(as_text(block.get("thinking")))
+            if signature := as_text(block.get("signature")):
                 # The signature comes last and is only valid with the whole text that it signs.
                 whole = {"type": "thinking", "thinking": "".join(self._thought), "signature": signature}
                 pieces.append(ThinkingOpaque(whole))
@@ -99,8 +120,8 @@ class ChunkReader:
         return pieces
 
     def _call(self, given: Json) -> CallPiece:
-        function = _object(given.get("function"))
-        call_id, name = _string(given.get("id")), _string(function.get("name"))
+        function = as_object(given.get("function"))
+        call_id, name = as_text(given.get("id")), as_text(function.get("name"))
         args = function.get("arguments")
         # Some servers send arguments as an object instead of its JSON text.
         text = args if isinstance(args, str) else msgspec.json.encode(args).decode() if args else ""
@@ -138,23 +159,23 @@ class ChunkReader:
             return False
         if call_id and call.id and call_id != call.id:
             return True
-        return not isinstance(index, int) and _is_json(call.args)
+        return not isinstance(index, int) and is_json(call.args)
 
 
 def read_usage(usage: Json) -> Usage:
     """Tokens as the server counted them. What came from or went to a cache is not counted as input again."""
-    details = _object(usage.get("prompt_tokens_details"))
-    read = _first(details, "cached_tokens") or _first(
+    details = as_object(usage.get("prompt_tokens_details"))
+    read = first_count(details, "cached_tokens") or first_count(
         usage, "cache_read_input_tokens", "prompt_cache_hit_tokens", "cached_tokens"
     )
-    written = _first(details, "cache_creation_tokens", "cache_write_tokens") or _first(
+    written = first_count(details, "cache_creation_tokens", "cache_write_tokens") or first_count(
         usage, "cache_creation_input_tokens"
     )
-    prompt = _first(usage, "prompt_tokens", "input_tokens")
+    prompt = first_count(usage, "prompt_tokens", "input_tokens")
     cost = usage.get("cost")
     return Usage(
         input_tokens=max(0, prompt - read - written),
-        output_tokens=_first(usage, "completion_tokens", "output_tokens"),
+        output_tokens=first_count(usage, "completion_tokens", "output_tokens"),
         cache_read_tokens=read,
         cache_write_tokens=written,
         cost=float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else 0.0,
@@ -166,41 +187,10 @@ def _text(content: object) -> list[Piece]:
         return [TextPiece(content)] if content else []
     # Mistral sends a list of parts, its thinking among them.
     pieces: list[Piece] = []
-    for part in _objects(content):
+    for part in as_objects(content):
         if part.get("type") == "thinking":
-            texts = [_string(piece.get("text")) for piece in _objects(part.get("thinking"))]
+            texts = [as_text(piece.get("text")) for piece in as_objects(part.get("thinking"))]
             pieces += [ThinkingPiece(text) for text in texts if text]
-        elif text := _string(part.get("text")):
+        elif text := as_text(part.get("text")):
             pieces.append(TextPiece(text))
     return pieces
-
-
-def _object(value: object) -> Json:
-    return cast(Json, value) if isinstance(value, dict) else {}
-
-
-def _objects(value: object) -> list[Json]:
-    if not isinstance(value, list):
-        return []
-    return [cast(Json, item) for item in cast("list[object]", value) if isinstance(item, dict)]
-
-
-def _string(value: object) -> str:
-    return value if isinstance(value, str) else ""
-
-
-def _first(source: Json, *names: str) -> int:
-    """The first of `names` that holds a number above zero."""
-    for name in names:
-        value = source.get(name)
-        if isinstance(value, int | float) and value > 0:
-            return int(value)
-    return 0
-
-
-def _is_json(text: str) -> bool:
-    try:
-        msgspec.json.decode(text)
-    except msgspec.DecodeError:
-        return False
-    return True

@@ -1,0 +1,99 @@
+"""Anthropic's Messages protocol, spoken by Anthropic and by gateways and servers that do as it does."""
+
+import re
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crushpy.http import Timeouts
+from crushpy.llm.anthropic.reply import MessageReader
+from crushpy.llm.anthropic.request import Habits, body
+from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.protocol import Done, Request
+from crushpy.messages import Json
+
+if TYPE_CHECKING:
+    from crushpy.llm.error_reader import ErrorBody
+
+API_BASE = "https://api.anthropic.com"
+VERSION = "2023-06-01"
+BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
+"""Lets a model with a budget think between its calls as well; the others do so anyway."""
+
+_MOST_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
+
+
+class AnthropicProvider(HttpWire):
+    """`api_base` with or without /v1. `bearer`: the key is a token, as gateways hand them out."""
+
+    def __init__(
+        self,
+        api_base: str = API_BASE,
+        api_key: str | None = None,
+        *,
+        bearer: bool = False,
+        strip: str = "anthropic/",
+        key_variable: str = "ANTHROPIC_API_KEY",
+        headers: dict[str, str] | None = None,
+        extra: Json | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        keyed: dict[str, str] = {}
+        if api_key:
+            keyed = {"authorization": f"Bearer {api_key}"} if bearer else {"x-api-key": api_key}
+        super().__init__(
+            {"anthropic-version": VERSION, **keyed, **(headers or {})},
+            strip=strip,
+            key_variable=key_variable,
+            key_sent=bool(api_key),
+            extra=extra,
+            timeouts=timeouts,
+        )
+        self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
+        self._habits: dict[str, Habits] = {}
+
+    def _url(self, request: Request) -> str:
+        return self._at
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return MessageReader(request.model)
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        return body(request, request.model.removeprefix(self._strip), self._habits_of(request), unfinished)
+
+    def _more_headers(self, request: Request, body: Json) -> dict[str, str]:
+        budgeted = body.get("thinking", {}).get("type") == "enabled" and request.tools
+        return {"anthropic-beta": BETWEEN_CALLS} if budgeted else {}
+
+    def _habits_of(self, request: Request) -> Habits:
+        return self._habits.setdefault(request.model, Habits())
+
+    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
+            return False
+        habits, said = self._habits_of(request), body.raw
+        most = _MOST_OUTPUT.search(said)
+        if most and habits.most_output is None:
+            habits.most_output = int(most[1])
+        elif habits.eager and "eager_input_streaming" in said:
+            habits.eager = False
+        elif habits.signed and "signature" in said:
+            habits.signed = False
+        elif habits.effort and re.search(r"output_config|effort", said):
+            habits.effort = False
+        elif habits.thinking and "thinking" in said:
+            habits.thinking = False
+        else:
+            return False
+        return True
+
+    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        """Of a turn that paused the last request says how full the window is; the cost is that of all."""
+        if not isinstance(reader, MessageReader) or len(reader.legs) < 2 or done.usage is None:
+            return done
+        from crushpy.llm.catalog import cost, lookup
+
+        info = lookup(request.model)
+        whole = sum(cost(info, leg) for leg in reader.legs)
+        return msgspec.structs.replace(done, usage=msgspec.structs.replace(done.usage, cost=whole))

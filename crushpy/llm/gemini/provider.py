@@ -1,0 +1,78 @@
+"""Gemini's generateContent protocol, spoken by Google and by gateways that do as it does."""
+
+from typing import TYPE_CHECKING
+
+from crushpy.http import Timeouts
+from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.gemini.reply import ContentReader
+from crushpy.llm.gemini.request import Habits, body
+from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.protocol import Request
+from crushpy.messages import Json
+
+if TYPE_CHECKING:
+    from crushpy.llm.error_reader import ErrorBody
+
+API_BASE = "https://generativelanguage.googleapis.com"
+VERSIONS = ("/v1alpha", "/v1beta", "/v1")
+"""What an address may end in. The first is kept where it is given; otherwise /v1beta is spoken."""
+
+
+class GeminiProvider(HttpWire):
+    """`api_base` with or without /v1beta. `bearer`: the key is a token, as gateways hand them out."""
+
+    def __init__(
+        self,
+        api_base: str = API_BASE,
+        api_key: str | None = None,
+        *,
+        bearer: bool = False,
+        strip: str = "gemini/",
+        key_variable: str = "GEMINI_API_KEY",
+        headers: dict[str, str] | None = None,
+        extra: Json | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        keyed: dict[str, str] = {}
+        if api_key:
+            keyed = {"authorization": f"Bearer {api_key}"} if bearer else {"x-goog-api-key": api_key}
+        super().__init__(
+            {**keyed, **(headers or {})},
+            strip=strip,
+            key_variable=key_variable,
+            key_sent=bool(api_key),
+            extra=extra,
+            timeouts=timeouts,
+        )
+        base = api_base.rstrip("/")
+        given = next((version for version in VERSIONS if base.endswith(version)), "")
+        version = given if given == VERSIONS[0] else VERSIONS[1]
+        self._at = f"{base.removesuffix(given)}{version}/models"
+        self._habits: dict[str, Habits] = {}
+
+    def _url(self, request: Request) -> str:
+        return f"{self._at}/{self._name(request)}:streamGenerateContent?alt=sse"
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return ContentReader(request.model)
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        return body(request, self._name(request), self._habits_of(request))
+
+    def _name(self, request: Request) -> str:
+        return request.model.removeprefix(self._strip).removeprefix("models/")
+
+    def _habits_of(self, request: Request) -> Habits:
+        return self._habits.setdefault(request.model, Habits())
+
+    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        if not isinstance(failure, BadRequest) or failure.status != 400:
+            return False
+        habits, said = self._habits_of(request), body.raw.lower()
+        if habits.signed and "signature" in said:
+            habits.signed = False
+        elif habits.thinking and "thinking" in said:
+            habits.thinking = False
+        else:
+            return False
+        return True

@@ -1,0 +1,110 @@
+"""Reads a reply in Gemini's generateContent format, chunk by chunk. Pure."""
+
+import msgspec
+
+from crushpy.llm.errors import CutStream, Refused
+from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
+from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
+from crushpy.messages import Json, Usage
+
+BLOCKED = {
+    "SAFETY": "its safety filter stopped the reply",
+    "RECITATION": "the reply would have repeated a protected text",
+    "LANGUAGE": "the language is not supported",
+    "BLOCKLIST": "the reply held a word from a list of blocked ones",
+    "PROHIBITED_CONTENT": "the content is prohibited",
+    "SPII": "the reply held personal data",
+    "IMAGE_SAFETY": "its safety filter stopped an image",
+}
+BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS")
+"""The model wrote what the server could not read: another try may go well."""
+
+
+class ContentReader:
+    """Feed it the chunks of a reply, then ask for its `end()`. See `http_wire.ReplyReader`."""
+
+    def __init__(self, model: str) -> None:
+        self.marked = False
+        self.unfinished: list[Json] = []
+        self._model = model
+        self._finish = ""
+        self._words = ""
+        self._blocked = ""
+        self._usage: Usage | None = None
+        self._calls = 0
+        self._text = 0
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._finish or self._blocked)
+
+    def feed(self, event: Json) -> list[Piece]:
+        if usage := as_object(event.get("usageMetadata")):
+            self._usage = _usage(usage)
+        if blocked := as_text(as_object(event.get("promptFeedback")).get("blockReason")):
+            self._blocked = blocked
+        candidates = as_objects(event.get("candidates"))
+        if not candidates:
+            return []
+        candidate = candidates[0]
+        pieces: list[Piece] = []
+        for part in as_objects(as_object(candidate.get("content")).get("parts")):
+            pieces += self._part(part)
+        if reason := as_text(candidate.get("finishReason")):
+            self._finish, self._words = reason, as_text(candidate.get("finishMessage"))
+        return pieces
+
+    def whole(self, reply: Json) -> list[Piece] | None:
+        return self.feed(reply) if "candidates" in reply or "promptFeedback" in reply else None
+
+    def end(self) -> Done | None:
+        if self._blocked:
+            raise Refused(f"{self._model} refused the request: it was blocked as {self._blocked}.")
+        if not self._finish:
+            return None
+        said = f" ({self._words})" if self._words else ""
+        if why := BLOCKED.get(self._finish):
+            raise Refused(f"{self._model} gave no answer: {why}{said}.")
+        if self._finish in BROKEN:
+            raise CutStream(f"{self._model} wrote a call that cannot be read ({self._finish}){said}.")
+        if self._finish == "MAX_TOKENS":
+            return Done("length", self._usage)
+        return Done("tool_calls" if self._calls else "stop", self._usage)
+
+    def _part(self, part: Json) -> list[Piece]:
+        signature = as_text(part.get("thoughtSignature"))
+        if call := as_object(part.get("functionCall")):
+            args = call.get("args")
+            self._calls += 1
+            return [
+                CallPiece(
+                    self._calls - 1,
+                    as_text(call.get("id")),
+                    as_text(call.get("name")),
+                    msgspec.json.encode(args).decode() if args else "",
+                    stored_signature(signature) if signature else None,
+                )
+            ]
+        text = as_text(part.get("text"))
+        if part.get("thought") is True:
+            return [ThinkingPiece(text)] if text else []
+        start, self._text = self._text, self._text + len(text)
+        pieces: list[Piece] = [TextPiece(text)] if text else []
+        if signature:
+            mark = {"type": SIGNED_TEXT, "signature": signature, "from": start, "to": self._text}
+            pieces.append(ThinkingOpaque(mark))
+        return pieces
+
+
+def _usage(usage: Json) -> Usage | None:
+    """What came from the cache is not counted as input again; thoughts count as output."""
+    prompt = first_count(usage, "promptTokenCount")
+    if not prompt:
+        return None
+    read = min(prompt, first_count(usage, "cachedContentTokenCount"))
+    answer, thoughts = (first_count(usage, f"{kind}TokenCount") for kind in ("candidates", "thoughts"))
+    if prompt + answer == first_count(usage, "totalTokenCount"):
+        thoughts = 0  # some servers count them in already
+    tools = first_count(usage, "toolUsePromptTokenCount")
+    return Usage(prompt - read + tools, answer + thoughts, cache_read_tokens=read)

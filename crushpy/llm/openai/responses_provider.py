@@ -1,0 +1,87 @@
+"""OpenAI's Responses protocol: the one in which a model's reasoning survives its tool calls."""
+
+import re
+from typing import TYPE_CHECKING
+
+from crushpy.http import Timeouts
+from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.openai.address import Address
+from crushpy.llm.openai.responses_reply import ResponseReader
+from crushpy.llm.openai.responses_request import Habits, body
+from crushpy.llm.protocol import Done, Request
+from crushpy.llm.status_fallback import StatusFallback
+from crushpy.messages import Json
+
+if TYPE_CHECKING:
+    from crushpy.llm.error_reader import ErrorBody
+
+_LESSONS = (
+    ("signed", re.compile(r"invalid_encrypted_content|encrypted content.{0,80}(?:verif|decrypt|pars)", re.I)),
+    ("encrypted", re.compile(r"encrypted.content|\binclude\b", re.I)),
+    ("summary", re.compile(r"reasoning\.summary|reasoning summar|must be verified", re.I)),
+    ("reasoning", re.compile(r"\breasoning\b", re.I)),
+    ("cache_key", re.compile(r"prompt_cache_key", re.I)),
+)
+"""Which habit a refusal is about, by its words."""
+
+
+class ResponsesProvider(HttpWire):
+    """`api_base` is what comes before /responses. `key_header`: where Azure wants the key."""
+
+    def __init__(
+        self,
+        api_base: str,
+        api_key: str | None = None,
+        *,
+        key_header: str = "",
+        strip: str = "openai/",
+        key_variable: str = "OPENAI_API_KEY",
+        headers: dict[str, str] | None = None,
+        extra: Json | None = None,
+        timeouts: Timeouts | None = None,
+    ) -> None:
+        keyed: dict[str, str] = {}
+        if api_key:
+            keyed = {key_header: api_key} if key_header else {"authorization": f"Bearer {api_key}"}
+        super().__init__(
+            {**keyed, **(headers or {})},
+            strip=strip,
+            key_variable=key_variable,
+            key_sent=bool(api_key),
+            extra=extra,
+            timeouts=timeouts,
+        )
+        self._address = Address(api_base, "responses")
+        self._habits: dict[str, Habits] = {}
+        self._status = StatusFallback()
+
+    def _url(self, request: Request) -> str:
+        return self._address.url
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return ResponseReader(request.model)
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        name = request.model.removeprefix(self._strip)
+        return body(self._status.placed(request), name, self._habits_of(request))
+
+    def _habits_of(self, request: Request) -> Habits:
+        return self._habits.setdefault(request.model, Habits())
+
+    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        if self._address.learns(failure.status, body.raw):
+            return True
+        if self._status.learn(request, failure, failure.status or 0, body):
+            return True
+        if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
+            return False
+        habits = self._habits_of(request)
+        for name, words in _LESSONS:
+            if getattr(habits, name) and words.search(body.raw):
+                setattr(habits, name, False)
+                return True
+        return False
+
+    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        return self._status.mark(request, done)

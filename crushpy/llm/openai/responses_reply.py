@@ -1,0 +1,172 @@
+"""Reads a reply in OpenAI's Responses format, event by event. Pure."""
+
+import msgspec
+
+from crushpy.llm.errors import Refused
+from crushpy.llm.http_wire import Reported
+from crushpy.llm.opaque_parts import noted
+from crushpy.llm.openai.responses_request import PHASE
+from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
+from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
+from crushpy.messages import Json, Usage
+
+
+class _Item(msgspec.Struct):
+    """An item of the reply as far as it has come."""
+
+    kind: str
+    call: int = -1
+    """Our index, of a call."""
+    heard: bool = False
+    """A piece of it was passed on."""
+    before: tuple[int, int] = (0, 0)
+    """How much text and how many calls came before it."""
+
+
+class ResponseReader:
+    """Feed it the events of a reply, then ask for its `end()`. See `http_wire.ReplyReader`."""
+
+    def __init__(self, model: str) -> None:
+        self.marked = False
+        self.unfinished: list[Json] = []
+        self._model = model
+        self._status = ""
+        self._why = ""
+        self._usage: Usage | None = None
+        self._items: dict[object, _Item] = {}
+        """By the server's index."""
+        self._calls = 0
+        self._text = 0
+
+    @property
+    def finished(self) -> bool:
+        return bool(self._status)
+
+    def feed(self, event: Json) -> list[Piece]:
+        match event.get("type"):
+            case "response.output_text.delta" | "response.refusal.delta":
+                return self._say(self._item(event, "message"), as_text(event.get("delta")))
+            case "response.function_call_arguments.delta":
+                item = self._items.get(event.get("output_index"))
+                return self._argue(item, as_text(event.get("delta")))
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                return self._think(self._item(event, "reasoning"), as_text(event.get("delta")))
+            case "response.reasoning_summary_part.added":
+                return [ThinkingPiece("\n\n")] if self._item(event, "reasoning").heard else []
+            case "response.output_item.added":
+                return self._open(event.get("output_index"), as_object(event.get("item")))
+            case "response.output_item.done":
+                return self._close(event.get("output_index"), as_object(event.get("item")))
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
+                return self._finish(as_object(event.get("response")))
+            case "error":
+                raise Reported({"error": event})
+            case _:
+                return []  # created, in progress, parts that open and close, and what is not known
+
+    def whole(self, reply: Json) -> list[Piece] | None:
+        return self._finish(reply) if isinstance(reply.get("output"), list) else None
+
+    def end(self) -> Done | None:
+        if not self._status:
+            return None
+        if self._status == "incomplete":
+            if self._why == "content_filter":
+                raise Refused(f"{self._model} gave no answer: the content filter stopped it.")
+            return Done("length", self._usage)
+        return Done("tool_calls" if self._calls else "stop", self._usage)
+
+    # --- items
+
+    def _item(self, event: Json, kind: str) -> _Item:
+        """The item a piece belongs to; some servers do not announce them."""
+        index = event.get("output_index")
+        if index not in self._items:
+            self._items[index] = _Item(kind, before=(self._text, self._calls))
+        return self._items[index]
+
+    def _open(self, index: object, given: Json) -> list[Piece]:
+        item = _Item(as_text(given.get("type")), before=(self._text, self._calls))
+        self._items[index] = item
+        if item.kind == "message" and (phase := as_text(given.get("phase"))):
+            return [ThinkingOpaque(noted({"type": PHASE, "phase": phase}, *item.before))]
+        if item.kind != "function_call":
+            return []
+        item.call = self._calls
+        self._calls += 1
+        return [CallPiece(item.call, as_text(given.get("call_id")), as_text(given.get("name")))]
+
+    def _close(self, index: object, given: Json) -> list[Piece]:
+        """The whole item: what came of it in pieces is not repeated."""
+        pieces = [] if index in self._items else self._open(index, given)
+        item = self._items[index]
+        match item.kind:
+            case "reasoning":
+                pieces += [] if item.heard else self._think(item, _summary(given))
+                if given.get("encrypted_content"):
+                    kept = {key: value for key, value in given.items() if key != "status" and value}
+                    kept.setdefault("summary", [])
+                    pieces.append(ThinkingOpaque(noted(kept, *item.before)))
+            case "function_call" if not item.heard:
+                pieces += self._argue(item, as_text(given.get("arguments")))
+            case "message" if not item.heard:
+                parts = as_objects(given.get("content"))
+                texts = [as_text(part.get("text")) or as_text(part.get("refusal")) for part in parts]
+                pieces += self._say(item, "".join(texts))
+            case _:
+                pass
+        return pieces
+
+    def _say(self, item: _Item, text: str) -> list[Piece]:
+        item.heard = item.heard or bool(text)
+        self._text += len(text)
+        return [TextPiece(text)] if text else []
+
+    def _think(self, item: _Item, text: str) -> list[Piece]:
+        item.heard = item.heard or bool(text)
+        return [ThinkingPiece(text)] if text else []
+
+    def _argue(self, item: _Item | None, args: str) -> list[Piece]:
+        if item is None or item.call < 0 or not args:
+            return []
+        item.heard = True
+        return [CallPiece(item.call, args=args)]
+
+    # --- the end
+
+    def _finish(self, response: Json) -> list[Piece]:
+        if error := as_object(response.get("error")):
+            raise Reported({"error": error})
+        self._status = as_text(response.get("status")) or "completed"
+        if self._status in ("failed", "cancelled"):
+            raise Reported({"error": {"message": f"the reply {self._status}", "code": 500}})
+        self.marked = True
+        self._why = as_text(as_object(response.get("incomplete_details")).get("reason"))
+        if usage := as_object(response.get("usage")):
+            self._usage = _usage(usage)
+        pieces: list[Piece] = []
+        if not self._items:
+            for index, item in enumerate(as_objects(response.get("output"))):
+                pieces += self._close(index, item)
+        return pieces
+
+
+def _summary(reasoning: Json) -> str:
+    parts = as_objects(reasoning.get("summary")) or as_objects(reasoning.get("content"))
+    return "\n\n".join(as_text(part.get("text")) for part in parts)
+
+
+def _usage(usage: Json) -> Usage | None:
+    """What came from or went to a cache is not counted as input again; reasoning is in the output already."""
+    prompt = first_count(usage, "input_tokens")
+    if not prompt:
+        return None
+    details = as_object(usage.get("input_tokens_details"))
+    read = min(prompt, first_count(details, "cached_tokens"))
+    written = min(prompt - read, first_count(details, "cache_write_tokens", "cache_creation_tokens"))
+    return Usage(
+        prompt - read - written,
+        first_count(usage, "output_tokens"),
+        cache_read_tokens=read,
+        cache_write_tokens=written,
+    )

@@ -1,0 +1,56 @@
+"""Looks into JSON of unknown shape: what is not as expected counts as not there. Pure."""
+
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.messages import Json
+
+
+def as_object(value: object) -> Json:
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def as_objects(value: object) -> list[Json]:
+    """The objects of a list."""
+    if not isinstance(value, list):
+        return []
+    return [cast(Json, item) for item in cast("list[object]", value) if isinstance(item, dict)]
+
+
+def as_text(value: object) -> str:
+    return value if isinstance(value, str) else ""
+
+
+MOST = 2**53
+"""More than this nobody counts: such a number is a server's mistake, and no database would take it."""
+
+
+def first_count(source: Json, *names: str) -> int:
+    """The first of `names` that holds a number above zero that can be believed; 0 where none does."""
+    for name in names:
+        value = source.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < MOST:
+            return int(value)
+    return 0
+
+
+def is_json(text: str) -> bool:
+    try:
+        msgspec.json.decode(text)
+    except msgspec.DecodeError:
+        return False
+    return True
+
+
+def decode(data: bytes) -> Any:
+    """Any JSON. Raises ValueError where it is none."""
+    try:
+        return msgspec.json.decode(data)
+    except msgspec.DecodeError:
+        # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
+        import json
+
+        from crushpy.sanitize import encodable
+
+        return encodable(json.loads(data))
