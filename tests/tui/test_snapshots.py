@@ -3,11 +3,15 @@
 `pytest tests/tui/test_snapshots.py --snapshot-update` takes the pictures anew.
 """
 
+import os
+import platform
+import shutil
+import sqlite3
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import closing, suppress
 from itertools import count
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -19,12 +23,11 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from crushpy.context.evidence import WorkspaceSnapshot
-from crushpy.engine.compaction.snapshot import take_snapshot
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Usage
-from crushpy.sanitize import one_line
+from crushpy.paths import Paths
 from crushpy.tui import Options
+from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
@@ -46,11 +49,20 @@ USAGE = Usage(input_tokens=9_000, output_tokens=200)
 SUMMARY = (
     "## Goal\nThe reduced rate in `src/cart.py`.\n\n## Done\n- `RATE` is 0.07.\n\n## Next\nRun the tests."
 )
-HERE = "/home/kim/work"
-SURROUNDINGS = f"# Environment\nWorking directory: {HERE}\nPlatform: Linux\nDate: 2025-06-15"
+SHOWN = "/tmp/kim-000000"
+"""What pictures show as the folder of the test."""
 
 Act = Callable[[Driven], Awaitable[None]]
 Picture = Callable[[Act], bool]
+
+
+class PicturedApp(SoundApp):
+    """The app, whose pictures do not tell in which folder they were taken."""
+
+    folder = SHOWN
+
+    def export_screenshot(self, *, title: str | None = None, simplify: bool = False) -> str:
+        return super().export_screenshot(title=title, simplify=simplify).replace(self.folder, SHOWN)
 
 
 class Clock:
@@ -70,6 +82,20 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
+@pytest.fixture
+def workspace(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder whose name is always as long, and as many tokens to a model: six digits differ."""
+    for number in range(os.getpid() % 1_000_000, 1_000_000):
+        folder = Path(f"/tmp/kim-{number:06}")
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            break
+    (folder / "work").mkdir()
+    monkeypatch.chdir(folder / "work")
+    yield folder / "work"
+    shutil.rmtree(folder)
+
+
 @pytest.fixture(params=[SMALL, LARGE], ids=["80x24", "140x40"])
 def picture(
     request: pytest.FixtureRequest,
@@ -84,7 +110,7 @@ def picture(
     (workspace / "src" / "cart.py").write_text(CART)
     for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
         monkeypatch.setenv(name, value)
-    _freeze(monkeypatch, workspace.parent)
+    _freeze(monkeypatch)
     Counter().wait()  # else the figures are guesses, until some test has loaded the vocabulary
 
     async def acted(pilot: Pilot[Any], act: Act) -> None:
@@ -100,45 +126,28 @@ def picture(
         await pilot.pause()
 
     def compare(act: Act) -> bool:
-        app = SoundApp(Options(cwd=str(workspace), model=MODEL))
+        app = PicturedApp(Options(cwd=str(workspace), model=MODEL))
+        app.folder = str(workspace.parent)
         app.animation_level = "none"
         return snap_compare(app, terminal_size=request.param, run_before=lambda pilot: acted(pilot, act))
 
     return compare
 
 
-def _freeze(monkeypatch: pytest.MonkeyPatch, folder: Path) -> None:
-    """What differs between two machines or two runs: names, places, how long things take."""
+def _freeze(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the machine gives us: names drawn by lot, and what it is called."""
     numbers = count(1)
+    drawn = os.urandom
 
     def numbered(size: int) -> bytes:
+        if size != 8:  # not for one of our ids
+            return drawn(size)
         return (next(numbers) * 0x9E3779B97F4A7C15 % 2**64).to_bytes(size, "big")
 
-    monkeypatch.setattr("crushpy.ids.os", SimpleNamespace(urandom=numbered))
-    monkeypatch.setattr("crushpy.bootstrap.describe", lambda *_: SURROUNDINGS)
-    monkeypatch.setattr(
-        "crushpy.engine.compaction.boundary.time", SimpleNamespace(time=time.time, monotonic=lambda: 0.0)
-    )
-
-    async def no_servers(*_: object) -> list[object]:
-        return []
-
-    monkeypatch.setattr("crushpy.tui.screens.models.list_local_models", no_servers)
-    root = str(Path(__file__).parents[2])
-    shown = {str(folder): "/home/kim", root: "/opt/crushpy"}
-
-    def placed(text: str) -> str:
-        for real, said in shown.items():
-            text = text.replace(real, said)
-        return one_line(text)
-
-    for screen in ("template", "sessions"):
-        monkeypatch.setattr(f"crushpy.tui.screens.{screen}.one_line", placed)
-
-    async def standing(*args: Any) -> WorkspaceSnapshot:
-        return msgspec.structs.replace(await take_snapshot(*args), cwd=HERE)
-
-    monkeypatch.setattr("crushpy.engine.agents.agent.take_snapshot", standing)
+    monkeypatch.setattr(os, "urandom", numbered)
+    monkeypatch.setattr(platform, "system", lambda: "Linux")
+    monkeypatch.setattr(platform, "release", lambda: "6.1.0")
+    monkeypatch.setattr(platform, "machine", lambda: "x86_64")
 
 
 # --- what is done before the picture is taken ------------------------------------------------------------
@@ -170,6 +179,18 @@ async def handed_off(app: Driven) -> None:
     await app.until(lambda: app.conversation.info.generation == 1, "the boundary")
     await app.rests()
     await app.sees("Fresh start")
+    await in_no_time(app)
+
+
+async def in_no_time(app: Driven) -> None:
+    """How long the boundary took differs from run to run: it becomes nothing, stored and on its card."""
+    with closing(sqlite3.connect(Paths().database)) as database, database:
+        database.execute("UPDATE boundary SET seconds = 0")
+    for key in app.chat.transcript.keys():  # noqa: SIM118
+        item = app.chat.transcript.item(key)
+        if isinstance(item, BoundaryItem):
+            app.chat.transcript.replace(key, msgspec.structs.replace(item, seconds=0.0))
+    await app.rests()
 
 
 def test_the_chat_with_a_change_opened(picture: Picture, llm: ScriptedLLM) -> None:

@@ -102,11 +102,12 @@ class TemplateScreen(Screen[bool]):
     def _say_where(self) -> None:
         whose = {"shipped": "as shipped", "user": "yours", "project": "this project's"}
         edited = "not saved  " if self._edited else ""
+        where = "" if self._layer == "shipped" else one_line(self._path)  # not a file to be edited
         self.query_one("#heading", Static).update(
             Content.assemble(
                 "Summary template  ",
                 (edited, "$warning"),
-                (f"{whose.get(self._layer, self._layer)}  {one_line(self._path)}", "$text-muted"),
+                (f"{whose.get(self._layer, self._layer)}  {where}", "$text-muted"),
             )
         )
 
