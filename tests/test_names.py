@@ -22,6 +22,8 @@ SHARED_FILES = {
     "__init__.py": "Python's own name",
     "errors.py": "a room's own exceptions",
     "provider.py": "what speaks to one kind of model server",
+    "request.py": "how a request to such a server is written",
+    "reply.py": "how a reply of such a server is read",
 }
 
 

@@ -14,7 +14,7 @@ import msgspec
 from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent
-from crushpy.llm.read_json import decode
+from crushpy.llm.read_json import decode_json
 from crushpy.llm.sse import LIMIT, EventReader
 from crushpy.messages import Json
 
@@ -245,7 +245,7 @@ class HttpWire(ABC):
 
     def _object(self, request: Request, data: bytes) -> Json:
         try:
-            value = decode(data)
+            value = decode_json(data)
         except ValueError:
             raise CutStream(
                 f"{self._url(request)} sent a piece that cannot be read: {_shown(data)}"

@@ -43,7 +43,7 @@ def is_json(text: str) -> bool:
     return True
 
 
-def decode(data: bytes) -> Any:
+def decode_json(data: bytes) -> Any:
     """Any JSON. Raises ValueError where it is none."""
     try:
         return msgspec.json.decode(data)

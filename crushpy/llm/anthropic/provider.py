@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.http import Timeouts
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import Habits, body
+from crushpy.llm.anthropic.request import AnthropicHabits, messages_body
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_wire import HttpWire, ReplyReader
 from crushpy.llm.protocol import Done, Request
@@ -51,7 +51,7 @@ class AnthropicProvider(HttpWire):
             timeouts=timeouts,
         )
         self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        self._habits: dict[str, Habits] = {}
+        self._habits: dict[str, AnthropicHabits] = {}
 
     def _url(self, request: Request) -> str:
         return self._at
@@ -60,14 +60,16 @@ class AnthropicProvider(HttpWire):
         return MessageReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return body(request, request.model.removeprefix(self._strip), self._habits_of(request), unfinished)
+        return messages_body(
+            request, request.model.removeprefix(self._strip), self._habits_of(request), unfinished
+        )
 
     def _more_headers(self, request: Request, body: Json) -> dict[str, str]:
         budgeted = body.get("thinking", {}).get("type") == "enabled" and request.tools
         return {"anthropic-beta": BETWEEN_CALLS} if budgeted else {}
 
-    def _habits_of(self, request: Request) -> Habits:
-        return self._habits.setdefault(request.model, Habits())
+    def _habits_of(self, request: Request) -> AnthropicHabits:
+        return self._habits.setdefault(request.model, AnthropicHabits())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status not in (400, 422):

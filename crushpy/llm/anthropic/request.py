@@ -30,7 +30,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _VERSION = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 
 
-class Habits(msgspec.Struct):
+class AnthropicHabits(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     eager: bool = True
@@ -42,7 +42,7 @@ class Habits(msgspec.Struct):
     most_output: int | None = None
 
 
-def body(request: Request, model: str, habits: Habits, unfinished: list[Json]) -> Json:
+def messages_body(request: Request, model: str, habits: AnthropicHabits, unfinished: list[Json]) -> Json:
     """The body of a request. `model`: as the server names it. `unfinished`: of a turn that was paused."""
     limit = min(filter(None, (request.max_output_tokens or DEFAULT_OUTPUT, habits.most_output)))
     written: Json = {"model": model, "max_tokens": limit, "stream": True}
@@ -60,7 +60,7 @@ def body(request: Request, model: str, habits: Habits, unfinished: list[Json]) -
 # --- thinking
 
 
-def thinking(request: Request, model: str, limit: int, habits: Habits) -> Json:
+def thinking(request: Request, model: str, limit: int, habits: AnthropicHabits) -> Json:
     """The keys that ask a model to think: in its own measure where it can, else with a number of tokens."""
     if not habits.thinking:
         return {}
@@ -97,7 +97,7 @@ def _version(model: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def _amid_a_turn_without_thinking(request: Request, habits: Habits) -> bool:
+def _amid_a_turn_without_thinking(request: Request, habits: AnthropicHabits) -> bool:
     """Whether the tool calls of the turn under way came without thoughts of this model's.
 
     It was another model's turn, or the effort was set meanwhile: the server would refuse thinking until the
@@ -115,7 +115,7 @@ def _amid_a_turn_without_thinking(request: Request, habits: Habits) -> bool:
 # --- tools and messages
 
 
-def _tools(tools: tuple[ToolSpec, ...], habits: Habits) -> list[Json]:
+def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicHabits) -> list[Json]:
     written: list[Json] = []
     for tool in tools:
         entry: Json = {
@@ -130,7 +130,7 @@ def _tools(tools: tuple[ToolSpec, ...], habits: Habits) -> list[Json]:
     return written
 
 
-def _messages(request: Request, habits: Habits) -> list[Json]:
+def _messages(request: Request, habits: AnthropicHabits) -> list[Json]:
     """The history, with marks at its end and where the request before it ended, then the status."""
     written: list[Json] = []
     for message in request.messages:

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from crushpy.http import Timeouts
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.gemini.reply import ContentReader
-from crushpy.llm.gemini.request import Habits, body
+from crushpy.llm.gemini.request import GeminiHabits, content_body
 from crushpy.llm.http_wire import HttpWire, ReplyReader
 from crushpy.llm.protocol import Request
 from crushpy.messages import Json
@@ -48,7 +48,7 @@ class GeminiProvider(HttpWire):
         given = next((version for version in VERSIONS if base.endswith(version)), "")
         version = given if given == VERSIONS[0] else VERSIONS[1]
         self._at = f"{base.removesuffix(given)}{version}/models"
-        self._habits: dict[str, Habits] = {}
+        self._habits: dict[str, GeminiHabits] = {}
 
     def _url(self, request: Request) -> str:
         return f"{self._at}/{self._name(request)}:streamGenerateContent?alt=sse"
@@ -57,13 +57,13 @@ class GeminiProvider(HttpWire):
         return ContentReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return body(request, self._name(request), self._habits_of(request))
+        return content_body(request, self._name(request), self._habits_of(request))
 
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")
 
-    def _habits_of(self, request: Request) -> Habits:
-        return self._habits.setdefault(request.model, Habits())
+    def _habits_of(self, request: Request) -> GeminiHabits:
+        return self._habits.setdefault(request.model, GeminiHabits())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status != 400:

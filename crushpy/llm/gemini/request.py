@@ -23,7 +23,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
 _VERSION = re.compile(r"gemini-(\d+)")
 
 
-class Habits(msgspec.Struct):
+class GeminiHabits(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     thinking: bool = True
@@ -32,7 +32,7 @@ class Habits(msgspec.Struct):
     """Takes signatures back."""
 
 
-def body(request: Request, model: str, habits: Habits) -> Json:
+def content_body(request: Request, model: str, habits: GeminiHabits) -> Json:
     """The body of a request. `model`: as the server names it."""
     written: Json = {"contents": _contents(request, model, habits)}
     if request.system:
@@ -88,7 +88,7 @@ def _tool(tool: ToolSpec) -> Json:
 # --- the history
 
 
-def _contents(request: Request, model: str, habits: Habits) -> list[Json]:
+def _contents(request: Request, model: str, habits: GeminiHabits) -> list[Json]:
     written: list[Json] = []
     numbered = newer(model)
     answers: list[Json] | None = None

@@ -8,7 +8,7 @@ from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_wire import HttpWire, ReplyReader
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.responses_reply import ResponseReader
-from crushpy.llm.openai.responses_request import Habits, body
+from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.messages import Json
@@ -53,7 +53,7 @@ class ResponsesProvider(HttpWire):
             timeouts=timeouts,
         )
         self._address = Address(api_base, "responses")
-        self._habits: dict[str, Habits] = {}
+        self._habits: dict[str, ResponsesHabits] = {}
         self._status = StatusFallback()
 
     def _url(self, request: Request) -> str:
@@ -64,10 +64,10 @@ class ResponsesProvider(HttpWire):
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = request.model.removeprefix(self._strip)
-        return body(self._status.placed(request), name, self._habits_of(request))
+        return responses_body(self._status.placed(request), name, self._habits_of(request))
 
-    def _habits_of(self, request: Request) -> Habits:
-        return self._habits.setdefault(request.model, Habits())
+    def _habits_of(self, request: Request) -> ResponsesHabits:
+        return self._habits.setdefault(request.model, ResponsesHabits())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if self._address.learns(failure.status, body.raw):

@@ -22,7 +22,7 @@ _PLAIN = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
 """Models that do not reason: they refuse every word about it."""
 
 
-class Habits(msgspec.Struct):
+class ResponsesHabits(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     reasoning: bool = True
@@ -35,7 +35,7 @@ class Habits(msgspec.Struct):
     cache_key: bool = True
 
 
-def body(request: Request, model: str, habits: Habits) -> Json:
+def responses_body(request: Request, model: str, habits: ResponsesHabits) -> Json:
     """The body of a request. `model`: as the server names it."""
     written: Json = {"model": model, "input": _input(request, habits), "stream": True, "store": False}
     if request.system:
@@ -70,14 +70,14 @@ def reasons(model: str) -> bool:
     return not _PLAIN.match(model.rpartition("/")[2])
 
 
-def _wish(request: Request, habits: Habits) -> Json:
+def _wish(request: Request, habits: ResponsesHabits) -> Json:
     return {"effort": request.effort, "summary": "auto" if habits.summary else ""}
 
 
 # --- the history
 
 
-def _input(request: Request, habits: Habits) -> list[Json]:
+def _input(request: Request, habits: ResponsesHabits) -> list[Json]:
     items: list[Json] = []
     for message in request.messages:
         if message.result is not None:
