@@ -7,7 +7,6 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.context.budget import DEFAULT_THRESHOLD
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
@@ -115,9 +114,7 @@ class ProjectEnvironment:
         return encodable(f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}")
 
     def toolset(self, templates: Templates, on_edit: Callable[[], None]) -> Toolset:
-        threshold = self.settings.compaction.threshold
-        share = DEFAULT_THRESHOLD if isinstance(threshold, str) else threshold
-        return Toolset(all_tools(), templates, share, on_edit=on_edit)
+        return Toolset(all_tools(), templates, on_edit=on_edit)
 
 
 async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conversation:

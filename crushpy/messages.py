@@ -132,6 +132,14 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     display: Display | None = None
 
 
+class EarlierNote(Data, frozen=True):
+    """A point of an earlier summary that the summaries since did not take up."""
+
+    text: str
+    age: int
+    """In generations."""
+
+
 class Seed(Data, frozen=True, tag="seed"):
     """What a session starts with that continues another: the first message of every child."""
 
@@ -141,6 +149,14 @@ class Seed(Data, frozen=True, tag="seed"):
     """Facts, built by code from the stored record."""
     quotes: str = ""
     """The last request and the last answer, where they are not carried as messages."""
+    earlier: tuple[EarlierNote, ...] = ()
+    """Carried beside a summary that the agent or the user wrote, the newest first."""
+
+    @property
+    def notes(self) -> str:
+        """The summary and the notes beside it: what the next summary updates."""
+        points = "".join(f"\n- {note.text}" for note in self.earlier)
+        return f"{self.summary}\n\n## Earlier notes\n{points}" if points else self.summary
 
 
 class Note(Data, frozen=True, tag="note"):

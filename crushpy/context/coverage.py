@@ -4,9 +4,10 @@ import re
 from collections.abc import Sequence
 
 from crushpy.context import facts
+from crushpy.context.earlier_notes import bullets, kept
 from crushpy.messages import Data, Message
 
-KINDS = ("paths", "commands", "failures", "todos", "requests")
+KINDS = ("paths", "commands", "failures", "todos", "requests", "notes")
 LONG = 300
 """A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
 _WORD = re.compile(r"\w")
@@ -41,8 +42,8 @@ def _share(part: int, whole: int) -> float | None:
     return round(part / whole, 4) if whole else None
 
 
-def facts_of(messages: Sequence[Message], cwd: str) -> dict[str, list[str]]:
-    """The facts of some messages, by kind, each once; paths in full."""
+def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str, list[str]]:
+    """The facts of some messages and of the notes before them, by kind, each once; paths in full."""
     ran = facts.commands(messages)
     found = {
         "paths": [facts.absolute(file.path, cwd) for file in facts.touched(messages)],
@@ -50,6 +51,7 @@ def facts_of(messages: Sequence[Message], cwd: str) -> dict[str, list[str]]:
         "failures": [command.text for command in ran if command.failed],
         "todos": [todo.text for todo in facts.open_todos(facts.todos(messages))],
         "requests": [request.text for request in facts.requests(messages)],
+        "notes": bullets(notes),
     }
     return {kind: list(dict.fromkeys(found[kind])) for kind in KINDS}
 
@@ -81,16 +83,21 @@ def flat(text: str) -> str:
     return " ".join(text.replace("⏎", " ").replace("&lt;", "<").replace("\\[", "[").split())
 
 
-def measure(middle: Sequence[Message], prose: str, carried: str, *, cwd: str = "/") -> Coverage:
-    """Coverage of the facts in `middle`: by the summary's prose, and by all that was carried over."""
+def measure(
+    middle: Sequence[Message], prose: str, carried: str, *, cwd: str = "/", notes: str = ""
+) -> Coverage:
+    """Coverage of the facts in `middle` and of the notes before it: by the summary's prose, and by all that
+    was carried over."""
     texts = flat(prose), flat(carried)
 
     def found(kind: str, fact: str, text: str) -> bool:
+        if kind == "notes":
+            return kept(fact, text)
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
 
     return Coverage(
         {
             kind: Found(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
-            for kind, values in facts_of(middle, cwd).items()
+            for kind, values in facts_of(middle, cwd, notes).items()
         }
     )

@@ -63,7 +63,7 @@ def inspect(
     for message in history:
         seed = next((part for part in message.parts if isinstance(part, Seed)), None)
         if seed is not None:
-            add("summary", "summary", count(seed.summary + seed.quotes), message.id)
+            add("summary", "summary", count(seed.notes + seed.quotes), message.id)
             add("evidence", "evidence", count(seed.evidence), message.id)
         else:
             add(_kind(message), _name(message), size(message), message.id)

@@ -14,12 +14,16 @@ OPENING = (
     "This session continues an earlier one. What was carried over follows: notes, not proof. Check what you "
     "rely on; `recall` finds anything said or done before. Go on with the work; do not greet or start over."
 )
+EARLIER = "From summaries before this one, which it does not mention; perhaps outdated."
 NO_SUMMARY = "(No summary could be written this time. The evidence below is complete within its bounds.)"
 
 
 def seed_text(seed: Seed) -> str:
     """The first message of a child session: the summary, then the evidence, each in a tag of its own."""
     blocks = [OPENING, element("summary", seed.summary.strip() or NO_SUMMARY)]
+    if seed.earlier:
+        points = "\n".join(f"- {note.text}" for note in seed.earlier)
+        blocks.append(element("earlier_notes", f"{EARLIER}\n{points}"))
     # The evidence holds tags of ours, made and defused by the code that built it.
     blocks.append(f"<evidence>\n{seed.evidence}\n</evidence>")
     if seed.quotes:

@@ -15,6 +15,7 @@ OWN_TAGS = (
     "instructions",
     "transcript",
     "previous_notes",
+    "earlier_notes",
     "report",
 )
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"

@@ -5,7 +5,10 @@ from copy import copy
 
 import msgspec
 
+from crushpy.context.budget import DEFAULT_WINDOW, threshold_of
 from crushpy.context.history import well_formed
+from crushpy.context.plan import TokenBudget
+from crushpy.engine.turn.toolset import NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
@@ -16,21 +19,23 @@ from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
 
+ToolSpecs = Callable[[NewSessionTerms | None], tuple[ToolSpec, ...]]
+
 
 class Models:
     """Providers are made when first needed and kept: a connection serves the whole conversation.
 
-    `tool_specs` gives the tools for a compaction method.
+    `tool_specs` gives the tools, with `new_session` where there are terms for it.
     """
 
-    def __init__(self, settings: Settings, tool_specs: Callable[[str], tuple[ToolSpec, ...]]) -> None:
+    def __init__(self, settings: Settings, tool_specs: ToolSpecs) -> None:
         self.settings = settings
         self._tool_specs = tool_specs
         self._providers: dict[str, Provider] = {}
         self._infos: dict[str, ModelInfo] = {}
         self._placements: dict[str, str] = {}
 
-    def for_tools(self, tool_specs: Callable[[str], tuple[ToolSpec, ...]]) -> "Models":
+    def for_tools(self, tool_specs: ToolSpecs) -> "Models":
         """The same models over the same connections, offered other tools."""
         lent = copy(self)
         lent._tool_specs = tool_specs
@@ -80,9 +85,23 @@ class Models:
             model=session.model,
             system=session.system,
             messages=well_formed(history),
-            tools=self._tool_specs(session.compaction),
+            tools=self._tool_specs(self._terms(session)),
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,
+        )
+
+    def _terms(self, session: SessionInfo) -> NewSessionTerms | None:
+        """On which terms the agent of a session may start afresh; None where it may not."""
+        if session.compaction != "llm":
+            return None
+        chosen, own = self.settings.compaction, self.settings.models.get(session.model)
+        threshold = threshold_of(chosen.threshold, own.threshold if own else None)
+        window = self.window(session.model) or DEFAULT_WINDOW
+        limits = TokenBudget(window, chosen.fallback_threshold, 0, chosen.summary_tokens, 0)
+        return NewSessionTerms(
+            min(threshold, chosen.fallback_threshold) if threshold else None,
+            chosen.fallback_threshold,
+            limits.longest_summary,
         )
 
     def priced(self, message: Message) -> Message:

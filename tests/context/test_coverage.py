@@ -19,26 +19,30 @@ MIDDLE = [
 
 
 def test_every_kind_of_fact_is_counted_once() -> None:
-    twice = facts_of([*MIDDLE, *MIDDLE], "/work")
+    twice = facts_of([*MIDDLE, *MIDDLE], "/work", "## Decisions\n- the port is 7071\n- the port is 7071")
     assert twice == {
         "paths": ["/work/src/a.py", "/etc/hosts"],
         "commands": ["make lint", "ls -la"],
         "failures": ["make lint"],
         "todos": ["write the tests"],
         "requests": ["Please keep the API stable"],
+        "notes": ["the port is 7071"],
     }
     assert tuple(twice) == KINDS
 
 
 def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
     prose = "We ran `make lint`, which fails, and edited src/a.py."
-    found = measure(MIDDLE, prose, prose + "\n- [pending] write the tests\n$ ls -la", cwd="/work").by_kind
+    carried = prose + "\n- [pending] write the tests\n$ ls -la\n- the port is 7071"
+    notes = "- the port is 7071\n- the limit is 20"
+    found = measure(MIDDLE, prose, carried, cwd="/work", notes=notes).by_kind
     assert found == {
         "paths": Found(2, 1, 1),
         "commands": Found(2, 1, 2),
         "failures": Found(1, 1, 1),
         "todos": Found(1, 0, 1),
         "requests": Found(1, 0, 0),
+        "notes": Found(2, 0, 1),
     }
 
 

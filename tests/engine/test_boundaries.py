@@ -520,6 +520,89 @@ async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: Scrip
     assert all(boundary.tokens_after < 0.9 * 4_096 for boundary in made)
 
 
+async def test_the_second_new_session_does_not_lose_what_the_first_summary_said(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    first = "## Decisions and why\n- The server listens on port 7071\n- The parser is src/parse.py"
+    llm.script(
+        Reply(calls=[Call("bash", {"command": "echo one"})]),
+        Reply(calls=[Call("new_session", {"summary": first})]),
+        Reply(calls=[Call("bash", {"command": "echo two"})]),
+        Reply(calls=[Call("new_session", {"summary": "- src/parse.py is done"})]),
+        "Done.",
+    )
+    talk = await talks(flags={**window(100_000), **LLM}, yolo=True)
+    await talk.ask("go")
+    assert [note.text for note in seed_of(talk).earlier] == ["The server listens on port 7071"]
+    assert "perhaps outdated" in texts(llm.requests[-1]) and "port 7071" in texts(llm.requests[-1])
+    second = talk.of(Boundary)[1]
+    assert second.coverage == 1.0 and second.prose_coverage < 1.0
+
+
+async def test_notes_that_are_lost_are_counted_as_lost(talks: Talks, llm: ScriptedLLM) -> None:
+    first = "\n".join(f"- The figure of case {number} is {number * 1_001}" for number in range(100, 150))
+    llm.script(
+        Reply(calls=[Call("bash", {"command": "echo one"})]),
+        Reply(calls=[Call("new_session", {"summary": first})]),
+        Reply(calls=[Call("bash", {"command": "echo two"})]),
+        Reply(calls=[Call("new_session", {"summary": "- All well."})]),
+        "Done.",
+    )
+    talk = await talks(flags={**window(30_000), **LLM, "compaction.summary_tokens": 400}, yolo=True)
+    await talk.ask("go")
+    assert 0 < len(seed_of(talk).earlier) < 50, "no more than half of a summary's room"
+    assert talk.of(Boundary)[1].coverage < 1.0
+
+
+async def test_without_a_summary_the_notes_before_are_still_carried(talks: Talks, llm: ScriptedLLM) -> None:
+    work = worker([1_000, 7_600, 900, 7_600, 900], summary="- The server listens on port 7071")
+    summaries = iter([False, True])
+    llm.always(lambda body: Reply("") if is_summary(body) and next(summaries, True) else work(body))
+    talk = await talks(flags=window(), yolo=True)
+    assert await talk.ask("go") == "done"
+    assert len(talk.of(Boundary)) == 2
+    assert not seed_of(talk).summary
+    assert "The server listens on port 7071" in texts(llm.requests[-1])
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({}, "used_pct is 75 or more"),
+        ({f'models."{MODEL}".threshold': 0.5}, "used_pct is 50 or more"),
+        ({"compaction.threshold": 0.95}, "used_pct is 90 or more"),
+        ({"compaction.threshold": "off"}, "a smaller context would serve"),
+        ({"compaction.fallback_threshold": 0.8}, "At 80 percent the program"),
+        ({"compaction.summary_tokens": 300}, "in at most 600 tokens"),
+    ],
+)
+async def test_the_agent_is_told_the_terms_that_hold(
+    talks: Talks, llm: ScriptedLLM, flags: dict[str, object], said: str
+) -> None:
+    llm.script("Hello.")
+    talk = await talks(flags={**window(100_000), **LLM, **flags})
+    await talk.ask("hi")
+    tools = {tool["function"]["name"]: tool["function"] for tool in llm.requests[0].body["tools"]}
+    told = tools["new_session"]["description"]
+    assert said in told and "are not carried on by themselves" in told
+
+
+async def test_a_secret_in_a_summary_is_redacted_in_the_child_and_stays_in_the_stored_call(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 8
+    llm.script(
+        Reply(calls=[Call("bash", {"command": "echo one"})]),
+        Reply(calls=[Call("new_session", {"summary": f"- The key is {secret}"})]),
+        "Done.",
+    )
+    talk = await talks(flags={**window(100_000), **LLM}, yolo=True)
+    await talk.ask("go")
+    assert secret not in seed_of(talk).summary and "The key is" in seed_of(talk).summary
+    assert secret not in texts(llm.requests[-1])
+    assert secret not in talk.of(Boundary)[0].summary
+
+
 async def test_a_summary_that_is_too_long_is_an_error_that_names_the_figures(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

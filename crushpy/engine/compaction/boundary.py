@@ -11,6 +11,7 @@ import msgspec
 
 from crushpy.context.coverage import Coverage, measure
 from crushpy.context.cuts import apply_cuts
+from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import message_text, seed_text
@@ -22,7 +23,7 @@ from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
 from crushpy.events import Boundary, Compacting, Event, Notice
 from crushpy.ids import new_id
-from crushpy.messages import Cut, Data, Message, Seed, ToolResult, Usage
+from crushpy.messages import Cut, Data, EarlierNote, Message, Seed, ToolResult, Usage
 from crushpy.prompts import Found
 from crushpy.redact import redact
 from crushpy.settings import Settings
@@ -204,6 +205,7 @@ class BoundaryBuilder:
 
     def _outcome(self, seed: Seed, plan: Plan, limits: TokenBudget) -> "Outcome":
         """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
+        before = self._session.seed
         text = seed_text(seed)
         size = self._gauge.count(text)
         cuts = {
@@ -215,7 +217,13 @@ class BoundaryBuilder:
         return Outcome(
             tuple({**kept, **cuts}.values()),
             limits.fixed_tokens + size + sum(map(self._gauge.size, shown)),
-            measure(plan.parts.middle, seed.summary, carried, cwd=self._session.info.cwd),
+            measure(
+                plan.parts.middle,
+                seed.summary,
+                carried,
+                cwd=self._session.info.cwd,
+                notes=before.notes if before else "",
+            ),
         )
 
     def _token_budget(self, state: WindowState) -> TokenBudget:
@@ -268,7 +276,7 @@ class BoundaryBuilder:
                 summary = Summary()
             else:
                 summary = await self._summarize(options, plan, focus)
-            seed = Seed(summary.text, evidence, plan.quotes)
+            seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
             after = self._outcome(seed, plan, limits).tokens
@@ -279,8 +287,25 @@ class BoundaryBuilder:
                 if answer.text.strip() and answer.text != summary.text:
                     source = "edited" if summary.text else "user"
                     summary = msgspec.structs.replace(summary, text=answer.text, source=source)
-                return msgspec.structs.replace(seed, summary=summary.text), summary
+                return self._seed(
+                    redact(summary.text), evidence, plan, limits, written=bool(options.summary)
+                ), summary
             written, focus = "", "\n".join(part for part in (options.focus, answer.text) if part)
+
+    def _seed(self, summary: str, evidence: str, plan: Plan, limits: TokenBudget, *, written: bool) -> Seed:
+        """A summariser updates the notes before it. Who writes a summary by hand may leave out what still
+        holds, and without a summary nothing would be left of them."""
+        before = self._session.seed
+        earlier: tuple[EarlierNote, ...] = ()
+        if before is not None and (written or not summary):
+            earlier = left_out(
+                before.summary,
+                before.earlier,
+                summary,
+                limit=limits.summary // 2,
+                count=self._gauge.count,
+            )
+        return Seed(summary, evidence, plan.quotes, earlier)
 
     async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str) -> Summary:
         info = self._session.info
@@ -288,7 +313,7 @@ class BoundaryBuilder:
         seed = self._session.seed
         job = SummaryJob(
             middle=plan.parts.middle,
-            previous=seed.summary if seed else "",
+            previous=seed.notes if seed else "",
             target_tokens=plan.summary_tokens,
             names={
                 "focus": focus,

@@ -169,6 +169,9 @@ def _sections(message: Message) -> list[str]:
                 blocks += ["<details><summary>Thinking</summary>", text, "</details>"] if text else []
             case Seed():
                 blocks += ["### Summary", clean(part.summary).strip("\n") or "(none)"]
+                if part.earlier:
+                    points = "\n".join(f"- {clean(note.text)}" for note in part.earlier)
+                    blocks += ["### Earlier notes", points]
                 blocks += ["### Evidence", _fenced(part.evidence)]
                 blocks += ["### Quotes", _fenced(part.quotes)] if part.quotes else []
             case Image():

@@ -2,13 +2,24 @@
 
 from collections.abc import Callable
 
-from crushpy.context.budget import DEFAULT_THRESHOLD
 from crushpy.llm.protocol import ToolSpec
+from crushpy.messages import Data
 from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
 
 NEW_SESSION = "new_session"
+
+
+class NewSessionTerms(Data, frozen=True):
+    """What the agent is told of when and how it may start afresh: the truth for its model at this moment."""
+
+    threshold: float | None
+    """From which share of the window on it should; None where that is left to it."""
+    fallback: float
+    """Where crushpy steps in."""
+    longest_summary: int
+    """In tokens."""
 
 
 class Toolset:
@@ -18,14 +29,12 @@ class Toolset:
         self,
         tools: tuple[AnyTool, ...],
         templates: Templates,
-        threshold: float = DEFAULT_THRESHOLD,
         *,
         on_edit: Callable[[], None] = lambda: None,
     ) -> None:
         """`on_edit` hears of it when a template that is part of every request was edited."""
         self._tools = tools
         self._templates = templates
-        self._threshold = threshold
         self._unchanging: tuple[ToolSpec, ...] | None = None
         self._last_text = ""
         self._on_edit = on_edit
@@ -38,22 +47,26 @@ class Toolset:
         """Those of the tools whose names are wanted."""
         return Toolset(tuple(tool for tool in self._tools if wanted(tool.name)), self._templates)
 
-    def specs(self, method: str) -> tuple[ToolSpec, ...]:
-        """The tools offered to the main agent."""
+    def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
+        """The tools offered to an agent; `new_session` only where there are terms for it."""
         if self._unchanging is None:
             self._unchanging = tuple(
                 ToolSpec(tool.name, self._templates.render(f"tools/{tool.name}"), schema(tool.args))
                 for tool in self._tools
                 if tool.name != NEW_SESSION
             )
-        if method != "llm":
+        if terms is None:
             return self._unchanging
-        return (*self._unchanging, self._new_session())
+        return (*self._unchanging, self._new_session(terms))
 
-    def _new_session(self) -> ToolSpec:
+    def _new_session(self, terms: "NewSessionTerms") -> ToolSpec:
         tool = next(tool for tool in self._tools if tool.name == NEW_SESSION)
         text = self._templates.render(
-            NEW_SESSION, threshold=round(self._threshold * 100), sections=self._sections()
+            NEW_SESSION,
+            threshold=round(terms.threshold * 100) if terms.threshold else None,
+            fallback=round(terms.fallback * 100),
+            longest_summary=terms.longest_summary,
+            sections=self._sections(),
         )
         if self._last_text and text != self._last_text:
             self._on_edit()

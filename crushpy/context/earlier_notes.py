@@ -1,0 +1,88 @@
+"""What a new summary leaves out of the notes before it: found by code, carried beside it for a while."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from crushpy.messages import EarlierNote
+
+MAX_AGE = 3
+"""Generations after which a note that nobody took up is dropped."""
+_BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
+_HEADING = re.compile(r"^\s*#{1,6}\s")
+_MARK = re.compile(r"[\w./:@~-]*[\w/]")
+_WORD = re.compile(r"\w{4,}")
+SAME_WORDS = 0.6
+"""Share of a plain note's words that say the same again."""
+
+
+def bullets(notes: str) -> list[str]:
+    """The single points of a summary: its bullets with the lines that go on below them, else its lines."""
+    found: list[list[str]] = []
+    for line in notes.splitlines():
+        if not line.strip() or _HEADING.match(line):
+            found.append([])
+        elif _BULLET.match(line):
+            found.append([_BULLET.sub("", line).strip()])
+        elif found and found[-1]:
+            found[-1].append(line.strip())
+        else:
+            found.append([line.strip()])
+    return [" ".join(lines) for lines in found if lines]
+
+
+def marks(text: str) -> set[str]:
+    """The paths, numbers and identifiers of a text: what must be exact to be of use."""
+    return {word.strip(".:-").casefold() for word in _MARK.findall(text) if _is_mark(word.strip(".:-"))}
+
+
+def _is_mark(word: str) -> bool:
+    if any(char.isdigit() for char in word) or "_" in word or "/" in word.strip("/"):
+        return True
+    inner = word[1:]
+    return (
+        "." in inner or (inner != inner.lower() and not word.isupper()) or (word.isupper() and len(word) > 3)
+    )
+
+
+def taken_up(note: str, text: str) -> bool:
+    """Whether `text` speaks of what the note says: one of its marks occurs, or most of its words do."""
+    own = marks(note)
+    if own:
+        return bool(own & marks(text))
+    return _says_it_again(note, text)
+
+
+def kept(note: str, text: str) -> bool:
+    """Whether `text` still holds the note: all of its marks, or where it has none most of its words."""
+    own = marks(note)
+    return own <= marks(text) if own else _says_it_again(note, text)
+
+
+def _says_it_again(note: str, text: str) -> bool:
+    words = {word.casefold() for word in _WORD.findall(note)}
+    there = {word.casefold() for word in _WORD.findall(text)}
+    return len(words & there) >= SAME_WORDS * len(words) if words else note.casefold() in text.casefold()
+
+
+def left_out(
+    previous: str,
+    earlier: Sequence[EarlierNote],
+    summary: str,
+    *,
+    limit: int,
+    count: Callable[[str], int],
+) -> tuple[EarlierNote, ...]:
+    """The notes that `summary` does not take up, the newest first, as many as `limit` tokens hold."""
+    notes = [EarlierNote(text, 1) for text in bullets(previous)]
+    notes += [EarlierNote(note.text, note.age + 1) for note in earlier]
+    found: list[EarlierNote] = []
+    said: set[str] = set()
+    room = limit
+    for note in notes:
+        cost = count(note.text) + 2
+        if note.age > MAX_AGE or note.text in said or cost > room or taken_up(note.text, summary):
+            continue
+        said.add(note.text)
+        room -= cost
+        found.append(note)
+    return tuple(found)
