@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from crushpy.engine.compaction.boundary import Rehearsal
+    from crushpy.engine.compaction.boundary_record import Rehearsal
     from crushpy.engine.conversation import Conversation
     from crushpy.prompts import Found
 

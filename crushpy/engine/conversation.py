@@ -18,7 +18,7 @@ from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.agents.task_list import TaskList
 from crushpy.engine.approvals import Answer, Approvals
-from crushpy.engine.compaction.boundary import Declined, Rehearsal
+from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
 from crushpy.engine.compaction.review import Verdict
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.undo import undo_boundary

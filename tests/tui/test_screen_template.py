@@ -9,7 +9,7 @@ from hosting import EVIL, EVIL_SHOWN, SIZES, shown
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
-from crushpy.engine.compaction.boundary import Rehearsal
+from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.errors import CrushpyError
 from crushpy.paths import Paths
 from crushpy.prompts import Found, Templates, shipped_dir

@@ -9,82 +9,35 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from crushpy.context.coverage import Coverage, measure
+from crushpy.context.coverage import measure
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import message_text, seed_text
+from crushpy.engine.compaction.boundary_record import (
+    BoundaryOptions,
+    Declined,
+    Outcome,
+    Rehearsal,
+    boundary_event,
+    boundary_record,
+    child_of,
+    counts,
+)
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.summarizer import Summarizer, Summary, SummaryJob
-from crushpy.engine.compaction.thresholds import Thresholds, Trigger
+from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
-from crushpy.events import Boundary, Compacting, Event, Notice
+from crushpy.events import Compacting, Event, Notice
 from crushpy.ids import new_id
-from crushpy.messages import Cut, Data, EarlierNote, Message, Seed, ToolResult, Usage
-from crushpy.prompts import Found
+from crushpy.messages import EarlierNote, Message, Seed
 from crushpy.redact import redact
 from crushpy.settings import Settings
 from crushpy.shield import shielded
-from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
-
-
-class BoundaryOptions(Data, frozen=True):
-    """What is special about one boundary."""
-
-    trigger: Trigger
-    focus: str = ""
-    """The user's words for this once."""
-    summary: str = ""
-    """Written already, by the agent or the user; no summariser is asked and no tail is carried."""
-    answers: ToolResult | None = None
-    """The result of the `new_session` call that asked for it; stored with the boundary."""
-    on_stored: Callable[[ToolResult], None] = lambda _: None
-    """Hears of that result once it is stored."""
-    evidence_only: bool = False
-    minimal_tail: bool = False
-    may_postpone: bool = True
-    review: bool = False
-    template: Found | None = None
-    """Instead of the summary template in force."""
-
-
-class Rehearsal(Data, frozen=True, omit_defaults=False):
-    """What a boundary would carry over."""
-
-    text: str
-    summary: str
-    tokens_before: int
-    tokens_after: int
-    messages: int
-    """How many would be left behind."""
-    tail: int
-    """How many would be carried as they are."""
-    cost: float
-    coverage: dict[str, tuple[int, int, int]]
-    share: float | None
-    prose_share: float | None
-    problem: str = ""
-
-
-class Outcome(Data, frozen=True):
-    """The child's first request."""
-
-    cuts: tuple[Cut, ...]
-    """How it shows some messages of the tail."""
-    tokens: int
-    coverage: Coverage
-
-
-class Declined(Exception):
-    """The user looked at the summary and said no. `words` are for the agent."""
-
-    def __init__(self, words: str = "") -> None:
-        super().__init__(words)
-        self.words = words
 
 
 class BoundaryBuilder:
@@ -128,9 +81,11 @@ class BoundaryBuilder:
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
-        child = _child(self._session.info, now)
+        child = child_of(self._session.info, now)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
-        boundary = _record(options, self._session.info.id, child.id, now, plan, summary, outcome.coverage)
+        boundary = boundary_record(
+            options, self._session.info.id, child.id, now, plan, summary, outcome.coverage
+        )
         boundary = msgspec.structs.replace(
             boundary,
             tokens_before=state.budget.used,
@@ -147,7 +102,7 @@ class BoundaryBuilder:
             self._gauge.void()
             if answer is not None and answer.result is not None:
                 options.on_stored(answer.result)
-            self._emit(_event(boundary, outcome.coverage, seed))
+            self._emit(boundary_event(boundary, outcome.coverage, seed))
             self._session.continue_in(
                 LoadedSession(
                     child,
@@ -197,13 +152,13 @@ class BoundaryBuilder:
             messages=len(plan.parts.middle),
             tail=len(plan.parts.tail),
             cost=summary.usage.cost,
-            coverage=_counts(outcome.coverage),
+            coverage=counts(outcome.coverage),
             share=outcome.coverage.share,
             prose_share=outcome.coverage.prose_share,
             problem=summary.problem,
         )
 
-    def _outcome(self, seed: Seed, plan: Plan, limits: TokenBudget) -> "Outcome":
+    def _outcome(self, seed: Seed, plan: Plan, limits: TokenBudget) -> Outcome:
         """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
         before = self._session.seed
         text = seed_text(seed)
@@ -337,76 +292,3 @@ class BoundaryBuilder:
             count=self._gauge.count,
             redact=redact,
         )
-
-
-def _child(parent: SessionInfo, now: float) -> SessionInfo:
-    """The session that continues `parent`, with everything that is carried over."""
-    return msgspec.structs.replace(
-        parent,
-        id=new_id(),
-        parent_id=parent.id,
-        kind="continuation",
-        generation=parent.generation + 1,
-        created_at=now,
-        updated_at=now,
-        ended_at=None,
-        end_reason="",
-        message_count=0,
-        usage=Usage(),
-    )
-
-
-def _record(
-    options: BoundaryOptions,
-    parent_id: str,
-    child_id: str,
-    now: float,
-    plan: Plan,
-    summary: Summary,
-    coverage: Coverage,
-) -> BoundaryInfo:
-    source = (
-        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
-    )
-    return BoundaryInfo(
-        id=new_id(),
-        parent_id=parent_id,
-        child_id=child_id,
-        trigger=options.trigger,
-        created_at=now,
-        tail=tuple(message.id for message in plan.parts.tail),
-        summary_source=(summary.source or source) if summary.text else "evidence",
-        summary_model=summary.model,
-        template_name=summary.template,
-        template_hash=summary.template_hash,
-        cost=summary.usage.cost,
-        cut_chars=summary.cut_chars,
-        problem=summary.problem,
-        coverage=_counts(coverage),
-    )
-
-
-def _event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Boundary:
-    """The event that tells of a stored boundary."""
-    return Boundary(
-        trigger=boundary.trigger,
-        parent_id=boundary.parent_id,
-        child_id=boundary.child_id,
-        tokens_before=boundary.tokens_before,
-        tokens_after=boundary.tokens_after,
-        coverage=coverage.share,
-        id=boundary.id,
-        prose_coverage=coverage.prose_share,
-        cost=boundary.cost,
-        seconds=boundary.seconds,
-        summary_source=boundary.summary_source,
-        summary_model=boundary.summary_model,
-        template=boundary.template_name,
-        problem=boundary.problem,
-        summary=seed.summary,
-        evidence=seed.evidence,
-    )
-
-
-def _counts(coverage: Coverage) -> dict[str, tuple[int, int, int]]:
-    return {kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()}

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from crushpy.context.cuts import cut_oldest
-from crushpy.engine.compaction.boundary import BoundaryBuilder, BoundaryOptions
+from crushpy.engine.compaction.boundary import BoundaryBuilder
+from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.view import ContextView, WindowState
 from crushpy.engine.session.session import LiveSession

@@ -3,7 +3,8 @@
 import logging
 from collections.abc import Callable
 
-from crushpy.engine.compaction.boundary import BoundaryBuilder, BoundaryOptions, Declined, Rehearsal
+from crushpy.engine.compaction.boundary import BoundaryBuilder
+from crushpy.engine.compaction.boundary_record import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.circuit_breaker import CircuitBreaker
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.summarizer import Postponed

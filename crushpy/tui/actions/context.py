@@ -1,6 +1,6 @@
 """Commands about the context: method, compacting, template, undo, inspector."""
 
-from crushpy.engine.compaction.boundary import Rehearsal
+from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.errors import CrushpyError
 from crushpy.tui.actions.host import CommandHost, performs
 

@@ -13,7 +13,7 @@ from textual.content import Content
 from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
-from crushpy.engine.compaction.boundary import Rehearsal
+from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.errors import CrushpyError
