@@ -1,6 +1,7 @@
 """Takes secrets out of text that leaves crushpy's own storage: exports, and what is carried to a new session.
 
-Every pattern is linear: what repeats in it is possessive or bounded, so that no text can make it slow.
+Every pattern is linear, so that no text can make it slow: what repeats is bounded, possessive, or can be
+read in one way only. Possessive are single characters alone: over groups, Python before 3.11.5 errs.
 """
 
 import os
@@ -18,12 +19,9 @@ def _any_case(pattern: str) -> str:
     return re.sub("[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", pattern)
 
 
-_PRIVATE_KEY = re.compile(
-    r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    # To its end mark, or as far as it looks like a key where the end was cut off.
-    r"(?:(?:[^-]|-(?!----))*+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
-    r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+)"
-)
+_KEY_START = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE = re.compile(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
 
 _TOKEN = re.compile(
     r"(?<![A-Za-z0-9_-])(?:"
@@ -63,10 +61,10 @@ _SECRET_KEY = re.compile(rf"{_NAME}$")
 _FLAG = re.compile(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
 _FLAG_REACH = 30
 """How far before a name the dashes of its flag may be."""
-_CODE = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)++$|[^()\[\]{}|]*+[()\[\]{}|]")
+_CODE = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)+$|[^()\[\]{}|]*+[()\[\]{}|]")
 _PLACEHOLDER = re.compile(
     r"(?:none|null|nil|true|false|undefined|required|optional|string|str|bytes|text|number|int|integer|any"
-    r"|example|changeme|\W*+|(.)\1*+)$",
+    r"|example|changeme|\W*+|(.)\1*)$",
     re.IGNORECASE,
 )
 _NAME_OF_ONE = re.compile(
@@ -78,7 +76,7 @@ def redact(text: str) -> str:
     """`text` with every secret replaced that shows by its look, by its name or by our own environment."""
     for value in _environment_secrets():
         text = text.replace(value, MARK)
-    text = _PRIVATE_KEY.sub(MARK, text)
+    text = _hide_private_keys(text)
     text = _TOKEN.sub(MARK, text)
     text = _AUTHORIZATION.sub(_hide_authorization, text)
     text = _URL_PASSWORD.sub(_hide_url_password, text)
@@ -101,6 +99,27 @@ def _environment_secrets() -> list[str]:
     """Longest first: one may be part of another."""
     values = {value.strip() for name, value in os.environ.items() if name.upper().endswith(_VARIABLES)}
     return sorted((value for value in values if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
+
+
+def _hide_private_keys(text: str) -> str:
+    if "-----BEGIN " not in text:
+        return text
+    kept: list[str] = []
+    place = 0
+    while start := _KEY_START.search(text, place):
+        kept += text[place : start.start()], MARK
+        place = _end_of_key(text, start.end())
+    return "".join(kept) + text[place:]
+
+
+def _end_of_key(text: str, place: int) -> int:
+    """Behind its end mark, or as far as it looks like a key where the end was cut off."""
+    dashes = text.find("-----", place)
+    if dashes >= 0 and (end := _KEY_END.match(text, dashes)):
+        return end.end()
+    while line := _KEY_LINE.match(text, place):
+        place = line.end()
+    return place
 
 
 def _hide_authorization(match: "re.Match[str]") -> str:

@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, ParamSpec, TypeVar
 
+from crushpy.start_soon import start_soon
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -13,7 +15,7 @@ async def shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
 
     For what must not be done by halves: storing something, holding it, and saying so.
     """
-    task = asyncio.ensure_future(work)
+    task = work if isinstance(work, asyncio.Future) else start_soon(work)
     cancelled = False
     while not task.done():
         try:

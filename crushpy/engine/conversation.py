@@ -37,6 +37,7 @@ from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Found, Templates
 from crushpy.settings import Settings
 from crushpy.shield import shielded
+from crushpy.start_soon import start_soon
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import Delegation, ToolContext
@@ -181,7 +182,7 @@ class Conversation:
         return True
 
     def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        self._running = asyncio.create_task(work)
+        self._running = start_soon(work)
         return self._running
 
     async def _turn(self, prompt: Message) -> Status:
@@ -202,7 +203,7 @@ class Conversation:
             if status == "done":
                 if self._untitled:
                     self._untitled = False
-                    self._titling = asyncio.create_task(self._find_title(prompt.text))
+                    self._titling = start_soon(self._find_title(prompt.text))
                 self.send_queued()
         return status
 

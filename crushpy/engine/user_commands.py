@@ -6,6 +6,7 @@ from typing import Literal, Protocol
 
 from crushpy.errors import CrushpyError
 from crushpy.messages import Terminal
+from crushpy.start_soon import start_soon
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
@@ -55,7 +56,7 @@ class OwnCommands:
             process = Process(command, self._cwd, Output(None, LiveOutput(heard)), self._jobs.new_mark())
         except ToolError as error:
             raise CrushpyError(str(error)) from error
-        task = asyncio.create_task(_watch(process, command, watcher))
+        task = start_soon(_watch(process, command, watcher))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from crushpy.http.connection import Connection, Headers
 from crushpy.http.errors import HttpError, HttpTimeout
 from crushpy.http.proxies import proxy_for
+from crushpy.http.racing import connect
 from crushpy.http.response import Response
 from crushpy.http.routing import Route, connect_failed, request_head, tunnel
 from crushpy.http.timeouts import Timeouts
@@ -114,11 +115,9 @@ class Client:
         tls = self._tls() if first.scheme == "https" else None
         _, connection = await asyncio.get_running_loop().create_connection(
             lambda: Connection(str(route)),
-            route.address,
-            first.port,
+            sock=await connect(route.address, first.port),
             ssl=tls,
             server_hostname=first.host if tls else None,
-            happy_eyeballs_delay=0.25,
         )
         if route.proxy is None or route.scheme == "http":
             return connection

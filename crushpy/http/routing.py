@@ -88,7 +88,7 @@ def connect_failed(route: Route, error: OSError) -> ConnectFailed:
     if isinstance(error, socket.gaierror):
         host = route.proxy.host if route.proxy else route.host
         return ConnectFailed(f"no host named {host} was found", "Check the address and the network.")
-    # asyncio wraps the failures of several addresses into one error without a number.
+    # What `racing` raises has no number, but the reasons of all addresses.
     reason = os.strerror(error.errno) if error.errno else str(error)
     return ConnectFailed(
         f"cannot connect to {route}: {reason}", "Is the server running, and the address right?"

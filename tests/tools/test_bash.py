@@ -16,6 +16,7 @@ from crushpy.tools.base import Outcome
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
+from crushpy.tools.shell.process_tree import Family
 
 # --- what comes back ---------------------------------------------------------------------------------------
 
@@ -382,6 +383,17 @@ async def test_a_silent_background_child_dies_with_the_conversation(workspace: P
         assert outcome.text == "(no output)"
         pid = await pid_in(workspace / "pid")
         assert alive(pid)
+    assert not alive(pid)
+
+
+async def test_a_child_is_found_in_every_look_also_while_it_becomes_another_program(workspace: Path) -> None:
+    """In the middle of an exec a process has no environment, and so no mark by which to know it."""
+    script = 'exec sh -c "$0" "$0"'
+    async with lent(workspace) as context:
+        await bash(context, f"sh -c '{script}' '{script}' >/dev/null 2>&1 & echo $! > pid")
+        pid = await pid_in(workspace / "pid")
+        mark = context.jobs.new_mark().partition("-")[0]
+        assert [Family(mark).members() for _ in range(300)] == [[pid]] * 300
     assert not alive(pid)
 
 

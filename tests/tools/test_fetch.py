@@ -309,6 +309,20 @@ async def test_this_machine_is_refused_however_it_is_written(workspace: Path, ho
         "fec0::1",
         "ff02::1",
         "2001:db8::1",
+        "3fff::1",
+        "5f00::1",
+        "100::1",
+        "4000::1",
+        "192.88.99.1",
+        "203.0.113.9",
+        "2002:a00:1::1",
+        "2002:a9fe:a9fe::",
+        "2001:0:101:101::fefe:fefe",
+        "2001:20::1",
+        "2606:4700::5efe:7f00:1",
+        "2606:4700::200:5efe:a00:1",
+        "::ffff:0:7f00:1",
+        "::1.1.1.1",
     ],
 )
 def test_addresses_of_this_machine_its_network_and_its_cloud_are_not_public(address: str) -> None:
@@ -317,7 +331,20 @@ def test_addresses_of_this_machine_its_network_and_its_cloud_are_not_public(addr
 
 @pytest.mark.parametrize(
     "address",
-    ["1.1.1.1", "93.184.216.34", "2606:4700::1111", "::ffff:1.1.1.1", "64:ff9b::101:101", "2002:101:101::"],
+    [
+        "1.1.1.1",
+        "93.184.216.34",
+        "100.63.255.255",
+        "172.32.0.1",
+        "192.0.1.1",
+        "223.255.255.255",
+        "2606:4700::1111",
+        "2001:4860:4860::8888",
+        "::ffff:1.1.1.1",
+        "64:ff9b::101:101",
+        "2002:101:101::",
+        "2606:4700::5efe:101:101",
+    ],
 )
 def test_addresses_of_the_internet_are_public(address: str) -> None:
     assert is_public(address)

@@ -29,6 +29,7 @@ from crushpy.llm.errors import (
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Usage
 from crushpy.prompts import Found, Templates, fill
+from crushpy.start_soon import start_soon
 
 MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
@@ -252,7 +253,7 @@ async def _nothing() -> None:
 
 async def _all(*work: Coroutine[None, None, str]) -> list[str]:
     """All results in order; the first failure cancels the rest."""
-    tasks = [asyncio.ensure_future(one) for one in work]
+    tasks = [start_soon(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -24,6 +24,7 @@ from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.messages import Message
 from crushpy.shield import shielded
+from crushpy.start_soon import start_soon
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class Turn:
 class Once:
     """Awaits something exactly once, however often it is called; a failure is raised to every caller."""
 
-    def __init__(self, action: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
         self._action = action
         self._task: asyncio.Future[None] | None = None
 
@@ -161,5 +162,5 @@ class Once:
 
     async def __call__(self) -> None:
         if self._task is None:
-            self._task = asyncio.ensure_future(self._action())
+            self._task = start_soon(self._action())
         await asyncio.shield(self._task)

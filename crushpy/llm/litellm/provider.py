@@ -20,6 +20,7 @@ from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.tokens import keep_offline
 from crushpy.messages import Json
+from crushpy.start_soon import start_soon
 
 SENT_AFTER = 0.1
 """litellm does not say when it has written a request; after this many seconds it surely has."""
@@ -54,7 +55,7 @@ class LiteLLMProvider:
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         litellm = await asyncio.to_thread(_load)
-        opening = asyncio.ensure_future(self._open(litellm, request))
+        opening = start_soon(self._open(litellm, request))
         stream: Any = None
         started = False
         reader = ChunkReader()
@@ -165,7 +166,7 @@ async def _close(stream: Any, started: bool) -> None:
     """Closes the socket: cancelling alone leaves it open."""
     if not started:
         # Closing a stream that nobody has begun to read does nothing: begin, and stop at once.
-        reading = asyncio.ensure_future(stream.__anext__())
+        reading = start_soon(stream.__anext__())
         await asyncio.sleep(0)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -113,7 +113,7 @@ def awk_risk(word: Word) -> str:
     if "system" in program or "@" in program:  # @ loads extensions and calls functions by name
         return "the awk program can execute"
     # A regular expression can hold a quote: only without one is it certain what is a string.
-    bare = program if "/" in program else re.sub(r'"(?:[^"\\\n]|\\.)*+"', '""', program)
+    bare = program if "/" in program else re.sub(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"', '""', program)
     if re.search(r"print.*>", bare, re.DOTALL) or "|" in bare.replace("||", ""):
         return "the awk program can write or execute"
     return ""
@@ -121,9 +121,11 @@ def awk_risk(word: Word) -> str:
 
 # --- sed -------------------------------------------------------------------------------------------------
 
-_REGEX = r"/(?:[^/\\\n\[]|\\.)*+/[IM]*+"
-_POINT = rf"(?:\d++(?:~\d++)?+|\$|{_REGEX})"
-_ADDRESS = re.compile(rf"(?:{_POINT}(?:[ \t]*+,[ \t]*+(?:{_POINT}|[+~]\d++))?+)?+[ \t]*+!?+[ \t]*+")
+# Each of these can be read in one way only, so that none is slow. Groups are not possessive: in Python
+# before 3.11.5 such ones err.
+_REGEX = r"/[^/\\\n\[]*+(?:\\.[^/\\\n\[]*+)*/[IM]*+"
+_POINT = rf"(?:\d++(?:~\d++)?|\$|{_REGEX})"
+_ADDRESS = re.compile(rf"(?:{_POINT}(?:[ \t]*+,[ \t]*+(?:{_POINT}|[+~]\d++))?)?[ \t]*+!?+[ \t]*+")
 _END = re.compile(r"[ \t]*+(?=[;\n}]|\Z)")
 _BETWEEN = re.compile(r"[;\s]*+")
 
@@ -131,8 +133,11 @@ _BETWEEN = re.compile(r"[;\s]*+")
 def _substitution(delimiter: str) -> str:
     """`s` and `y` with this delimiter. A bracket that could hide the delimiter does not match."""
     end = re.escape(delimiter)
-    pattern = rf"(?:[^{end}\\\n\[]|\\.|\[\^?+\]?+(?:[^{end}\]\\\n]|\\[a-zA-Z])*+\])*+"
-    text = rf"(?:[^{end}\\\n]|\\.)*+"
+    plain = rf"[^{end}\\\n\[]*+"
+    in_bracket = rf"[^{end}\]\\\n]*+"
+    bracket = rf"\[\^?+\]?+{in_bracket}(?:\\[a-zA-Z]{in_bracket})*\]"
+    pattern = rf"{plain}(?:(?:\\.|{bracket}){plain})*"
+    text = rf"[^{end}\\\n]*+(?:\\.[^{end}\\\n]*+)*"
     return rf"s{end}{pattern}{end}{text}{end}[gpiImM0-9]*+|y{end}{text}{end}{text}{end}"
 
 

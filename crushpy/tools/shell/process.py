@@ -10,6 +10,7 @@ import time
 from functools import cache
 from pathlib import Path
 
+from crushpy.start_soon import start_soon
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process_tree import MARK_VARIABLE, Family
@@ -98,7 +99,7 @@ class Process:
 
         Cancelling this only makes it less patient: all are killed at once.
         """
-        ending = asyncio.ensure_future(self._end())
+        ending = start_soon(self._end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:

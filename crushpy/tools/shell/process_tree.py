@@ -15,6 +15,9 @@ MARK_VARIABLE = "_CRUSHPY_JOB"
 _KILL_ROUNDS = 50
 _FIRST_PAUSE = 0.005
 _LONGEST_PAUSE = 0.1
+_EXEC_PAUSES = (0.0, *[0.001] * 50)
+"""How often, and in which steps, a process that is just becoming another program is looked at again."""
+_KERNEL_THREAD = 0x0020_0000
 
 
 class _Seen(NamedTuple):
@@ -64,8 +67,10 @@ class Family:
 
     async def end(self, grace: float) -> list[int]:
         """Asks them to end, kills who has not after `grace` seconds, and says who lives even then."""
-        alive = self.signal(signal.SIGTERM)
-        self.signal(signal.SIGCONT)  # one that was stopped must wake up to hear it
+        asked = self.signal(signal.SIGTERM)
+        alive = self.signal(signal.SIGCONT)  # one that was stopped must wake up to hear it
+        for pid in set(alive).difference(asked):
+            _send(pid, signal.SIGTERM)  # started while we looked: a listing of processes is no snapshot
         deadline = time.monotonic() + grace
         pause = _FIRST_PAUSE
         while alive and time.monotonic() < deadline:
@@ -99,20 +104,39 @@ def _send(pid: int, number: signal.Signals) -> None:
 
 
 def _everyone() -> dict[int, _Seen]:
-    """Every process by its number, without zombies."""
+    """Every process by its number, without zombies and the kernel's own."""
     everyone: dict[int, _Seen] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if not name.isdigit():
             continue
-        # The program's name stands in brackets and may hold anything, brackets too.
-        fields = _read(f"/proc/{name}/stat").rpartition(b")")[2].split()
-        if len(fields) > 19 and fields[0] not in (b"Z", b"X"):
+        fields = _stat(name)
+        if _lives(fields) and not int(fields[6]) & _KERNEL_THREAD:
             everyone[int(name)] = _Seen(int(fields[1]), int(fields[3]), int(fields[19]))
     return everyone
 
 
+def _lives(fields: list[bytes]) -> bool:
+    return len(fields) > 19 and fields[0] not in (b"Z", b"X")
+
+
 def _carries(pid: int, mark: bytes) -> bool:
-    return mark in _read(f"/proc/{pid}/environ")
+    """Whether the mark is in its environment. While a process becomes another program (exec), that and its
+    arguments read as empty: it is looked at again then, or it would be taken for a stranger and live on."""
+    for pause in _EXEC_PAUSES:
+        time.sleep(pause)
+        if environment := _read(f"/proc/{pid}/environ"):
+            return mark in environment
+        if _read(f"/proc/{pid}/cmdline"):
+            return mark in _read(f"/proc/{pid}/environ")
+        if not _lives(_stat(pid)):
+            break
+    return False
+
+
+def _stat(pid: int | str) -> list[bytes]:
+    """What the system says about a process, from its state on."""
+    # The program's name stands in brackets and may hold anything, brackets too.
+    return _read(f"/proc/{pid}/stat").rpartition(b")")[2].split()
 
 
 def _read(path: str) -> bytes:

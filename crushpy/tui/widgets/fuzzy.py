@@ -33,9 +33,11 @@ def scattered(typed: str) -> Callable[[str], Rank | None]:
     anywhere = re.compile(
         f"[^{first}]*+({first})" + "".join(f"[^{letter}]*+{letter}" for letter in others)
     ).match
-    starts = [f"{letter}{_WORD_START}" for letter in letters]
+    # Here a letter is either inside a word or starts one: there is but one way to read a path.
+    skipped = [rf"[^{letter}]*+(?:{letter}{_IN_WORD}[^{letter}]*+)*" for letter in letters]
     word_starts = re.compile(
-        f"(?>.*?({starts[0]}))" + "".join(f"(?>.*?{start})" for start in starts[1:])
+        f"{skipped[0]}({first}){_WORD_START}"
+        + "".join(f"{skip}{letter}{_WORD_START}" for skip, letter in zip(skipped[1:], others, strict=True))
     ).match
 
     def rank(path: str) -> Rank | None:
@@ -52,6 +54,7 @@ def scattered(typed: str) -> Callable[[str], Rank | None]:
     return rank
 
 
+_IN_WORD = r"(?=[^\W_])"
 _WORD_START = r"(?![^\W_])"
 """Behind a letter, read backwards: nothing of the same word comes before it."""
 _words = re.compile(rf"[^\W_]{_WORD_START}")
