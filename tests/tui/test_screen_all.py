@@ -1,5 +1,7 @@
 """What holds for every screen: any size, any theme, and a way out."""
 
+import importlib
+import pkgutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
@@ -18,16 +20,17 @@ from crushpy.paths import Paths
 from crushpy.prompts import Templates
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
+from crushpy.tui import screens
 from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
-from crushpy.tui.screens.review import ReviewScreen
-from crushpy.tui.screens.search import SearchScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar
@@ -47,6 +50,26 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
 }
+
+
+ELSEWHERE = {"ChatScreen": "test_chat.py and more", "ChooseScreen": "test_screen_choose.py"}
+"""Screens that are tried in files of their own."""
+
+
+def test_every_screen_is_tried() -> None:
+    tried = {name for name, value in globals().items() if _is_screen(value)}
+    for file in pkgutil.iter_modules(screens.__path__):
+        module = importlib.import_module(f"{screens.__name__}.{file.name}")
+        for name, value in vars(module).items():
+            own = _is_screen(value) and value.__module__ == module.__name__ and not value.__subclasses__()
+            assert not own or name in tried or name in ELSEWHERE, (
+                f"{name} of crushpy/tui/screens/{file.name}.py is in no test of all screens: "
+                "add it to SCREENS in tests/tui/test_screen_all.py"
+            )
+
+
+def _is_screen(value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, Screen) and value is not Screen
 
 
 @pytest.fixture(params=SCREENS)

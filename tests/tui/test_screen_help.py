@@ -48,7 +48,9 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
     (rows,) = [place.rows for place in key_places() if place.title.startswith(title)]
     told = {key for keys, _ in rows for key in keys.split(", ")}
     assert keys
-    assert keys <= told
+    assert keys <= told, (
+        f"{sorted(keys - told)} are bound, but crushpy/tui/key_help.py does not tell them under {title!r}"
+    )
     assert all(what for _, what in rows)
 
 
@@ -65,7 +67,9 @@ def test_the_page_about_the_app_names_every_key() -> None:
     told = {key.strip("` ") for line in page.splitlines() if line.startswith("|") for key in _cells(line)}
     for place in key_places():
         for keys, _ in place.rows:
-            assert set(keys.split(", ")) <= told, f"{place.title}: {keys}"
+            assert set(keys.split(", ")) <= told, (
+                f"docs/app.md has no row in a table for {keys} ({place.title})"
+            )
 
 
 def _cells(line: str) -> list[str]:

@@ -14,7 +14,7 @@ from textual import events
 from crushpy.engine.compaction.review import Verdict
 from crushpy.events import Boundary, ReviewNeeded
 from crushpy.messages import Seed
-from crushpy.tui.screens.review import ReviewScreen
+from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.widgets import grace_period
 
 __all__ = ["start"]

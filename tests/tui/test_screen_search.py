@@ -6,7 +6,7 @@ from hosting import EVIL, EVIL_SHOWN, SIZES, shown
 
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
-from crushpy.tui.screens.search import SearchScreen
+from crushpy.tui.screens.message_search import SearchScreen
 
 
 @pytest.mark.parametrize("size", SIZES)

@@ -33,8 +33,8 @@ from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.models import ModelsScreen
-from crushpy.tui.screens.review import ReviewScreen
 from crushpy.tui.screens.sessions import SessionsScreen
+from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 
 SMALL, LARGE = (80, 24), (140, 40)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crushpy.tui.transcript.widget import Transcript
     from crushpy.tui.widgets.prompt import PromptInput
 
-Answer = TypeVar("Answer")
+ScreenResult = TypeVar("ScreenResult")
 
 
 class CommandHost(Protocol):
@@ -35,7 +35,7 @@ class CommandHost(Protocol):
     def say(self, text: str, *, warning: bool = False) -> None:
         """A word to the user, in the flow."""
 
-    async def show(self, screen: "Screen[Answer]") -> Answer | None:
+    async def show(self, screen: "Screen[ScreenResult]") -> ScreenResult | None:
         """Opens a screen and waits for what it returns."""
         ...
 

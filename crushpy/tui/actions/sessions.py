@@ -76,7 +76,7 @@ async def show_lineage(chat: CommandHost, argument: str) -> None:
 async def search_messages(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:
         return
-    from crushpy.tui.screens.search import SearchScreen
+    from crushpy.tui.screens.message_search import SearchScreen
 
     screen = SearchScreen(chat.conversation.library, chat.options.cwd, argument.strip())
     found = await chat.show(screen)

@@ -302,7 +302,7 @@ class ChatScreen(ChatLayout):
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
 
     async def _review(self, event: ReviewNeeded) -> None:
-        from crushpy.tui.screens.review import ReviewScreen
+        from crushpy.tui.screens.summary_review import ReviewScreen
 
         verdict = await self.show(ReviewScreen(event, self.keep))
         if self.conversation is not None and verdict is not None:

@@ -1,4 +1,4 @@
-"""The chat's surface: transcript, queue, prompt, status line; where the focus is, and the keys of it all."""
+"""The chat's layout: transcript, queue, prompt, status line; where the focus is, and the keys of all that."""
 
 import time
 from typing import TypeVar

@@ -46,7 +46,6 @@ class PickScreen(Screen[PickResult], Generic[PickResult]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "FilterLine"
 
-    heading = ""
     placeholder = "type to filter"
     one_click = True
 

@@ -28,7 +28,7 @@ def tokens_words(boundary: BoundaryInfo) -> str:
 
 
 def preview_text(preview: Preview, note: str = "") -> Content:
-    """All of it, as lines to scroll through."""
+    """What the preview of a session says, as lines to scroll through."""
     session = preview.session
     blocks = [
         Content.assemble((one_line(session.title) or "untitled", "bold")),

@@ -1,0 +1,1 @@
+"""What the app needs of the terminal beyond Textual: keys, pastes, the clipboard, the window's title."""

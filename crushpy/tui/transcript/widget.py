@@ -37,7 +37,7 @@ class Transcript(Pointing):
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
     DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "1") == "1"
-    """Write changed lines straight to the terminal when nothing can be in the way (see `direct.py`)."""
+    """Write changed lines straight to the terminal when nothing can be in the way (see `direct_paint.py`)."""
 
     class Scrolled(Message):
         """How many lines are below what is seen has changed; 0 at the end."""

@@ -164,7 +164,7 @@ class ApprovalPanel(Vertical, can_focus=True):
             static.update(part)
             static.display = bool(part.plain)
             rows += asked.height(part, width, app_of(self).size.height) if static.display else 0
-        self._choices = flow(asked.keys(question, briefly=tiny), width)
+        self._choices = flow(asked.answer_keys(question, briefly=tiny), width)
         keys = self.query_one("#keys", Static)
         keys.display = not (tiny and self._denying)
         lines = (asked.DENYING if self._denying else self._choices).get_height({}, width)

@@ -70,7 +70,7 @@ def warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
     return Content.styled(" ".join(words), "bold $text-warning") if words else Content("")
 
 
-def keys(question: ApprovalNeeded, *, briefly: bool = False) -> list[Content]:
+def answer_keys(question: ApprovalNeeded, *, briefly: bool = False) -> list[Content]:
     """What can be pressed, as labels."""
     more = ["[c] this conversation", "[a] always"] if question.rule else []
     labels = ["[y] once", *more, "[n] deny", "Esc interrupts"]

@@ -1,0 +1,1 @@
+"""How an item becomes rows of styled text. Start reading at `draw_item.py`."""
