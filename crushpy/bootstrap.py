@@ -17,7 +17,6 @@ from crushpy.errors import UsageError
 from crushpy.events import Notice
 from crushpy.ids import new_id
 from crushpy.llm.provider_factory import default_model
-from crushpy.messages import Data
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
@@ -26,6 +25,7 @@ from crushpy.prompts import Templates
 from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
 from crushpy.settings.files import user_files
+from crushpy.start_options import StartOptions
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
@@ -64,28 +64,6 @@ def start_logging(paths: Paths) -> None:
     logger.propagate = False
 
 
-class Wanted(Data, frozen=True):
-    """Which conversation to open, and how."""
-
-    cwd: str
-    session: str = ""
-    """Resume this session: an id or the unique beginning of one."""
-    resume_latest: bool = False
-    """Resume the latest conversation of this folder, where there is one."""
-    fork: bool = False
-    """Go on in a branch of its own, and leave the session itself alone."""
-    model: str = ""
-    """Go on with this model instead of the one a resumed session used."""
-    compaction: str = ""
-    allow: tuple[str, ...] = ()
-    """Rules for this process only."""
-    yolo: bool = False
-    interactive: bool = False
-    read_only: bool = False
-    """Nothing will be written: no lease is taken and nothing is repaired."""
-    limits: Limits = Limits()
-
-
 class ProjectEnvironment:
     """What holds for a folder: its paths, its settings, its templates."""
 
@@ -117,16 +95,16 @@ class ProjectEnvironment:
         return Toolset(all_tools(), templates, on_edit=on_edit)
 
 
-async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conversation:
+async def open_conversation(around: ProjectEnvironment, options: StartOptions) -> Conversation:
     """A new conversation, or a stored one to go on with. A new one touches no database yet."""
     settings = around.settings
     chosen = settings.permissions
     store = around.store()
-    stored = await _stored(around, wanted, store)
+    stored = await _stored(around, options, store)
     loaded = stored or LoadedSession(_new_session(around))
     outputs = around.paths.outputs / loaded.info.root_id
     rules = RuleSet.from_strings(
-        allow=(*chosen.allow, *wanted.allow, f"view({escaped(str(outputs))}/**)"),
+        allow=(*chosen.allow, *options.allow, f"view({escaped(str(outputs))}/**)"),
         ask=chosen.ask,
         deny=chosen.deny,
     )
@@ -143,6 +121,7 @@ async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conve
             Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning")
         )
     )
+    limits = Limits(options.max_steps, options.max_tokens, options.max_cost)
     return Conversation(
         store,
         loaded,
@@ -152,17 +131,17 @@ async def open_conversation(around: ProjectEnvironment, wanted: Wanted) -> Conve
         templates=templates,
         toolset=around.toolset(templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED))),
         context=context,
-        choices=Choices(rules, wanted.limits, wanted.interactive, wanted.yolo),
+        choices=Choices(rules, limits, options.interactive, options.yolo),
         remember=lambda rule: _remember(around.paths, rule),
         save=lambda key, value: _save(around.paths, key, value),
     )
 
 
-async def _stored(around: ProjectEnvironment, wanted: Wanted, store: Store) -> LoadedSession | None:
+async def _stored(around: ProjectEnvironment, options: StartOptions, store: Store) -> LoadedSession | None:
     """The stored session that is asked for, at the tip of its conversation."""
-    if wanted.session:
-        info = await store.tip(wanted.session)
-    elif wanted.resume_latest:
+    if options.session:
+        info = await store.tip(options.session)
+    elif options.resume_latest:
         info = await store.latest(str(around.cwd))
         if info is None:
             raise UsageError(
@@ -171,17 +150,17 @@ async def _stored(around: ProjectEnvironment, wanted: Wanted, store: Store) -> L
             )
     else:
         return None
-    changes = {"model": wanted.model or info.model, "compaction": wanted.compaction or info.compaction}
+    changes = {"model": options.model or info.model, "compaction": options.compaction or info.compaction}
     info = msgspec.structs.replace(info, **changes)
-    if wanted.fork:
+    if options.fork:
         branch = await fork_session(store, info)
         await store.take_lease(branch.info.id)
         return branch
-    if not wanted.read_only:
+    if not options.read_only:
         await store.take_lease(info.id)
-        if wanted.model or wanted.compaction:
+        if options.model or options.compaction:
             await store.update_session(info.id, model=info.model, compaction=info.compaction)
-    return await load_session(store, info, read_only=wanted.read_only)
+    return await load_session(store, info, read_only=options.read_only)
 
 
 def _new_session(around: ProjectEnvironment) -> SessionInfo:

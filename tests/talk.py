@@ -9,10 +9,10 @@ import pytest
 from event_order import assert_in_order
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, open_conversation
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.turn.limits import Limits
 from crushpy.events import Event
+from crushpy.start_options import StartOptions
 
 MODEL = "openai/test-model"
 
@@ -59,13 +59,9 @@ class Talks:
         self._cwd = cwd
         self._open: list[Talk] = []
 
-    async def __call__(
-        self, *, flags: dict[str, object] | None = None, limits: Limits | None = None, **wanted: Any
-    ) -> Talk:
+    async def __call__(self, *, flags: dict[str, object] | None = None, **options: Any) -> Talk:
         around = ProjectEnvironment(self._cwd, {"model": MODEL, **(flags or {})})
-        conversation = await open_conversation(
-            around, Wanted(cwd=str(self._cwd), limits=limits or Limits(), **wanted)
-        )
+        conversation = await open_conversation(around, StartOptions(cwd=str(self._cwd), **options))
         talk = Talk(conversation)
         self._open.append(talk)
         return talk

@@ -16,10 +16,11 @@ from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction.scenario import Fact, Scenario, Step
 from benchmarks.compaction.summarisers import Summarizer
-from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, open_conversation
 from crushpy.engine.conversation import Conversation
 from crushpy.events import Boundary, Event
 from crushpy.messages import Usage
+from crushpy.start_options import StartOptions
 
 MODEL = "openai/bench"
 STATUS = "<context_status>"
@@ -187,7 +188,7 @@ def surroundings(scenario: Scenario, llm: ScriptedLLM) -> Iterator[Path]:
 @asynccontextmanager
 async def opened(workspace: Path, settings: dict[str, object]) -> AsyncIterator[Conversation]:
     around = ProjectEnvironment(workspace, {"model": MODEL, **settings})
-    conversation = await open_conversation(around, Wanted(cwd=str(workspace), yolo=True))
+    conversation = await open_conversation(around, StartOptions(cwd=str(workspace), yolo=True))
     try:
         yield conversation
     finally:

@@ -2,20 +2,6 @@
 
 import sys
 
-COMMANDS = {
-    "run": "Work on a prompt without the app and print what happens.",
-    "sessions": "List, show, search, export, undo and delete what was said and done.",
-    "compact": "End a session and go on in a fresh one, or see what that would carry over.",
-    "template": "See, change and check what the model is told.",
-    "config": "Read and change settings.",
-    "models": "List models, their windows and prices.",
-    "permissions": "List, test and revoke permission rules.",
-    "trust": "Let a project bring its own settings and templates.",
-    "untrust": "Take that back.",
-    "doctor": "Check the installation and say what is wrong.",
-}
-"""Each is a module of this package with a function `register(app)`."""
-
 
 def main() -> None:
     """Entry point of the `crushpy` command."""
@@ -24,13 +10,16 @@ def main() -> None:
 
         print(f"crushpy {__version__}")
         return
-    from crushpy.cli.chat import plainly_asked, start
-    from crushpy.cli.exits import told
+    from crushpy.cli.exits import reporting_errors
 
-    with told():
-        asked = plainly_asked(sys.argv[1:])
-        if asked is not None:
-            sys.exit(start(asked))
+    with reporting_errors():
+        from crushpy.cli.start_flags import read_plainly
+
+        options = read_plainly(sys.argv[1:])
+        if options is not None:
+            from crushpy.cli.chat import start
+
+            sys.exit(start(options))
         from crushpy.cli.app import build
 
         build(sys.argv[1:])(sys.argv[1:], prog_name="crushpy")

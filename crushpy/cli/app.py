@@ -1,18 +1,14 @@
 """Builds the Typer app from the commands' modules."""
 
 import importlib
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from crushpy.cli import COMMANDS
-from crushpy.cli.chat import Asked, start
-
-
-class Method(StrEnum):
-    auto = "auto"
-    llm = "llm"
+from crushpy.cli.chat import start
+from crushpy.cli.commands import COMMANDS
+from crushpy.cli.start_flags import with_start_flags
+from crushpy.start_options import StartOptions
 
 
 def build(argv: list[str]) -> typer.Typer:
@@ -24,7 +20,7 @@ def build(argv: list[str]) -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(chat)
+    app.callback()(with_start_flags(chat, chat=True))
     for command in _needed(argv):
         importlib.import_module(f"crushpy.cli.{command}").register(app)
     return app
@@ -39,22 +35,8 @@ def _needed(argv: list[str]) -> list[str]:
 
 
 def chat(
+    options: StartOptions,
     context: typer.Context,
-    resume_latest: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the latest conversation of this folder.")
-    ] = False,
-    session: Annotated[
-        str, typer.Option("--session", "-s", metavar="ID", help="Go on with this session.")
-    ] = "",
-    fork: Annotated[
-        bool, typer.Option("--fork", help="With -c or -s: go on in a branch, and leave the session alone.")
-    ] = False,
-    model: Annotated[str, typer.Option("--model", "-m", help="For instance openai/gpt-5.")] = "",
-    compaction: Annotated[
-        Method | None, typer.Option("--compaction", help="Who decides when to start afresh.")
-    ] = None,
-    yolo: Annotated[bool, typer.Option("--yolo", help="Allow everything that is not denied.")] = False,
-    cwd: Annotated[str, typer.Option("--cwd", metavar="DIR", help="Work in this folder.")] = "",
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
 ) -> None:
     """The chat, where no command is named."""
@@ -63,7 +45,5 @@ def chat(
 
         print(f"crushpy {__version__}")
         raise typer.Exit
-    if context.invoked_subcommand is not None:
-        return
-    method = compaction.value if compaction else ""
-    raise typer.Exit(start(Asked(resume_latest, session, fork, model, method, yolo, cwd)))
+    if context.invoked_subcommand is None:
+        raise typer.Exit(start(options))

@@ -45,20 +45,18 @@ def compact(
 async def _compact(
     session: str, focus: str, files: list[Path], model: str, *, dry_run: bool, as_json: bool
 ) -> None:
-    from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.cli.folder import working_folder
     from crushpy.errors import UsageError
     from crushpy.events import Boundary, Event, Notice
+    from crushpy.start_options import StartOptions
 
-    around = ProjectEnvironment(Path.cwd(), {"model": model} if model else {})
     latest = session == "latest"
-    wanted = Wanted(
-        cwd=str(around.cwd),
-        session="" if latest else session,
-        resume_latest=latest,
-        model=model,
-        read_only=dry_run,
+    options = StartOptions(
+        session="" if latest else session, resume_latest=latest, model=model, read_only=dry_run
     )
-    conversation = await open_conversation(around, wanted)
+    around = ProjectEnvironment(working_folder(), options.setting_flags())
+    conversation = await open_conversation(around, options)
 
     def say(event: Event) -> None:
         if isinstance(event, Notice):

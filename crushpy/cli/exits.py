@@ -9,7 +9,7 @@ from crushpy.errors import CrushpyError
 
 
 @contextmanager
-def told() -> Generator[None]:
+def reporting_errors() -> Generator[None]:
     """Whatever ends the command inside, its output is written and the user knows why."""
     prepare_streams()
     try:

@@ -5,7 +5,7 @@ from pathlib import Path
 from crushpy.errors import UsageError
 
 
-def working_folder(cwd: str) -> Path:
+def working_folder(cwd: str = "") -> Path:
     if cwd:
         folder = Path(cwd).expanduser().absolute()
         if not folder.is_dir():
@@ -13,7 +13,7 @@ def working_folder(cwd: str) -> Path:
         return folder
     try:
         return Path.cwd()
-    except FileNotFoundError as error:
+    except OSError as error:
         raise UsageError(
             "The current folder no longer exists.", "Change to another one, or name one with --cwd."
         ) from error

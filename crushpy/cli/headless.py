@@ -12,51 +12,28 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
-from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
-from crushpy.messages import Data, Usage
+from crushpy.messages import Usage
 from crushpy.sanitize import encodable
+from crushpy.start_options import StartOptions
 
 STDIN_PATIENCE = 3.0
 """Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
 
 
-class Order(Data, frozen=True):
-    """What the command line asked for."""
-
-    prompt: str
-    resume_latest: bool = False
-    session: str = ""
-    fork: bool = False
-    model: str = ""
-    compaction: str = ""
-    form: str = "text"
-    allow: tuple[str, ...] = ()
-    yolo: bool = False
-    max_steps: int | None = None
-    max_tokens: int | None = None
-    max_cost: float | None = None
-    tasks: str = ""
-    """A file with a list of tasks, instead of a prompt."""
-    cwd: str = ""
-    quiet: bool = False
-
-
-def work(order: Order) -> int:
-    """Carries out `order` and returns the exit code. A `result` is printed last, whatever happens."""
-    out = Out(
-        {"text": lambda: Prose(quiet=order.quiet), "json": OneJson, "stream-json": StreamJson}[order.form]()
-    )
+def run_headless(options: StartOptions, prompt: str, *, tasks: str, form: str, quiet: bool) -> int:
+    """Works on a prompt, or on a file of tasks; the exit code. A `result` is printed last, always."""
+    out = Out({"text": lambda: Prose(quiet=quiet), "json": OneJson, "stream-json": StreamJson}[form]())
     _on_signals(_interrupted)
     try:
-        code = asyncio.run(_work(order, _do(order), out))
+        code = asyncio.run(_work(options, _do(options, prompt, tasks), out))
     except CrushpyError as error:
         code = _failed(out, error)
     except KeyboardInterrupt:
@@ -86,38 +63,29 @@ def _interrupted(*_: object) -> None:
     raise KeyboardInterrupt
 
 
-def _do(order: Order) -> Callable[[Conversation], Coroutine[Any, Any, Status]]:
+def _do(
+    options: StartOptions, prompt: str, tasks: str
+) -> Callable[[Conversation], Coroutine[Any, Any, Status]]:
     """What to have a conversation do: a prompt, or a list of tasks."""
-    if not order.tasks:
-        prompt = _prompt(order)
-        return lambda conversation: conversation.ask(prompt)
+    if not tasks:
+        whole = _with_stdin(prompt)
+        return lambda conversation: conversation.ask(whole)
     from crushpy.cli.tasklist import read_tasks
 
-    if order.prompt or order.resume_latest or order.session:
+    if prompt or options.resume_latest or options.session:
         raise UsageError(
             "--tasks goes with neither a prompt nor --continue nor --session.",
             "The file says what to do, and each task gets a fresh session.",
         )
-    tasks = read_tasks(order.tasks, working_folder(order.cwd))
-    return lambda conversation: conversation.work_through(tasks)
+    listed = read_tasks(tasks, working_folder(options.cwd))
+    return lambda conversation: conversation.work_through(listed)
 
 
-async def _work(order: Order, do: Callable[[Conversation], Coroutine[Any, Any, Status]], out: Out) -> int:
-    around = ProjectEnvironment(working_folder(order.cwd), _flags(order))
-    conversation = await open_conversation(
-        around,
-        Wanted(
-            cwd=str(around.cwd),
-            session=order.session,
-            resume_latest=order.resume_latest,
-            fork=order.fork,
-            model=order.model,
-            compaction=order.compaction,
-            allow=order.allow,
-            yolo=order.yolo,
-            limits=Limits(order.max_steps, order.max_tokens, order.max_cost),
-        ),
-    )
+async def _work(
+    options: StartOptions, do: Callable[[Conversation], Coroutine[Any, Any, Status]], out: Out
+) -> int:
+    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    conversation = await open_conversation(around, options)
     watch = _Watch(conversation, out, around.loaded.warnings)
     conversation.subscribe(watch)
     loop = asyncio.get_running_loop()
@@ -175,14 +143,10 @@ class _Watch:
         return {"interrupted": 130, "limit": 4}.get(status, 1)
 
 
-def _flags(order: Order) -> dict[str, object]:
-    flags = {"model": order.model, "compaction.method": order.compaction}
-    return {key: value for key, value in flags.items() if value}
-
-
-def _prompt(order: Order) -> str:
-    piped = _stdin(wait_for_all=not order.prompt)
-    text = "\n\n".join(part for part in (order.prompt.strip(), piped.strip()) if part)
+def _with_stdin(prompt: str) -> str:
+    """The prompt, and what was piped in after it."""
+    piped = _stdin(wait_for_all=not prompt)
+    text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
     if not text:
         raise UsageError(
             "There is no prompt.", 'Give one: crushpy run "fix the failing test", or pipe it in.'

@@ -52,11 +52,11 @@ def context_command(session: base.SessionId, as_json: base.AsJson = False) -> No
 
 
 async def _context(name: str, *, as_json: bool) -> None:
-    from crushpy.bootstrap import ProjectEnvironment, Wanted, open_conversation
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+    from crushpy.start_options import StartOptions
 
     around = ProjectEnvironment(base.folder())
-    wanted = Wanted(
-        str(around.cwd),
+    wanted = StartOptions(
         session="" if name == "latest" else name,
         resume_latest=name == "latest",
         read_only=True,

@@ -7,47 +7,24 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from crushpy.cli.app import Method
+from crushpy.cli.start_flags import with_start_flags
+from crushpy.start_options import StartOptions
 
 
-class Format(StrEnum):
+class OutputFormat(StrEnum):
     text = "text"
     json = "json"
     stream_json = "stream-json"
 
 
 def register(app: typer.Typer) -> None:
-    app.command("run")(run)
+    app.command("run")(with_start_flags(run_command, chat=False))
 
 
-def run(
+def run_command(
+    options: StartOptions,
     prompt: Annotated[str, typer.Argument(help="What to do. Text piped in is appended to it.")] = "",
-    resume_latest: Annotated[
-        bool, typer.Option("--continue", "-c", help="Go on with the latest conversation of this folder.")
-    ] = False,
-    session: Annotated[
-        str, typer.Option("--session", "-s", metavar="ID", help="Go on with this session.")
-    ] = "",
-    fork: Annotated[
-        bool, typer.Option("--fork", help="With -c or -s: go on in a branch, and leave the session alone.")
-    ] = False,
-    model: Annotated[
-        str, typer.Option("--model", "-m", help="For instance openai/gpt-5; see `crushpy models`.")
-    ] = "",
-    compaction: Annotated[
-        Method | None, typer.Option("--compaction", help="Who decides when to start afresh.")
-    ] = None,
-    form: Annotated[Format, typer.Option("--format", help="What to print.")] = Format.text,
-    allow: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--allow", metavar="RULE", help="Allow for this run, e.g. 'bash(npm test)'. Repeatable."
-        ),
-    ] = None,
-    yolo: Annotated[bool, typer.Option("--yolo", help="Allow everything that is not denied.")] = False,
-    max_steps: Annotated[int | None, typer.Option(min=1, help="Stop after this many model calls.")] = None,
-    max_tokens: Annotated[int | None, typer.Option(min=1, help="Stop after this many tokens.")] = None,
-    max_cost: Annotated[float | None, typer.Option(min=0, help="Stop after this many US dollars.")] = None,
+    form: Annotated[OutputFormat, typer.Option("--format", help="What to print.")] = OutputFormat.text,
     tasks: Annotated[
         str,
         typer.Option(
@@ -56,7 +33,6 @@ def run(
             help="Work through a list of tasks instead of a prompt, each in a fresh session.",
         ),
     ] = "",
-    cwd: Annotated[str, typer.Option("--cwd", metavar="DIR", help="Work in this folder.")] = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")] = False,
 ) -> None:
     """Work on PROMPT without the app and print what happens.
@@ -67,26 +43,9 @@ def run(
     import gc
 
     gc.disable()  # collecting while modules load costs more than it frees; the engine turns it on again
-    from crushpy.cli.headless import Order, work
+    from crushpy.cli.headless import run_headless
 
-    order = Order(
-        prompt=prompt,
-        resume_latest=resume_latest,
-        session=session,
-        fork=fork,
-        model=model,
-        compaction=compaction.value if compaction else "",
-        form=form.value,
-        allow=tuple(allow or ()),
-        yolo=yolo,
-        max_steps=max_steps,
-        max_tokens=max_tokens,
-        max_cost=max_cost,
-        tasks=tasks,
-        cwd=cwd,
-        quiet=quiet,
-    )
-    _leave(work(order))
+    _leave(run_headless(options, prompt, tasks=tasks, form=form.value, quiet=quiet))
 
 
 def _leave(code: int) -> NoReturn:

@@ -1,21 +1,9 @@
 """What a person sees (Textual). It learns everything from events and asks everything through the engine."""
 
-from crushpy.messages import Data
+from crushpy.start_options import StartOptions
 
 
-class Options(Data, frozen=True):
-    """How the app was started."""
-
-    cwd: str
-    session: str = ""
-    resume_latest: bool = False
-    fork: bool = False
-    model: str = ""
-    compaction: str = ""
-    yolo: bool = False
-
-
-def run(options: Options) -> int:
+def run(options: StartOptions) -> int:
     """Runs the app until the user leaves; the exit code."""
     import gc
 

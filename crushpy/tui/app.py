@@ -15,7 +15,7 @@ from textual.screen import Screen
 
 from crushpy.app_commands import APP_COMMANDS
 from crushpy.engine.unexpected import unexpected
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 
@@ -68,7 +68,7 @@ class CrushpyApp(App[object]):
         ),
     ]
 
-    def __init__(self, options: Options, typed: str = "") -> None:
+    def __init__(self, options: StartOptions, typed: str = "") -> None:
         """`typed` are the keys that were pressed before the app was there."""
         super().__init__()
         self._options = options

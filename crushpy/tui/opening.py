@@ -2,39 +2,28 @@
 
 import asyncio
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
-from crushpy.tui import Options
+import msgspec
+
+from crushpy.start_options import StartOptions
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
 
-async def open_conversation(options: Options) -> "tuple[Conversation, tuple[str, ...]]":
+async def open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":
     """The conversation that was asked for, and what the user should know about its settings."""
-    bootstrap: Any = await asyncio.to_thread(_load)
-    flags = {"model": options.model, "compaction.method": options.compaction}
-    around = bootstrap.ProjectEnvironment(
-        Path(options.cwd), {key: value for key, value in flags.items() if value}
-    )
-    wanted = bootstrap.Wanted(
-        cwd=options.cwd,
-        session=options.session,
-        resume_latest=options.resume_latest,
-        fork=options.fork,
-        model=options.model,
-        compaction=options.compaction,
-        yolo=options.yolo,
-        interactive=True,
-    )
-    conversation = cast("Conversation", await bootstrap.open_conversation(around, wanted))
-    return conversation, tuple(around.loaded.warnings)
+    await asyncio.to_thread(_load)
+    from crushpy.bootstrap import ProjectEnvironment, open_conversation
+
+    around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
+    asked = msgspec.structs.replace(options, interactive=True)
+    return await open_conversation(around, asked), tuple(around.loaded.warnings)
 
 
-def _load() -> Any:
-    import crushpy.bootstrap
-
-    return crushpy.bootstrap
+def _load() -> None:
+    import crushpy.bootstrap  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
 def answer(conversation: "Conversation", call_id: str, kind: Any, words: str) -> None:

@@ -36,11 +36,11 @@ async def main(folder: Path) -> None:
     os.environ["CRUSHPY_HOME"] = str(folder / "home")
     shop = project(folder)
     os.chdir(shop)
-    from crushpy.tui import Options
+    from crushpy.start_options import StartOptions
     from crushpy.tui.app import CrushpyApp
     from crushpy.tui.widgets.approval import ApprovalPanel
 
-    app = CrushpyApp(Options(cwd=str(shop), model="demo/tour"))
+    app = CrushpyApp(StartOptions(cwd=str(shop), model="demo/tour"))
     async with app.run_test(size=SIZE) as pilot:
         chat = app.chat
 

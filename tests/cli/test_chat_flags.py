@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.cli.chat import Asked, plainly_asked
+from crushpy.cli.start_flags import read_plainly
+from crushpy.start_options import StartOptions
 
 
 def crushpy(*args: str) -> subprocess.CompletedProcess[str]:
@@ -24,15 +25,15 @@ def crushpy(*args: str) -> subprocess.CompletedProcess[str]:
 @pytest.mark.parametrize(
     ("argv", "asked"),
     [
-        ([], Asked()),
-        (["-c"], Asked(resume_latest=True)),
-        (["--continue", "--fork", "--yolo"], Asked(resume_latest=True, fork=True, yolo=True)),
-        (["-s", "abc", "-m", "openai/gpt-5"], Asked(session="abc", model="openai/gpt-5")),
-        (["--compaction", "llm", "--cwd", "/tmp"], Asked(compaction="llm", cwd="/tmp")),
+        ([], StartOptions()),
+        (["-c"], StartOptions(resume_latest=True)),
+        (["--continue", "--fork", "--yolo"], StartOptions(resume_latest=True, fork=True, yolo=True)),
+        (["-s", "abc", "-m", "openai/gpt-5"], StartOptions(session="abc", model="openai/gpt-5")),
+        (["--compaction", "llm", "--cwd", "/tmp"], StartOptions(compaction="llm", cwd="/tmp")),
     ],
 )
-def test_plain_flags_are_read(argv: list[str], asked: Asked) -> None:
-    assert plainly_asked(argv) == asked
+def test_plain_flags_are_read(argv: list[str], asked: StartOptions) -> None:
+    assert read_plainly(argv) == asked
 
 
 @pytest.mark.parametrize(
@@ -43,7 +44,7 @@ def test_plain_flags_are_read(argv: list[str], asked: Asked) -> None:
     ],
 )
 def test_anything_else_is_for_typer(argv: list[str]) -> None:
-    assert plainly_asked(argv) is None
+    assert read_plainly(argv) is None
 
 
 def test_the_chat_starts_without_loading_typer() -> None:

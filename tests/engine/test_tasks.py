@@ -14,7 +14,6 @@ from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
 from crushpy.engine.approvals import Answer
-from crushpy.engine.turn.limits import Limits
 from crushpy.events import ApprovalNeeded, Boundary, ToolCalled, ToolFinished, ToolOutput
 from crushpy.messages import Seed, TaskReport, Usage
 from crushpy.paths import Paths
@@ -330,7 +329,7 @@ async def test_an_interrupt_stops_the_task_and_leaves_a_valid_history(talks: Tal
 
 async def test_the_steps_of_a_task_count(talks: Talks, llm: ScriptedLLM) -> None:
     llm.script(Reply(calls=[task()])).always(lambda body: bash(f"echo {len(llm.requests)}"))
-    talk = await talks(limits=Limits(max_steps=4), yolo=True)
+    talk = await talks(max_steps=4, yolo=True)
     assert await talk.ask("go") == "limit"
     assert len(llm.requests) == 4
     (result,) = results(talk)

@@ -14,7 +14,6 @@ from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, Rate
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
-from crushpy.engine.turn.limits import Limits
 from crushpy.events import (
     Error,
     MessageCommitted,
@@ -344,14 +343,14 @@ async def test_limits_end_the_turn(talks: Talks, llm: ScriptedLLM) -> None:
             calls=[Call("bash", {"command": f"echo {len(body['messages'])}"})], usage=Usage(1000, 10)
         )
     )
-    steps = await talks(yolo=True, limits=Limits(max_steps=2))
+    steps = await talks(yolo=True, max_steps=2)
     assert await steps.ask("go") == "limit"
     assert len(steps.of(MessageCommitted)) == 2
-    tokens = await talks(yolo=True, limits=Limits(max_tokens=1500))
+    tokens = await talks(yolo=True, max_tokens=1500)
     assert await tokens.ask("go") == "limit"
     assert len(tokens.of(MessageCommitted)) == 2
     prices = {'models."openai/test-model".input_cost': 1000.0}
-    cost = await talks(yolo=True, limits=Limits(max_cost=1.5), flags=prices)
+    cost = await talks(yolo=True, max_cost=1.5, flags=prices)
     assert await cost.ask("go") == "limit"
     assert len(cost.of(MessageCommitted)) == 2
     assert cost.conversation.usage.cost >= 1.5

@@ -13,7 +13,7 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 
 from crushpy.engine.conversation import Conversation
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.widgets.approval import ApprovalPanel
 
@@ -125,7 +125,7 @@ def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
     async def run(
         *, size: tuple[int, int] = (100, 30), wait: bool = True, **options: Any
     ) -> AsyncIterator[Driven]:
-        app = SoundApp(Options(**{"cwd": str(workspace), "model": MODEL, **options}))
+        app = SoundApp(StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}))
         app.animation_level = "none"
         async with app.run_test(size=size) as pilot:
             driven = Driven(pilot)

@@ -9,7 +9,7 @@ from textual.worker import WorkerFailed
 
 from crushpy.paths import Paths
 from crushpy.permissions.trust import is_trusted
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.actions import ACTIONS
 from crushpy.tui.app import CrushpyApp
 
@@ -17,7 +17,7 @@ __all__ = ["start"]
 
 
 async def test_a_crash_shows_no_local_variables_and_leaves_a_log(workspace: Path, home: Path) -> None:
-    app = CrushpyApp(Options(cwd=str(workspace), model="demo/tour"))
+    app = CrushpyApp(StartOptions(cwd=str(workspace), model="demo/tour"))
 
     async def fail() -> None:
         key = "sk-proj-8f3a91c2d7e64b05a1"

@@ -7,7 +7,7 @@ import pytest
 from prompt_host import Host, send, type_text
 from textual import events
 
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.terminal.keyboard import Keyboard
 from crushpy.tui.terminal.paste_reader import PasteReader
@@ -207,4 +207,4 @@ def test_a_paste_may_come_letter_by_letter():
 
 
 def test_the_app_reads_the_terminal_with_it(tmp_path: Path):
-    assert CrushpyApp(Options(cwd=str(tmp_path))).driver_class is Keyboard
+    assert CrushpyApp(StartOptions(cwd=str(tmp_path))).driver_class is Keyboard

@@ -26,7 +26,7 @@ from textual.widgets import Input, TextArea
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Usage
 from crushpy.paths import Paths
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
@@ -126,7 +126,7 @@ def picture(
         await pilot.pause()
 
     def compare(act: Act) -> bool:
-        app = PicturedApp(Options(cwd=str(workspace), model=MODEL))
+        app = PicturedApp(StartOptions(cwd=str(workspace), model=MODEL))
         app.folder = str(workspace.parent)
         app.animation_level = "none"
         return snap_compare(app, terminal_size=request.param, run_before=lambda pilot: acted(pilot, act))

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.user_commands import OwnCommands
-    from crushpy.tui import Options
+    from crushpy.start_options import StartOptions
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript
     from crushpy.tui.widgets.prompt import PromptInput
@@ -20,7 +20,7 @@ ScreenResult = TypeVar("ScreenResult")
 class CommandHost(Protocol):
     """Where a command is carried out."""
 
-    options: "Options"
+    options: "StartOptions"
     folded: bool
     conversation: "Conversation | None"
     """None until the engine is loaded, and after it could not be."""
@@ -45,7 +45,7 @@ class CommandHost(Protocol):
     async def show_history(self, conversation: "Conversation") -> None:
         """Shows the session at the tip anew."""
 
-    async def replace_conversation(self, options: "Options") -> None:
+    async def replace_conversation(self, options: "StartOptions") -> None:
         """Closes the conversation and opens another one in its place."""
 
     async def leave(self) -> None:

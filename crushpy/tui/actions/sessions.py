@@ -7,7 +7,7 @@ import msgspec
 from crushpy.engine.conversation import Conversation
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.actions.host import CommandHost, performs
 
@@ -17,7 +17,7 @@ async def begin_conversation(chat: CommandHost, argument: str) -> None:
     await _replace(chat, _fresh(chat))
 
 
-async def _replace(chat: CommandHost, options: Options) -> None:
+async def _replace(chat: CommandHost, options: StartOptions) -> None:
     """Goes over to another conversation, unless something runs in this one. Prompts not sent come along."""
     if chat.own is not None and chat.own.running:
         chat.say("A command of yours is running. Esc stops it first.", warning=True)
@@ -35,7 +35,7 @@ async def _replace(chat: CommandHost, options: Options) -> None:
         chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)
 
 
-def _fresh(chat: CommandHost, **changes: object) -> Options:
+def _fresh(chat: CommandHost, **changes: object) -> StartOptions:
     model = chat.conversation.info.model if chat.conversation else chat.options.model
     empty = {"session": "", "resume_latest": False, "fork": False, "compaction": "", "model": model}
     return msgspec.structs.replace(chat.options, **{**empty, **changes})

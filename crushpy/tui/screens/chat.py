@@ -23,7 +23,7 @@ from crushpy.events import (
     TitleChanged,
     TurnEnded,
 )
-from crushpy.tui import Options
+from crushpy.start_options import StartOptions
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.screens.chat_layout import ChatLayout
@@ -58,7 +58,7 @@ class ChatScreen(ChatLayout):
             super().__init__()
             self.settings = settings
 
-    def __init__(self, options: Options, typed: str = "") -> None:
+    def __init__(self, options: StartOptions, typed: str = "") -> None:
         super().__init__()
         self.options = options
         self._typed = typed
@@ -79,7 +79,7 @@ class ChatScreen(ChatLayout):
 
     # --- the conversation --------------------------------------------------------------------------------
 
-    async def open(self, options: Options) -> None:
+    async def open(self, options: StartOptions) -> None:
         """Loads the engine and opens a conversation; failures are shown, and the app stays up."""
         from crushpy.tui.opening import open_conversation
 
@@ -277,7 +277,7 @@ class ChatScreen(ChatLayout):
             pass
         app_of(self).exit()
 
-    async def replace_conversation(self, options: Options) -> None:
+    async def replace_conversation(self, options: StartOptions) -> None:
         """Closes this conversation and opens another one in its place."""
         conversation, self.conversation = self.conversation, None
         if conversation is not None:

@@ -1,0 +1,76 @@
+"""What a new start flag must not forget: somebody who reads it, and a word in the docs."""
+
+import re
+from pathlib import Path
+
+import msgspec
+import pytest
+from typer.main import get_command
+
+import crushpy
+from crushpy.cli.app import build
+from crushpy.start_options import StartOptions, start_flags
+
+PACKAGE = Path(crushpy.__file__).parent
+DOCS = PACKAGE.parent / "docs"
+FIELDS = [field.name for field in msgspec.structs.fields(StartOptions)]
+SET_BY_CODE = {"interactive", "read_only"}
+"""Fields that no person asks for by a flag."""
+
+
+def flags_of(argv: list[str]) -> set[str]:
+    """The options that Typer knows for a command."""
+    command = get_command(build(argv))
+    for word in argv:
+        command = command.commands[word]  # pyright: ignore
+    return {name for parameter in command.params for name in parameter.opts}
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_start_option_has_a_flag(field: str) -> None:
+    assert field in start_flags() or field in SET_BY_CODE, (
+        f"StartOptions.{field} has no StartFlag: annotate it, or add it to SET_BY_CODE."
+    )
+
+
+@pytest.mark.parametrize("field", FIELDS)
+def test_every_start_option_is_read_by_somebody(field: str) -> None:
+    _, flag = start_flags().get(field, (None, None))
+    readers = [
+        path
+        for path in PACKAGE.rglob("*.py")
+        if path.name != "start_options.py" and re.search(rf"\boptions\.{field}\b", path.read_text())
+    ]
+    assert readers or (flag is not None and flag.setting), (
+        f"nobody reads options.{field}: use it where a conversation is opened (bootstrap.py), "
+        "or name the setting it overrides."
+    )
+
+
+@pytest.mark.parametrize("field", start_flags())
+def test_every_start_flag_is_offered_and_documented(field: str) -> None:
+    _, flag = start_flags()[field]
+    commands = [["run"], *([[]] if flag.chat else [])]
+    for argv in commands:
+        missing = set(flag.names) - flags_of(argv)
+        assert not missing, f"crushpy {' '.join(argv)} does not take {missing} of StartOptions.{field}"
+    assert flag.help, f"StartOptions.{field} has no help text"
+    pages = {"run.md": True, "app.md": flag.chat}
+    for page in (page for page, concerned in pages.items() if concerned):
+        text = (DOCS / page).read_text()
+        named = any(re.search(rf"(?<![\w-]){name}(?![\w-])", text) for name in flag.names)
+        assert named, f"docs/{page} does not name {flag.names[0]} (StartOptions.{field}): add it."
+
+
+def test_no_flag_has_two_meanings() -> None:
+    names = [name for _, flag in start_flags().values() for name in flag.names]
+    assert len(names) == len(set(names))
+
+
+def test_a_start_flag_reaches_typer_with_the_type_of_its_field() -> None:
+    command = get_command(build(["run"])).commands["run"]  # pyright: ignore
+    kinds = {parameter.name: parameter for parameter in command.params}
+    assert kinds["max_steps"].type.name == "int range"
+    assert kinds["allow"].multiple
+    assert kinds["yolo"].is_flag
+    assert list(kinds["compaction"].type.choices) == ["auto", "llm"]
