@@ -13,6 +13,7 @@ from crushpy.llm.errors import (
     ContextOverflow,
     ModelError,
     RateLimited,
+    Refused,
     TimedOut,
     Unavailable,
 )
@@ -61,7 +62,12 @@ TOO_LARGE_FOR_RATE = re.compile(
 )
 NO_CREDIT = re.compile(
     r"insufficient_quota|insufficient (?:balance|credit|funds)|credit balance is too low|payment required"
-    r"|billing_hard_limit|requires more credits|arrearage",
+    r"|billing_hard_limit|billing_not_active|requires more credits|credits are depleted|arrearage",
+    re.IGNORECASE,
+)
+FILTERED = re.compile(
+    r"\b(?:content_filter|invalid_prompt)\b|content (?:filtering|management) policy"
+    r"|ResponsibleAIPolicyViolation",
     re.IGNORECASE,
 )
 WRONG_KEY = re.compile(r"api key not valid|invalid.{0,10}api.?key|api_key_invalid|no api.?key", re.IGNORECASE)
@@ -154,6 +160,8 @@ def classify(
             "Add credit to the account the key belongs to, or switch the model.",
             status=status,
         )
+    if status in (400, 500) and FILTERED.search(body.raw):
+        return Refused(f"{source.model} refused to answer: {said}", status=status)
     if TOO_LARGE_FOR_RATE.search(body.raw):
         return ContextOverflow(f"the request is larger than the rate limit of {said}", status=status)
     if status not in (401, 403, 429) and (status == 413 or OVERFLOW.search(body.raw)):
@@ -196,7 +204,8 @@ def read_limit(text: str) -> int | None:
 
 
 def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | None:
-    """Seconds the provider asks us to wait: in a header (seconds, milliseconds or a date), or in words."""
+    """Seconds the provider asks us to wait: in a header (seconds, milliseconds or a date), in words, or until
+    what is used up is there again."""
     if (millis := _number(headers.get("retry-after-ms", ""))) is not None:
         return millis / 1000
     value = headers.get("retry-after", "")
@@ -212,7 +221,35 @@ def retry_after(headers: Mapping[str, str], text: str, now: float) -> float | No
     found = re.search(r"(?:try again in |retryDelay\"?: ?\"?)([\d.]+) ?(ms|s|m)\b", text, re.IGNORECASE)
     if found and (amount := _number(found[1])) is not None:
         return amount * {"ms": 0.001, "s": 1, "m": 60}[found[2].lower()]
-    return None
+    return _until_reset(headers, now)
+
+
+def _until_reset(headers: Mapping[str, str], now: float) -> float | None:
+    """Seconds until there is something again of every limit that is used up."""
+    waits: list[float] = []
+    for name, left in headers.items():
+        if "ratelimit" in name and "remaining" in name and left.strip() == "0":
+            wait = _until(headers.get(name.replace("remaining", "reset"), ""), now)
+            waits += [] if wait is None else [max(0.0, wait)]
+    return max(waits, default=None)
+
+
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
+
+
+def _until(text: str, now: float) -> float | None:
+    """Seconds until a reset that is named as a span (17, 6m0s, 120ms) or a moment (2026-01-31T12:00:00Z)."""
+    if (number := _number(text)) is not None:
+        return number
+    if re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[hms]))+", text):
+        spans = re.findall(r"([\d.]+)(ms|[hms])", text)
+        return sum(float(amount) * _UNITS[unit] for amount, unit in spans)
+    from datetime import datetime
+
+    try:
+        return datetime.fromisoformat(text).timestamp() - now
+    except ValueError:
+        return None
 
 
 def refuses_late_system(status: int, body: ErrorBody) -> bool:

@@ -22,6 +22,11 @@ def as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def as_index(value: object) -> int:
+    """A place in a list; -1 where it is none."""
+    return value if isinstance(value, int) else -1
+
+
 MOST = 2**53
 """More than this nobody counts: such a number is a server's mistake, and no database would take it."""
 

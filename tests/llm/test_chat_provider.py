@@ -128,13 +128,6 @@ async def test_an_answer_that_is_no_reply_at_all_is_named(llm, provider):
 # --- connections
 
 
-async def test_one_connection_serves_the_whole_conversation(llm, provider):
-    llm.always(Reply(text="some text", chunk=2))
-    for _ in range(4):
-        await hear(provider)
-    assert {request.connection for request in llm.requests} == {1}
-
-
 async def test_a_failed_request_leaves_its_connection_usable(llm, provider):
     llm.script(Fail(500), "fine")
     with pytest.raises(Unavailable):

@@ -5,6 +5,7 @@ It runs in a thread of its own, so that it serves async tests, plain tests and s
 
 import asyncio
 import json
+import ssl
 import threading
 import traceback
 from collections import deque
@@ -46,7 +47,8 @@ WAIT = 60.0
 class ScriptedLLM:
     """`with ScriptedLLM() as llm:` serves on loopback until the block ends."""
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
+        self._tls = tls
         self.requests: list[Recorded] = []
         """Every request for a reply, in the order they came. Listing models is not among them."""
         self.models = ["test-model"]
@@ -91,7 +93,7 @@ class ScriptedLLM:
     @property
     def url(self) -> str:
         """Without a path: what Anthropic's and Gemini's clients want."""
-        return f"http://127.0.0.1:{self.port}"
+        return f"{'https' if self._tls else 'http'}://127.0.0.1:{self.port}"
 
     @property
     def api_base(self) -> str:
@@ -144,7 +146,7 @@ class ScriptedLLM:
         self._loop = asyncio.get_running_loop()
         self._stop = asyncio.Event()
         self._released = asyncio.Event()
-        server = await self._loop.create_server(self._connection, "127.0.0.1", 0)
+        server = await self._loop.create_server(self._connection, "127.0.0.1", 0, ssl=self._tls)
         self.port: int = server.sockets[0].getsockname()[1]
         ready.set()
         await self._stop.wait()

@@ -7,7 +7,7 @@ import msgspec
 from crushpy.llm.errors import Refused
 from crushpy.llm.opaque_parts import noted
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_object, as_objects, as_text, first_count, is_json
+from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
 from crushpy.messages import Finish, Json, Usage
 
 FINISHES: dict[str, Finish] = {
@@ -52,7 +52,7 @@ class MessageReader:
         self._stop = ""
         self._details: Json = {}
         self._counts: dict[str, int] = {}
-        self._blocks: dict[object, _Block] = {}
+        self._blocks: dict[int, _Block] = {}
         """By the server's index: the newest of each."""
         self._all: list[_Block] = []
         self._earlier: list[Json] = []
@@ -67,11 +67,11 @@ class MessageReader:
     def feed(self, event: Json) -> list[Piece]:
         match event.get("type"):
             case "content_block_delta":
-                return self._delta(event.get("index"), as_object(event.get("delta")))
+                return self._delta(as_index(event.get("index")), as_object(event.get("delta")))
             case "content_block_start":
-                return self._open(event.get("index"), as_object(event.get("content_block")))
+                return self._open(as_index(event.get("index")), as_object(event.get("content_block")))
             case "content_block_stop":
-                return self._close(self._blocks.pop(event.get("index"), None))
+                return self._close(self._blocks.pop(as_index(event.get("index")), None))
             case "message_start":
                 self._count(as_object(as_object(event.get("message")).get("usage")))
             case "message_delta":
@@ -113,7 +113,7 @@ class MessageReader:
 
     # --- blocks
 
-    def _open(self, index: object, start: Json) -> list[Piece]:
+    def _open(self, index: int, start: Json) -> list[Piece]:
         kind = as_text(start.get("type"))
         block = _Block(start, kind, slices=[], before=(self._text, len(self._calls)))
         self._blocks[index] = block
@@ -129,7 +129,7 @@ class MessageReader:
             return self._think(block, as_text(start.get("thinking")))
         return []
 
-    def _delta(self, index: object, delta: Json) -> list[Piece]:
+    def _delta(self, index: int, delta: Json) -> list[Piece]:
         block = self._blocks.get(index)
         if block is None:
             return []

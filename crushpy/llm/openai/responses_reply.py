@@ -7,7 +7,7 @@ from crushpy.llm.http_wire import Reported
 from crushpy.llm.opaque_parts import noted
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
-from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
+from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count
 from crushpy.messages import Json, Usage
 
 
@@ -33,7 +33,7 @@ class ResponseReader:
         self._status = ""
         self._why = ""
         self._usage: Usage | None = None
-        self._items: dict[object, _Item] = {}
+        self._items: dict[int, _Item] = {}
         """By the server's index."""
         self._calls = 0
         self._text = 0
@@ -47,16 +47,16 @@ class ResponseReader:
             case "response.output_text.delta" | "response.refusal.delta":
                 return self._say(self._item(event, "message"), as_text(event.get("delta")))
             case "response.function_call_arguments.delta":
-                item = self._items.get(event.get("output_index"))
+                item = self._items.get(as_index(event.get("output_index")))
                 return self._argue(item, as_text(event.get("delta")))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 return self._think(self._item(event, "reasoning"), as_text(event.get("delta")))
             case "response.reasoning_summary_part.added":
                 return [ThinkingPiece("\n\n")] if self._item(event, "reasoning").heard else []
             case "response.output_item.added":
-                return self._open(event.get("output_index"), as_object(event.get("item")))
+                return self._open(as_index(event.get("output_index")), as_object(event.get("item")))
             case "response.output_item.done":
-                return self._close(event.get("output_index"), as_object(event.get("item")))
+                return self._close(as_index(event.get("output_index")), as_object(event.get("item")))
             case "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled":
                 return self._finish(as_object(event.get("response")))
             case "error":
@@ -80,12 +80,12 @@ class ResponseReader:
 
     def _item(self, event: Json, kind: str) -> _Item:
         """The item a piece belongs to; some servers do not announce them."""
-        index = event.get("output_index")
+        index = as_index(event.get("output_index"))
         if index not in self._items:
             self._items[index] = _Item(kind, before=(self._text, self._calls))
         return self._items[index]
 
-    def _open(self, index: object, given: Json) -> list[Piece]:
+    def _open(self, index: int, given: Json) -> list[Piece]:
         item = _Item(as_text(given.get("type")), before=(self._text, self._calls))
         self._items[index] = item
         if item.kind == "message" and (phase := as_text(given.get("phase"))):
@@ -96,7 +96,7 @@ class ResponseReader:
         self._calls += 1
         return [CallPiece(item.call, as_text(given.get("call_id")), as_text(given.get("name")))]
 
-    def _close(self, index: object, given: Json) -> list[Piece]:
+    def _close(self, index: int, given: Json) -> list[Piece]:
         """The whole item: what came of it in pieces is not repeated."""
         pieces = [] if index in self._items else self._open(index, given)
         item = self._items[index]
