@@ -1,0 +1,125 @@
+"""The scripts that set crushpy up: which Python they take, and what they say where there is none."""
+
+import os
+import platform
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+VERSION = platform.python_version()
+OLD = """#!/bin/sh
+case "$2" in *platform*) echo 3.9.1 /old/python;; *) exit 1;; esac
+"""
+BARE = f"""#!/bin/sh
+case "$2" in *ensurepip*) exit 1;; *) exec {sys.executable} "$@";; esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """The scripts and what they look at, with nothing set up."""
+    folder = tmp_path / "checkout"
+    shutil.copytree(ROOT / "bin", folder / "bin")
+    for name in ("pyproject.toml", "requirements.lock", "requirements-dev.lock"):
+        shutil.copy(ROOT / name, folder)
+    return folder
+
+
+def run(script: Path, *args: str, **env: str) -> "subprocess.CompletedProcess[str]":
+    given = {name: value for name, value in os.environ.items() if name not in ("PYTHON", "PYTHONS", "VENV")}
+    return subprocess.run(
+        ["bash", str(script), *args],
+        capture_output=True,
+        text=True,
+        stdin=subprocess.DEVNULL,
+        env={**given, **env},
+        timeout=100,
+    )
+
+
+def program(path: Path, text: str) -> str:
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_python_that_is_not_there_is_named(checkout: Path) -> None:
+    done = run(checkout / "bin/setup", PYTHON="/no/such/python")
+    assert done.returncode == 1
+    assert "PYTHON=/no/such/python" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_a_python_that_is_too_old_is_named_with_its_version(checkout: Path, tmp_path: Path) -> None:
+    old = program(tmp_path / "old", OLD)
+    done = run(checkout / "bin/setup", PYTHON=old)
+    assert done.returncode == 1
+    assert f"PYTHON={old} is Python 3.9.1; crushpy needs 3.11 or newer" in done.stderr
+
+
+def test_a_python_without_ensurepip_is_told_which_package_is_missing(checkout: Path, tmp_path: Path) -> None:
+    done = run(checkout / "bin/setup", PYTHON=program(tmp_path / "bare", BARE), INSTALLER="pip")
+    assert done.returncode == 1
+    assert "python3-venv" in done.stderr
+    assert not (checkout / ".venv").exists()
+
+
+def test_what_is_set_up_already_is_left_alone(checkout: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", checkout / ".venv"], check=True)
+    (checkout / ".venv/.installed-requirements-dev").touch()
+    for args in ([], ["dev"]):
+        for env in ({}, {"PYTHON": sys.executable}):
+            done = run(checkout / "bin/setup", *args, **env)
+            assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_folder_that_is_no_environment_is_not_removed(checkout: Path) -> None:
+    (checkout / ".venv").mkdir()
+    (checkout / ".venv/mine").touch()
+    done = run(checkout / "bin/setup", PYTHON=sys.executable)
+    assert done.returncode == 1
+    assert "no environment of Python" in done.stderr
+    assert (checkout / ".venv/mine").exists()
+
+
+def test_the_pythons_named_are_listed_each_version_once(checkout: Path) -> None:
+    done = run(checkout / "bin/check-pythons", "--list", PYTHONS=f"{sys.executable} {sys.executable}")
+    assert done.returncode == 0, done.stderr
+    (line,) = done.stdout.splitlines()
+    assert line.split()[0] == VERSION
+
+
+def test_a_python_named_that_does_not_run_is_an_error(checkout: Path) -> None:
+    done = run(checkout / "bin/check-pythons", "--list", PYTHONS="/no/such/python")
+    assert done.returncode == 1
+    assert "/no/such/python" in done.stderr
+
+
+def test_the_pythons_on_the_path_are_found(checkout: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "on path"
+    folder.mkdir()
+    program(folder / "python3", f'#!/bin/sh\nexec {sys.executable} "$@"\n')
+    found = run(
+        checkout / "bin/check-pythons",
+        "--list",
+        PATH=f"{folder}:/usr/bin:/bin",
+        PYENV_ROOT=str(tmp_path / "none"),
+    )
+    assert VERSION in found.stdout
+
+
+def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path) -> None:
+    """`bin/check` stands in for the whole suite here: it fails for one of two."""
+    program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"; echo "$VENV $TESTS_ONLY $@"\nexit 1\n')
+    done = run(checkout / "bin/check-pythons", "tests/x", PYTHONS=sys.executable)
+    assert done.returncode == 1
+    assert f".venvs/{VERSION}  tests/x" in done.stdout
+    last = done.stdout.splitlines()[-1]
+    assert last.split()[:2] == [VERSION, "FAILED"]
+    assert last.endswith("3 passed in 1s")
+    program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"\n')
+    assert run(checkout / "bin/check-pythons", PYTHONS=sys.executable).returncode == 0
