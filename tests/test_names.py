@@ -10,7 +10,7 @@ import crushpy
 
 PACKAGE = Path(crushpy.__file__).parent
 
-ROOMS = ("tools", "permissions", "shield.py", "access.py")
+ROOMS = ("tools", "permissions", "tui", "shield.py", "access.py")
 """Where each name must be the only one of the package. To be widened, room by room, to all of them."""
 
 SHARED_NAMES = {

@@ -13,6 +13,6 @@ def start(options: StartOptions) -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("The chat needs a terminal.", 'Without one: crushpy run "what to do".')
     from crushpy.cli.folder import working_folder
-    from crushpy.tui import run
+    from crushpy.tui import run_app
 
-    return run(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))))
+    return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))))

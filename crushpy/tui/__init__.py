@@ -3,7 +3,7 @@
 from crushpy.start_options import StartOptions
 
 
-def run(options: StartOptions) -> int:
+def run_app(options: StartOptions) -> int:
     """Runs the app until the user leaves; the exit code."""
     import gc
 

@@ -9,7 +9,7 @@ from talk import Talks
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
-from crushpy.tui.screens.inspector import InspectorScreen, bar, marks
+from crushpy.tui.screens.inspector import InspectorScreen, bar, threshold_marks
 
 ROWS = (
     Row("tool", "bash", 500, True),
@@ -95,7 +95,7 @@ def test_neighbours_in_the_bar_differ_without_colours() -> None:
 
 @pytest.mark.parametrize("width", [1, 5, 20, 38, 78, 298])
 def test_every_threshold_has_its_mark_below_the_bar(width: int) -> None:
-    line = marks(THRESHOLDS, width).plain
+    line = threshold_marks(THRESHOLDS, width).plain
     assert len(line) == width
     for share in THRESHOLDS.values():
         assert line[min(width - 1, round(share * width))] == "▲"

@@ -92,7 +92,7 @@ async def connect_model(chat: CommandHost, argument: str) -> None:
 
 @performs("trust")
 async def trust_this_project(chat: CommandHost, argument: str) -> None:
-    from crushpy.tui.opening import brought_by_project, trust_project
+    from crushpy.tui.engine_access import brought_by_project, trust_project
 
     folder = Path(chat.options.cwd)
     root, lines = brought_by_project(folder)

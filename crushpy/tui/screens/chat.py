@@ -81,10 +81,10 @@ class ChatScreen(ChatLayout):
 
     async def open(self, options: StartOptions) -> None:
         """Loads the engine and opens a conversation; failures are shown, and the app stays up."""
-        from crushpy.tui.opening import open_conversation
+        from crushpy.tui.engine_access import open_for_app
 
         try:
-            conversation, notices = await open_conversation(options)
+            conversation, notices = await open_for_app(options)
         except Exception as error:
             self.feed.fail(error)
             self._tried.set()
@@ -220,7 +220,7 @@ class ChatScreen(ChatLayout):
         self.keep(event.letter)
 
     def on_approval_panel_answered(self, event: "ApprovalPanel.Answered") -> None:
-        from crushpy.tui.opening import answer
+        from crushpy.tui.engine_access import answer
 
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.kind, event.words)

@@ -50,7 +50,7 @@ def bar(inspection: Inspection, width: int) -> Content:
     return Content.assemble(*pieces, (FREE * (width - drawn), "$text-disabled"))
 
 
-def marks(thresholds: Mapping[str, float], width: int) -> Content:
+def threshold_marks(thresholds: Mapping[str, float], width: int) -> Content:
     """A line below the bar that points at the thresholds, each with its name where there is room for it."""
     line = [" "] * width
     places = {name: min(width - 1, round(share * width)) for name, share in thresholds.items()}
@@ -134,7 +134,7 @@ class InspectorScreen(Screen[None]):
         )
         chart = [bar(inspection, width)]
         if self._thresholds:
-            chart.append(marks(self._thresholds, width))
+            chart.append(threshold_marks(self._thresholds, width))
         self.query_one("#chart", Static).update(Content("\n").join(chart))
         self.query_one("#legend", Static).update(self._legend())
         self._fill()

@@ -1,4 +1,4 @@
-"""Opens conversations for the app. Importing the engine takes a tenth of a second: done in a thread."""
+"""What the app asks of the engine when it is needed: importing it takes a tenth of a second, in a thread."""
 
 import asyncio
 from pathlib import Path
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
 
-async def open_conversation(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":
+async def open_for_app(options: StartOptions) -> "tuple[Conversation, tuple[str, ...]]":
     """The conversation that was asked for, and what the user should know about its settings."""
     await asyncio.to_thread(_load)
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
