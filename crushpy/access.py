@@ -1,13 +1,42 @@
 """What a tool call wants to touch: the words in which tools and permissions speak to each other.
 
-A tool says what it would touch; `permissions/` says whether it may. Neither imports the other.
+A tool declares what its calls touch, and each call says what exactly; `permissions/` says whether it may.
+Neither imports the other.
 """
 
+from collections.abc import Mapping
 from typing import Literal
 
 from crushpy.messages import Data
 
 Kind = Literal["path", "command", "host", "none"]
+
+
+class ToolAccess(Data, frozen=True):
+    """What the calls of one tool touch: it decides which pattern a rule for the tool takes."""
+
+    kind: Kind
+    writes: bool = False
+    """True where a call may change something."""
+    default: str = ""
+    """What a call touches that names nothing; empty where it has to name something."""
+
+
+ToolTable = Mapping[str, ToolAccess]
+"""The tools there are, by name."""
+
+_declared: dict[str, ToolAccess] = {}
+
+
+def declare_tools(tools: ToolTable) -> None:
+    """Called by the registry: what rules are read against where no other table is handed over."""
+    _declared.update(tools)
+
+
+def declared_tools() -> ToolTable:
+    if not _declared:
+        raise LookupError("no tool is declared: rules can be read once crushpy.tools.registry gave its tools")
+    return _declared
 
 
 class Access(Data, frozen=True):

@@ -30,7 +30,7 @@ from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
-from crushpy.tools.registry import all_tools
+from crushpy.tools.registry import all_tools, tool_table
 from crushpy.tools.shell.jobs import Jobs
 
 TEMPLATE_EDITED = "The summary template was edited: it holds from this request on (the cache misses once)."
@@ -107,6 +107,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         allow=(*chosen.allow, *options.allow, f"view({escaped(str(outputs))}/**)"),
         ask=chosen.ask,
         deny=chosen.deny,
+        tools=tool_table(),
     )
     context = ToolContext(
         around.cwd,

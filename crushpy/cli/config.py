@@ -158,9 +158,10 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     if leaf is None or not leaf.is_list:
         return
     from crushpy.permissions.rules import RuleSet
+    from crushpy.tools.registry import tool_table
 
     rules: Any = values.check_text(leaf, path, text)
-    RuleSet.from_strings(**{path[-1]: rules})
+    RuleSet.from_strings(**{path[-1]: rules}, tools=tool_table())
 
 
 def _value(loaded: "Loaded", path: "KeyPath") -> Any:

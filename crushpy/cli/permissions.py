@@ -75,10 +75,11 @@ def test_command(
     from crushpy.permissions.decide import decide
     from crushpy.permissions.rules import RuleSet
     from crushpy.sanitize import clean
+    from crushpy.tools.registry import tool_table
 
     cwd = _folder()
     chosen = _load(Paths(), cwd).settings.permissions
-    rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny)
+    rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny, tools=tool_table())
     decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo)
     if as_json:
         print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))
@@ -122,24 +123,24 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
     """What a call of `tool` would touch."""
     from crushpy.access import Access
     from crushpy.errors import UsageError
-    from crushpy.permissions.rules import FILE_TOOLS, MCP_PREFIX, TOOLS, WRITERS
+    from crushpy.tools.registry import tool_table
 
-    if tool not in TOOLS and not tool.startswith(MCP_PREFIX):
-        raise UsageError(f"There is no tool {tool!r}.", f"There are: {', '.join(TOOLS)}.")
-    if tool in (*FILE_TOOLS, "bash", "fetch") and not argument and tool not in ("ls", "glob", "grep"):
-        example = {"bash": '"git log"', "fetch": "example.com"}.get(tool, "src/a.py")
+    tools = tool_table()
+    if tool not in tools:
+        raise UsageError(f"There is no tool {tool!r}.", f"There are: {', '.join(tools)}.")
+    declared = tools[tool]
+    value = argument or declared.default
+    if declared.kind != "none" and not value:
+        example = {"command": '"git log"', "host": "example.com"}.get(declared.kind, "src/a.py")
         raise UsageError(f"What should {tool} do?", f"Example: crushpy permissions test {tool} {example}")
-    if tool == "bash":
-        return Access("bash", "command", argument, writes=True)
-    if tool == "fetch":
+    if declared.kind == "host" and "://" in value:
         from urllib.parse import urlsplit
 
-        host = urlsplit(argument).hostname if "://" in argument else argument
-        return Access("fetch", "host", host or argument)
-    if tool in FILE_TOOLS:
-        path = Path(argument).expanduser() if argument.startswith("~") else Path(argument)
-        return Access(tool, "path", str(cwd / path), writes=tool in WRITERS)
-    return Access(tool, "none")
+        value = urlsplit(value).hostname or value
+    if declared.kind == "path":
+        path = Path(value).expanduser() if value.startswith("~") else Path(value)
+        value = str(cwd / path)
+    return Access(tool, declared.kind, value if declared.kind != "none" else "", declared.writes)
 
 
 def _load(paths: "Paths", cwd: Path) -> "Loaded":

@@ -10,7 +10,7 @@ from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.prohibition import RuleHit, hits, mentions
 from crushpy.permissions.risk.risky_words import risky_words
-from crushpy.permissions.rules import Rule, RuleSet
+from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
 from crushpy.permissions.shell.obeyed_variables import is_obeyed
 from crushpy.permissions.shell.parser import parse_shell
@@ -29,7 +29,7 @@ def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: boo
     parts.extend(_variables(reading))
     for redirect in reading.redirects:
         parts.extend(_redirect(redirect, reading, rules, workspace))
-    parts.extend(_commands(reading.commands, rules, workspace))
+    parts.extend(_commands(reading.commands, rules, workspace, access.tool))
     return parts or [Decision("ask", "no rule covers it")]
 
 
@@ -37,7 +37,7 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
     """What deny and ask rules say. Where a command cannot be read, under yolo its text decides."""
     found: list[Decision] = []
     for rule in rules.deny:
-        if rule.tool not in ("bash", access.tool):
+        if rule.tool not in (RUN, access.tool):
             continue
         hit = _hit(rule, reading)
         in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(_variables(reading))
@@ -48,7 +48,7 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
         elif hit == RuleHit.MAYBE:
             found.append(Decision("ask", f"the rule {rule} may deny it"))
     for rule in rules.ask:
-        if rule.tool in ("bash", access.tool) and _hit(rule, reading) != RuleHit.NO:
+        if rule.tool in (RUN, access.tool) and _hit(rule, reading) != RuleHit.NO:
             found.append(by_rule("ask", rule))
     return found
 
@@ -77,7 +77,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
     folders = [workspace] if text.startswith("/") else _folders(reading, workspace)
     if not folders:
         return [Decision("ask", f"from which folder {word.text} is meant cannot be judged")]
-    tool = "write" if redirect.writes else "view"
+    tool = WRITE if redirect.writes else READ
     return [
         decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
         for folder in folders
@@ -97,8 +97,10 @@ def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
     return [workspace, target]
 
 
-def _commands(commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path) -> list[Decision]:
-    allow = {rule.words: rule for rule in rules.allow if rule.tool == "bash"}
+def _commands(
+    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str
+) -> list[Decision]:
+    allow = {rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)}
     words = list(allow)
     parts: list[Decision] = []
     for command in commands:

@@ -2,7 +2,7 @@
 
 from crushpy.access import Access
 from crushpy.permissions.decision import Decision, strictest
-from crushpy.permissions.rules import Rule, RuleSet
+from crushpy.permissions.rules import TALK, Rule, RuleSet
 
 
 def decide_host(access: Access, rules: RuleSet) -> Decision:
@@ -10,7 +10,7 @@ def decide_host(access: Access, rules: RuleSet) -> Decision:
     host = _bare_name(access.value)
 
     def speaks(rule: Rule) -> bool:
-        return rule.tool in (access.tool, "fetch") and _matches(rule.pattern, host)
+        return rule.tool in (access.tool, TALK) and _matches(rule.pattern, host)
 
     if decided := strictest(rules, speaks, speaks):
         return decided

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from crushpy.access import Access
 from crushpy.permissions.patterns import compiled, escaped
-from crushpy.permissions.rules import Rule
+from crushpy.permissions.rules import READ, WRITE, Rule
 
 OWN_FOLDERS = frozenset((".git", ".crushpy"))
 """What is written here changes what git and crushpy do: only a rule that spells the folder covers it."""
@@ -45,7 +45,7 @@ class TouchedPath:
 
 def speaks_of(rule: Rule, access: Access) -> bool:
     """Whether the rule is about this kind of access. `view` is the right to read, `write` to change."""
-    return rule.tool in (access.tool, "write" if access.writes else "view")
+    return rule.tool in (access.tool, WRITE if access.writes else READ)
 
 
 def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:

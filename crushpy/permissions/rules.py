@@ -4,19 +4,14 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
+from crushpy.access import ToolTable, declared_tools
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
 from crushpy.permissions.patterns import compiled
 from crushpy.permissions.shell.ast import word_set
 
-READERS = ("view", "ls", "glob", "grep")
-WRITERS = ("write", "edit", "multiedit")
-FILE_TOOLS = READERS + WRITERS
-TOOLS = (
-    *FILE_TOOLS,
-    *("bash", "job_output", "job_kill", "fetch", "todos", "task", "recall", "new_session"),
-)
-MCP_PREFIX = "mcp__"
+READ, WRITE, RUN, TALK = "view", "write", "bash", "fetch"
+"""Their rules are rights: to read any file, to change any, to run commands, to talk to hosts, by any tool."""
 
 RUNS_ANYTHING = word_set(
     "sh bash dash zsh ksh fish eval exec source . sudo doas su xargs nohup parallel busybox"
@@ -42,14 +37,14 @@ class Rule(Data, frozen=True):
         return split_words(self.pattern)
 
     @staticmethod
-    def parse(text: str, known: Collection[str] = TOOLS) -> "Rule":
-        """The rule that `text` spells. `known`: the names of the tools there are."""
+    def parse(text: str, tools: ToolTable) -> "Rule":
+        """The rule that `text` spells. `tools`: those there are, which say what pattern each takes."""
         match = _SHAPE.fullmatch(text.strip())
         if match is None:
             raise _bad(text, "it is neither `tool` nor `tool(pattern)`")
         tool, pattern = match[1], match[2]
-        if tool not in known and not tool.startswith(MCP_PREFIX):
-            raise _bad(text, f"there is no tool {tool!r}", _nearest(tool, known))
+        if tool not in tools:
+            raise _bad(text, f"there is no tool {tool!r}", _nearest(tool, tools))
         if pattern is None:
             return Rule(tool)
         pattern = pattern.strip()
@@ -57,14 +52,15 @@ class Rule(Data, frozen=True):
             raise _bad(text, "the pattern is empty", f"For every call of the tool write {tool}.")
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in pattern):
             raise _bad(text, "the pattern holds a control character")
-        if tool == "bash":
-            _check_command(text, pattern)
-        elif tool in FILE_TOOLS:
-            _check_path(text, pattern)
-        elif tool == "fetch":
-            pattern = _host_pattern(text, pattern)
-        else:
-            raise _bad(text, f"{tool} takes no pattern", f"Write {tool}.")
+        match tools[tool].kind:
+            case "command":
+                _check_command(text, pattern)
+            case "path":
+                _check_path(text, pattern)
+            case "host":
+                pattern = _host_pattern(text, tool, pattern)
+            case "none":
+                raise _bad(text, f"{tool} takes no pattern", f"Write {tool}.")
         return Rule(tool, pattern)
 
 
@@ -80,8 +76,10 @@ class RuleSet(Data, frozen=True):
         allow: Iterable[str] = (),
         ask: Iterable[str] = (),
         deny: Iterable[str] = (),
-        known: Collection[str] = TOOLS,
+        tools: ToolTable | None = None,
     ) -> "RuleSet":
+        """`tools`: those there are; None: those that the registry declared."""
+        known = declared_tools() if tools is None else tools
         return RuleSet(
             tuple(parse_allow(text, known) for text in allow),
             tuple(Rule.parse(text, known) for text in ask),
@@ -92,10 +90,10 @@ class RuleSet(Data, frozen=True):
         return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
 
 
-def parse_allow(text: str, known: Collection[str] = TOOLS) -> Rule:
+def parse_allow(text: str, tools: ToolTable) -> Rule:
     """A rule that is meant to allow: it never means any shell command."""
-    rule = Rule.parse(text, known)
-    if rule.tool != "bash":
+    rule = Rule.parse(text, tools)
+    if tools[rule.tool].kind != "command":
         return rule
     words = rule.words
     options_only = all(word.startswith("-") for word in words[1:])
@@ -149,7 +147,8 @@ def _check_command(text: str, pattern: str) -> None:
         return
     if pattern.endswith((" *", ":*")):
         shorter = pattern[:-2].strip()
-        raise _bad(text, "a bash pattern already covers the words after it", f"Write bash({shorter}).")
+        tool = text.partition("(")[0].strip()
+        raise _bad(text, f"a {tool} pattern already covers the words after it", f"Write {tool}({shorter}).")
     try:
         words = split_words(pattern)
     except ValueError as error:
@@ -170,10 +169,10 @@ def _check_path(text: str, pattern: str) -> None:
         )
 
 
-def _host_pattern(text: str, pattern: str) -> str:
+def _host_pattern(text: str, tool: str, pattern: str) -> str:
     host = pattern.lower().rstrip(".")
     if not _HOST.fullmatch(host):
-        raise _bad(text, "the pattern of fetch is a host", "Example: fetch(docs.python.org)")
+        raise _bad(text, f"the pattern of {tool} is a host", f"Example: {tool}(docs.python.org)")
     return host
 
 

@@ -3,14 +3,17 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
+from crushpy.access import ToolAccess
 from crushpy.errors import SettingsError
 from crushpy.permissions.allowance import covers, without_globals
 from crushpy.permissions.risk.embedded_scripts import is_interpreter
 from crushpy.permissions.risk.risky_words import OPERANDS_MATTER
-from crushpy.permissions.rules import RUNS_ANYTHING, parse_allow
+from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS
 
+_SHELL = {RUN: ToolAccess("command", writes=True)}
+"""What is suggested for a command is the right to run it."""
 _PROGRAM_ALONE = word_set(
     "ls cat head tail wc grep egrep fgrep rg echo pwd which type file stat du df tree diff cmp sort uniq"
     " cut tr nl basename dirname realpath readlink date whoami id uname hostname printenv env ps jq find"
@@ -45,7 +48,7 @@ _TWO_SUBCOMMANDS = frozenset(
 def suggest_rule(command: SimpleCommand) -> str | None:
     """A bash rule that covers this command and its like; None where no rule can."""
     for words in _prefixes(command):
-        rule = f"bash({shlex.join(words)})"
+        rule = f"{RUN}({shlex.join(words)})"
         if words and covers(words, command) and _is_rule(rule):
             return rule
     return None
@@ -53,7 +56,7 @@ def suggest_rule(command: SimpleCommand) -> str | None:
 
 def _is_rule(text: str) -> bool:
     try:
-        return text.isprintable() and bool(parse_allow(text))
+        return text.isprintable() and bool(parse_allow(text, _SHELL))
     except SettingsError:
         return False
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
 
@@ -131,6 +131,8 @@ class Tool(Generic[A]):
 
     name: ClassVar[str]
     args: type[A]
+    access: ClassVar[ToolAccess]
+    """What its calls touch; permission rules for it follow from this."""
     parallel: ClassVar[bool] = False
     """True where it changes nothing, so that several may run side by side."""
 
@@ -140,7 +142,13 @@ class Tool(Generic[A]):
 
     def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
         """What this call would touch. Pure: looks at the arguments and at paths, runs nothing."""
-        raise NotImplementedError
+        if self.access.kind != "none":
+            raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")
+        return self.touches()
+
+    def touches(self, value: str = "") -> tuple[Access, ...]:
+        """The access to one thing, of the kind that the tool declares."""
+        return (Access(self.name, self.access.kind, value, self.access.writes),)
 
     async def preview(self, args: A, context: ToolContext) -> Display | None:
         """What to show a person who is asked to allow this call. Must not change anything nor raise."""

@@ -5,7 +5,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -28,9 +28,10 @@ class BashArgs(Args, frozen=True):
 class BashTool(Tool[BashArgs]):
     name = "bash"
     args = BashArgs
+    access = ToolAccess("command", writes=True)
 
     def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "command", args.command, writes=True),)
+        return self.touches(args.command)
 
     async def run(self, args: BashArgs, context: ToolContext) -> Outcome:
         if not args.command.strip():

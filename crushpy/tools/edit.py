@@ -1,11 +1,11 @@
 """The tool `edit`: replaces one passage of a file."""
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.files.edits import Replacement, plan_edits
 from crushpy.tools.files.file_change import describe_change, make_change, preview_change
-from crushpy.tools.files.locate import path_accesses
+from crushpy.tools.files.locate import real_path
 
 
 class EditArgs(Args, frozen=True):
@@ -22,9 +22,10 @@ class EditArgs(Args, frozen=True):
 class EditTool(Tool[EditArgs]):
     name = "edit"
     args = EditArgs
+    access = ToolAccess("path", writes=True)
 
     def accesses(self, args: EditArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.file_path, writes=True)
+        return self.touches(real_path(context, args.file_path))
 
     async def preview(self, args: EditArgs, context: ToolContext) -> Diff | None:
         return await preview_change(lambda: plan_edits(context, args.file_path, args.edits))

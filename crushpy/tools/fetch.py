@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
@@ -19,6 +19,7 @@ class FetchArgs(Args, frozen=True):
 class FetchTool(Tool[FetchArgs]):
     name = "fetch"
     args = FetchArgs
+    access = ToolAccess("host", writes=True)
     parallel = True
 
     def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_SECONDS) -> None:
@@ -31,9 +32,9 @@ class FetchTool(Tool[FetchArgs]):
         try:
             target = target_of(args.url)
         except ToolError:
-            return ()  # `run` refuses it before anything is path_accesses
+            return ()  # `run` refuses it before anything is real_path
         # Nothing is changed, but a request can carry secrets out: it is asked about like a change.
-        return (Access(self.name, "host", target.authority, writes=True),)
+        return self.touches(target.authority)
 
     async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
         from crushpy.tools.web.addresses import resolve

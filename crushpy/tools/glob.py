@@ -8,12 +8,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, path_accesses
+from crushpy.tools.files.locate import locate, missing, real_path
 from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files, required
@@ -30,6 +30,7 @@ class GlobArgs(Args, frozen=True):
 class GlobTool(Tool[GlobArgs]):
     name = "glob"
     args = GlobArgs
+    access = ToolAccess("path", default=".")
     parallel = True
 
     def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
@@ -37,7 +38,7 @@ class GlobTool(Tool[GlobArgs]):
         self._timeout = timeout
 
     def accesses(self, args: GlobArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.path)
+        return self.touches(real_path(context, args.path))
 
     async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
         folder = locate(context, args.path)

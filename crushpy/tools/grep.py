@@ -7,12 +7,12 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, path_accesses
+from crushpy.tools.files.locate import locate, missing, real_path
 from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import FindRipgrep, find_lines, find_ripgrep, required
@@ -35,6 +35,7 @@ class GrepArgs(Args, frozen=True):
 class GrepTool(Tool[GrepArgs]):
     name = "grep"
     args = GrepArgs
+    access = ToolAccess("path", default=".")
     parallel = True
 
     def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:
@@ -42,7 +43,7 @@ class GrepTool(Tool[GrepArgs]):
         self._timeout = timeout
 
     def accesses(self, args: GrepArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.path)
+        return self.touches(real_path(context, args.path))
 
     async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
         _check(args.pattern, args.include)

@@ -1,6 +1,6 @@
 """The tool that ends a background job and all that it started."""
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.process import cannot_kill
@@ -13,9 +13,7 @@ class JobKillArgs(Args, frozen=True):
 class JobKillTool(Tool[JobKillArgs]):
     name = "job_kill"
     args = JobKillArgs
-
-    def accesses(self, args: JobKillArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)
+    access = ToolAccess("none")
 
     async def run(self, args: JobKillArgs, context: ToolContext) -> Outcome:
         job = context.jobs.get(args.job_id)

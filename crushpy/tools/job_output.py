@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.command_output import describe_output
@@ -20,9 +20,7 @@ class JobOutputArgs(Args, frozen=True):
 class JobOutputTool(Tool[JobOutputArgs]):
     name = "job_output"
     args = JobOutputArgs
-
-    def accesses(self, args: JobOutputArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)
+    access = ToolAccess("none")
 
     async def run(self, args: JobOutputArgs, context: ToolContext) -> Outcome:
         job = context.jobs.get(args.job_id)

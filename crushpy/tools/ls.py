@@ -5,12 +5,12 @@ from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, path_accesses, reason
+from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.search.ignore_rules import IgnoreRules
 
 _MAX_ENTRIES = 400
@@ -23,10 +23,11 @@ class LsArgs(Args, frozen=True):
 class LsTool(Tool[LsArgs]):
     name = "ls"
     args = LsArgs
+    access = ToolAccess("path", default=".")
     parallel = True
 
     def accesses(self, args: LsArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.path)
+        return self.touches(real_path(context, args.path))
 
     async def run(self, args: LsArgs, context: ToolContext) -> Outcome:
         return await asyncio.to_thread(_ls, args, context)

@@ -1,11 +1,11 @@
 """The tool `multiedit`: several replacements in one file, all or none."""
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.files.edits import Replacement, plan_edits
 from crushpy.tools.files.file_change import describe_change, make_change, preview_change
-from crushpy.tools.files.locate import path_accesses
+from crushpy.tools.files.locate import real_path
 
 
 class MultiEditArgs(Args, frozen=True):
@@ -16,9 +16,10 @@ class MultiEditArgs(Args, frozen=True):
 class MultiEditTool(Tool[MultiEditArgs]):
     name = "multiedit"
     args = MultiEditArgs
+    access = ToolAccess("path", writes=True)
 
     def accesses(self, args: MultiEditArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.file_path, writes=True)
+        return self.touches(real_path(context, args.file_path))
 
     async def preview(self, args: MultiEditArgs, context: ToolContext) -> Diff | None:
         return await preview_change(lambda: plan_edits(context, args.file_path, args.edits))

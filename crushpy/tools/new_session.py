@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 
@@ -20,9 +20,7 @@ class NewSessionTool(Tool[NewSessionArgs]):
 
     name = "new_session"
     args = NewSessionArgs
-
-    def accesses(self, args: NewSessionArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)
+    access = ToolAccess("none")
 
     async def run(self, args: NewSessionArgs, context: ToolContext) -> Outcome:
         raise ToolError("new_session cannot be used here.")

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.messages import Excerpt
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -19,10 +19,8 @@ class RecallArgs(Args, frozen=True):
 class RecallTool(Tool[RecallArgs]):
     name = "recall"
     args = RecallArgs
+    access = ToolAccess("none")
     parallel = True
-
-    def accesses(self, args: RecallArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)
 
     async def run(self, args: RecallArgs, context: ToolContext) -> Outcome:
         if bool(args.query.strip()) == bool(args.message_id.strip()):

@@ -5,7 +5,9 @@ from functools import cache
 from typing import Any
 
 import msgspec
+from msgspec.inspect import BoolType, FloatType, IntType, Metadata, NoneType, Type, UnionType, type_info
 
+from crushpy.access import ToolTable, declare_tools
 from crushpy.messages import Json
 from crushpy.tools.base import AnyTool, Args
 from crushpy.tools.errors import ToolError
@@ -46,6 +48,13 @@ def all_tools() -> tuple[AnyTool, ...]:
         RecallTool(),
         NewSessionTool(),
     )
+
+
+def tool_table() -> ToolTable:
+    """What the calls of each tool touch. Declares it too, for whoever reads permission rules later on."""
+    table = {tool.name: tool.access for tool in all_tools()}
+    declare_tools(table)
+    return table
 
 
 @cache
@@ -106,13 +115,18 @@ def _forgive(args: type[Args], values: Json) -> Json:
         field = fields.get(name)
         if value is None and field is not None and not field.required:
             continue
-        number = field is not None and _is_number_or_flag(field.type)
+        number = field is not None and _is_number_or_flag(type_info(field.type))
         forgiven[name] = _plain(value) if number and isinstance(value, str) else value
     return forgiven
 
 
-def _is_number_or_flag(kind: Any) -> bool:
-    return "str" not in str(kind) and any(word in str(kind) for word in ("int", "float", "bool"))
+def _is_number_or_flag(wanted: Type) -> bool:
+    """True where a number, a flag or nothing is taken, so that a text can only be meant as one of them."""
+    if isinstance(wanted, Metadata):  # a field with a description
+        return _is_number_or_flag(wanted.type)
+    if isinstance(wanted, UnionType):
+        return all(map(_is_number_or_flag, wanted.types))
+    return isinstance(wanted, IntType | FloatType | BoolType | NoneType)
 
 
 def _plain(text: str) -> object:

@@ -4,7 +4,7 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.messages import Json
 from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -22,12 +22,10 @@ class TaskArgs(Args, frozen=True):
 class TaskTool(Tool[TaskArgs]):
     name = "task"
     args = TaskArgs
+    access = ToolAccess("none")  # each call of the sub-agent is judged by itself
 
     def side_by_side(self, args: Json) -> bool:
         return args.get("read_only") is True
-
-    def accesses(self, args: TaskArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)  # each call of the sub-agent is judged by itself
 
     async def run(self, args: TaskArgs, context: ToolContext) -> Outcome:
         if not args.prompt.strip():

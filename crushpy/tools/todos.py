@@ -2,7 +2,7 @@
 
 from typing import Literal
 
-from crushpy.access import Access
+from crushpy.access import ToolAccess
 from crushpy.messages import Todo, TodoList
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -20,9 +20,7 @@ class TodosArgs(Args, frozen=True):
 class TodosTool(Tool[TodosArgs]):
     name = "todos"
     args = TodosArgs
-
-    def accesses(self, args: TodosArgs, context: ToolContext) -> tuple[Access, ...]:
-        return (Access(self.name, "none"),)
+    access = ToolAccess("none")
 
     async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Excerpt, Image
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_types import describe_binary, image_type
-from crushpy.tools.files.locate import locate, missing, path_accesses, reason
+from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 
@@ -34,10 +34,11 @@ class ViewArgs(Args, frozen=True):
 class ViewTool(Tool[ViewArgs]):
     name = "view"
     args = ViewArgs
+    access = ToolAccess("path")
     parallel = True
 
     def accesses(self, args: ViewArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.file_path)
+        return self.touches(real_path(context, args.file_path))
 
     async def run(self, args: ViewArgs, context: ToolContext) -> Outcome:
         if args.offset < 0 or args.limit < 1:

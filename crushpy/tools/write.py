@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.access import Access, ToolAccess
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -13,7 +13,7 @@ from crushpy.tools.files.file_change import (
     preview_change,
     require_known,
 )
-from crushpy.tools.files.locate import path_accesses
+from crushpy.tools.files.locate import real_path
 from crushpy.tools.files.text_file import TextFile
 
 
@@ -34,9 +34,10 @@ class _Unchanged(ToolError):
 class WriteTool(Tool[WriteArgs]):
     name = "write"
     args = WriteArgs
+    access = ToolAccess("path", writes=True)
 
     def accesses(self, args: WriteArgs, context: ToolContext) -> tuple[Access, ...]:
-        return path_accesses(self.name, context, args.file_path, writes=True)
+        return self.touches(real_path(context, args.file_path))
 
     async def preview(self, args: WriteArgs, context: ToolContext) -> Diff | None:
         return await preview_change(lambda: _plan(context, args))

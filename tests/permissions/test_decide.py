@@ -13,6 +13,7 @@ from crushpy.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import Rule, RuleSet, parse_allow
+from crushpy.tools.registry import tool_table
 
 from . import table
 
@@ -44,7 +45,7 @@ def test_without_rules_commands_hosts_and_writes_ask_and_the_rest_runs() -> None
     assert judge(Access("write", "path", "/nowhere/work/a", True)).verdict == "ask"
     assert judge(bash("ls")).verdict == "ask"
     assert judge(Access("fetch", "host", "example.com")).verdict == "ask"
-    assert judge(Access("mcp__x__y", "none", writes=True)).suggested == ("mcp__x__y",)
+    assert judge(Access("paint", "none", writes=True)).suggested == ("paint",)
     assert judge().verdict == "allow"
 
 
@@ -273,7 +274,7 @@ def test_what_is_suggested_always_suffices_and_is_never_any_command(
     decision = decide(touched, rules, WORKSPACE)
     if decision.suggested:
         assert decision.verdict == "ask"
-        assert all(str(parse_allow(rule)) == rule for rule in decision.suggested)
+        assert all(str(parse_allow(rule, tool_table())) == rule for rule in decision.suggested)
         more = rules + RuleSet.from_strings(allow=decision.suggested)
         assert decide(touched, more, WORKSPACE).verdict == "allow"
 
@@ -290,7 +291,7 @@ def test_a_quoted_command_is_covered_by_the_rule_with_the_same_words(words: list
 
     pattern = shlex.join(words)
     try:
-        rule = parse_allow(f"bash({pattern})")
+        rule = parse_allow(f"bash({pattern})", tool_table())
     except SettingsError:
         return
     assert rule == Rule("bash", pattern)
@@ -304,7 +305,8 @@ def test_the_parser_is_imported_only_when_a_command_is_judged() -> None:
     program = (
         "import sys; from pathlib import Path; from crushpy.access import Access;"
         "from crushpy.permissions.decide import decide; from crushpy.permissions.rules import RuleSet;"
-        "rules = RuleSet.from_strings(['bash(git log)', 'write(src/**)']);"
+        "from crushpy.tools.registry import tool_table;"
+        "rules = RuleSet.from_strings(['bash(git log)', 'write(src/**)'], tools=tool_table());"
         "decide([Access('view', 'path', '/x/a')], RuleSet(), Path('/x'));"
         "print([name for name in ('tree_sitter', 'pathspec') if name in sys.modules])"
     )

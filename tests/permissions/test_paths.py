@@ -10,7 +10,11 @@ from crushpy.access import Access
 from crushpy.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.rules import FILE_TOOLS, WRITERS, RuleSet
+from crushpy.permissions.rules import RuleSet
+from crushpy.tools.registry import tool_table
+
+FILE_TOOLS = [name for name, access in tool_table().items() if access.kind == "path"]
+WRITERS = [name for name in FILE_TOOLS if tool_table()[name].writes]
 
 
 def judge(

@@ -1,11 +1,18 @@
 """Rules as people write them."""
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crushpy.access import Access, Kind, ToolAccess
 from crushpy.errors import SettingsError
+from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import Rule, RuleSet, split_words
+from crushpy.tools.registry import tool_table
+
+TOOLS = tool_table()
 
 
 @pytest.mark.parametrize(
@@ -18,12 +25,11 @@ from crushpy.permissions.rules import Rule, RuleSet, split_words
         ("fetch(*.python.org)", "fetch", "*.python.org"),
         ("bash(python -c 'print(1)')", "bash", "python -c 'print(1)'"),
         ("todos", "todos", ""),
-        ("mcp__files__read", "mcp__files__read", ""),
         ("view(a b/(c).txt)", "view", "a b/(c).txt"),
     ],
 )
 def test_a_rule_is_a_tool_and_perhaps_a_pattern(text: str, tool: str, pattern: str) -> None:
-    assert Rule.parse(text) == Rule(tool, pattern)
+    assert Rule.parse(text, TOOLS) == Rule(tool, pattern)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +59,7 @@ def test_a_rule_is_a_tool_and_perhaps_a_pattern(text: str, tool: str, pattern: s
 )
 def test_a_bad_rule_is_named_with_what_is_wrong_and_the_way_out(text: str, says: str, hint: str) -> None:
     with pytest.raises(SettingsError) as caught:
-        Rule.parse(text)
+        Rule.parse(text, TOOLS)
     assert repr(text) in caught.value.message
     assert says in caught.value.message
     assert hint.lower() in caught.value.hint.lower()
@@ -78,13 +84,33 @@ def test_no_allow_rule_means_any_shell_command(text: str) -> None:
         RuleSet.from_strings(allow=[text])
     assert "--yolo" in caught.value.hint
     rules = RuleSet.from_strings(ask=[text], deny=[text])
-    assert rules.deny == rules.ask == (Rule.parse(text),)
+    assert rules.deny == rules.ask == (Rule.parse(text, TOOLS),)
+
+
+PAINT = {"paint": ToolAccess("none")}
 
 
 def test_the_names_of_the_tools_can_be_given() -> None:
-    assert Rule.parse("paint", known=["paint"]) == Rule("paint")
+    assert Rule.parse("paint", PAINT) == Rule("paint")
     with pytest.raises(SettingsError, match="no tool 'bash'"):
-        Rule.parse("bash(ls)", known=["paint"])
+        Rule.parse("bash(ls)", PAINT)
+
+
+@pytest.mark.parametrize(
+    ("declared", "pattern"), [("path", "src/a.py"), ("host", "example.com"), ("command", "git log")]
+)
+def test_what_is_suggested_for_a_tool_nobody_named_here_can_be_read(
+    declared: Kind, pattern: str, workspace: Path
+) -> None:
+    tools = {**TOOLS, "paint": ToolAccess(declared, writes=True)}
+    value = str(workspace / pattern) if declared == "path" else pattern
+    accesses = [Access("paint", declared, value, writes=True)]
+    suggested = decide(accesses, RuleSet(), workspace).suggested
+    assert suggested
+    rules = RuleSet.from_strings(allow=suggested, tools=tools)
+    assert decide(accesses, rules, workspace).verdict == "allow"
+    own = RuleSet.from_strings(allow=[f"paint({pattern})"], tools=tools)
+    assert decide(accesses, own, workspace).verdict == "allow"
 
 
 def test_words_are_split_as_a_shell_would() -> None:
@@ -104,9 +130,9 @@ plain = st.text(st.sampled_from("abz./-_ *?\\'\"()[]{}=,~#!|:1"), min_size=1, ma
 @given(st.sampled_from(["bash", "write", "view", "fetch", "edit", "todos"]), plain)
 def test_a_rule_written_out_reads_back_as_itself(tool: str, pattern: str) -> None:
     try:
-        rule = Rule.parse(f"{tool}({pattern})")
+        rule = Rule.parse(f"{tool}({pattern})", TOOLS)
     except SettingsError:
         return
-    assert Rule.parse(str(rule)) == rule
-    assert Rule.parse(tool) == Rule(tool)
+    assert Rule.parse(str(rule), TOOLS) == rule
+    assert Rule.parse(tool, TOOLS) == Rule(tool)
     assert str(Rule(tool)) == tool

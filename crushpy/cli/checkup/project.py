@@ -27,9 +27,10 @@ def trust(scene: Scene) -> Iterator[Finding]:
 
 def permissions(scene: Scene) -> Iterator[Finding]:
     from crushpy.permissions.rules import RuleSet
+    from crushpy.tools.registry import tool_table
 
     chosen = scene.settings.permissions
-    RuleSet.from_strings(allow=chosen.allow, ask=chosen.ask, deny=chosen.deny)
+    RuleSet.from_strings(allow=chosen.allow, ask=chosen.ask, deny=chosen.deny, tools=tool_table())
     counts = {"allow": len(chosen.allow), "ask": len(chosen.ask), "deny": len(chosen.deny)}
     yield ok(", ".join(f"{count} {kind}" for kind, count in counts.items()) + " rules")
 

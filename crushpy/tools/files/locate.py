@@ -4,7 +4,6 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from crushpy.access import Access
 from crushpy.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
@@ -34,14 +33,13 @@ def locate(context: ToolContext, path: str) -> Path:
     return found
 
 
-def path_accesses(tool: str, context: ToolContext, path: str, *, writes: bool = False) -> tuple[Access, ...]:
-    """What a call on `path` would touch: the real file, behind all links. Never raises."""
+def real_path(context: ToolContext, path: str) -> str:
+    """The file that a call on `path` would touch, behind all links. Never raises."""
     try:
-        value = os.path.realpath(context.resolve(path))
+        return os.path.realpath(context.resolve(path))
     except (OSError, ValueError, RuntimeError):
         # `run` will refuse it; until then it stands for itself.
-        value = str(context.cwd / path)
-    return (Access(tool, "path", value, writes),)
+        return str(context.cwd / path)
 
 
 def missing(context: ToolContext, path: Path) -> ToolError:

@@ -1,0 +1,5 @@
+"""Rules are read for the tools there are."""
+
+from crushpy.tools.registry import tool_table
+
+tool_table()  # declares them

@@ -1,0 +1,84 @@
+"""A tool is registered, described, declared and documented; its arguments are read with patience."""
+
+import inspect
+import pkgutil
+from importlib import import_module
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from msgspec import Meta
+
+import crushpy.tools
+from crushpy.access import ToolAccess
+from crushpy.permissions.rules import READ, RUN, TALK, WRITE
+from crushpy.tools.base import Args, Tool
+from crushpy.tools.errors import ToolError
+from crushpy.tools.registry import all_tools, check_args, tool_table
+
+ROOT = Path(__file__).parents[2]
+TOOLS = {tool.name: tool for tool in all_tools()}
+DESCRIBED_ELSEWHERE = {"new_session": "templates/new_session.md"}
+
+
+def defined() -> dict[str, type[Tool[Args]]]:
+    """Every tool that stands in a file of its own, by that file."""
+    files = [module.name for module in pkgutil.iter_modules(crushpy.tools.__path__) if not module.ispkg]
+    modules = {name: import_module(f"crushpy.tools.{name}") for name in files}
+    return {
+        name: member
+        for name, module in modules.items()
+        for _, member in inspect.getmembers(module, inspect.isclass)
+        if issubclass(member, Tool) and member.__module__ == module.__name__ and member is not Tool
+    }
+
+
+@pytest.mark.parametrize("name", defined())
+def test_nothing_was_forgotten(name: str) -> None:
+    tool = defined()[name]
+    place = f"crushpy/tools/{name}.py"
+    assert getattr(tool, "name", "") == name, f"{place}: its tool must be called {name}, as the file is"
+    assert name in TOOLS, f"{place}: the tool is not listed in all_tools() of crushpy/tools/registry.py"
+    declared = isinstance(getattr(tool, "access", None), ToolAccess)
+    assert declared, f"{place}: say what its calls touch: access = ToolAccess(...)"
+    overrides = tool.accesses is not Tool.accesses
+    assert overrides or tool.access.kind == "none", f"{place}: accesses() must say which {tool.access.kind}"
+    template = DESCRIBED_ELSEWHERE.get(name, f"templates/tools/{name}.md")
+    assert (ROOT / template).is_file(), f"the model is not told what {name} is for: write {template}"
+    documented = f"`{name}`" in (ROOT / "docs" / "permissions.md").read_text()
+    assert documented, f"docs/permissions.md does not name `{name}` among the tools and their patterns"
+
+
+def test_the_rights_that_rules_speak_of_are_tools_of_that_kind() -> None:
+    tools = tool_table()
+    assert (tools[READ].kind, tools[READ].writes) == ("path", False)
+    assert (tools[WRITE].kind, tools[WRITE].writes) == ("path", True)
+    assert (tools[RUN].kind, tools[TALK].kind) == ("command", "host")
+
+
+# --- arguments -------------------------------------------------------------------------------------
+
+
+class DrawArgs(Args, frozen=True):
+    printable: str = ""
+    many: Annotated[int, Meta(ge=0, description="how many")] = 0
+    far: Annotated[float | None, Meta(description="in metres")] = None
+    bold: bool = False
+    either: int | str = 0
+
+
+class Draw(Tool[DrawArgs]):
+    name = "draw"
+    args = DrawArgs
+    access = ToolAccess("none")
+
+
+def test_numbers_and_flags_written_as_text_are_understood_and_texts_stay() -> None:
+    given = {"printable": "12", "many": " 3 ", "far": "2.5", "bold": "True", "either": "7"}
+    assert check_args(Draw(), given) == DrawArgs("12", 3, 2.5, True, "7")
+    assert check_args(Draw(), {"many": None, "far": None, "bold": None}) == DrawArgs()
+
+
+def test_what_is_no_number_is_refused_with_what_the_tool_takes() -> None:
+    with pytest.raises(ToolError, match=r"Invalid arguments for draw.*It takes: printable\?, many\?"):
+        check_args(Draw(), {"many": "three"})
