@@ -188,6 +188,8 @@ class Boundary(Event, frozen=True, tag="boundary"):
     problem: str = ""
     summary: str = ""
     evidence: str = ""
+    lineage: tuple[int, int] = (0, 0)
+    """Of all facts since the conversation began: how many there were, and how many were carried."""
 
 
 class Notice(Event, frozen=True, tag="notice"):

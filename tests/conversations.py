@@ -49,7 +49,7 @@ async def continued(
         **record,
     }
     seed = Message(new_id(), "user", (Seed(summary, "files changed: a.py"),), created_at=now)
-    await store.cross(
+    await store.add_boundary(
         BoundaryInfo(id=new_id(), parent_id=parent.id, child_id=child.id, **fields), child, seed
     )
     await told(store, child, *texts)

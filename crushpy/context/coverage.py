@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, kept
+from crushpy.context.ledger import Ledger
 from crushpy.messages import Data, Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes")
@@ -54,6 +55,16 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
         "notes": bullets(notes),
     }
     return {kind: list(dict.fromkeys(found[kind])) for kind in KINDS}
+
+
+def lineage_coverage(ledger: Ledger, carried: str, *, cwd: str = "/") -> tuple[int, int]:
+    """Of all facts since the root, those dropped included: how many there were, and how many are carried."""
+    text = flat(carried)
+    found = sum(path_covered(file.path, cwd, text) for file in ledger.files)
+    found += sum(covered(run.text, text) for run in ledger.commands)
+    found += sum(covered(request.text, text) for request in ledger.requests)
+    held = len(ledger.files) + len(ledger.commands) + len(ledger.requests)
+    return held + sum(ledger.dropped.values()), found
 
 
 def covered(fact: str, carried: str) -> bool:

@@ -1,14 +1,14 @@
-"""Facts carried over a boundary, built by code from the stored record of the whole lineage.
+"""Facts carried over a boundary, built by code from the ledger of the whole lineage.
 
 Deterministic: the same record gives the same bytes. What does not fit is counted, never silently gone.
 """
 
-from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 from crushpy.context import facts
+from crushpy.context.ledger import FileFact, Ledger, RunFact, TestRun
 from crushpy.context.tags import element, quoted, safe
-from crushpy.messages import Data, Message, Todo
+from crushpy.messages import Data, Todo
 
 Count = Callable[[str], int]
 Redact = Callable[[str], str]
@@ -47,7 +47,7 @@ class Section(Data, frozen=True):
 
 
 def build_evidence(
-    lineage: Sequence[Message],
+    ledger: Ledger,
     around: WorkspaceSnapshot,
     *,
     limit: int,
@@ -56,11 +56,12 @@ def build_evidence(
     redact: Redact = lambda text: text,
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
-    asked = [facts.Request(one.id, redact(one.text)) for one in facts.requests(lineage)]
-    sections = list(_sections(lineage, around, redact))
+    asked = [facts.Request(one.id, redact(one.text)) for one in ledger.requests]
+    sections = list(_sections(ledger, around, redact))
+    gone = _gone(ledger)
     room = limit
     while room > 0:
-        text = _filled(asked, sections, room, request_limit, count)
+        text = _filled(asked, sections, gone, room, request_limit, count)
         over = count(text) - limit
         if over <= 0:
             return text
@@ -68,29 +69,45 @@ def build_evidence(
     return ""
 
 
+def _gone(ledger: Ledger) -> dict[str, int]:
+    """What is no longer carried because of its age, by kind."""
+    aged = {"older failing commands": len(ledger.aged())}
+    return {kind: number for kind, number in (aged | ledger.dropped).items() if number}
+
+
 def _filled(
-    asked: Sequence[facts.Request], sections: Sequence[Section], room: int, request_limit: int, count: Count
+    asked: Sequence[facts.Request],
+    sections: Sequence[Section],
+    gone: dict[str, int],
+    room: int,
+    request_limit: int,
+    count: Count,
 ) -> str:
     """As much as `room` holds: everything, or as much as leaves space to say what is missing."""
-    blocks, left_out = _fill(asked, sections, room, request_limit, count)
+    blocks, left_out = _fill(asked, sections, gone, room, request_limit, count)
     if not left_out:
         return "\n".join(blocks)
     for note in (_note, _short_note):
         reserve = count(note(left_out)) + 6  # more may be left out once the note takes its place
         if reserve <= room // 4:
-            blocks, left_out = _fill(asked, sections, room - reserve, request_limit, count)
+            blocks, left_out = _fill(asked, sections, gone, room - reserve, request_limit, count)
             return "\n".join((*blocks, note(left_out)))
     return "\n".join(blocks)
 
 
 def _fill(
-    asked: Sequence[facts.Request], sections: Sequence[Section], room: int, request_limit: int, count: Count
+    asked: Sequence[facts.Request],
+    sections: Sequence[Section],
+    gone: dict[str, int],
+    room: int,
+    request_limit: int,
+    count: Count,
 ) -> tuple[list[str], dict[str, int]]:
     """What fits into `room` in order of right to space, and how much of what does not."""
-    left_out: dict[str, int] = {}
+    left_out = dict(gone)
     requests, spent = _requests(asked, room, request_limit, count)
     if len(requests) < len(asked):
-        left_out["requests"] = len(asked) - len(requests)
+        left_out["requests"] = left_out.get("requests", 0) + len(asked) - len(requests)
     blocks = [requests[number] for number in sorted(requests)]
     room -= spent
     for section in sections:
@@ -164,7 +181,7 @@ def _shown(title: str, entries: Sequence[Entry]) -> str:
     return "\n".join(lines)
 
 
-def _sections(lineage: Sequence[Message], around: WorkspaceSnapshot, redact: Redact) -> Iterable[Section]:
+def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iterable[Section]:
     """Everything but the requests, in order of right to space."""
 
     def plain(title: str, lines: Iterable[str]) -> Section:
@@ -174,83 +191,47 @@ def _sections(lineage: Sequence[Message], around: WorkspaceSnapshot, redact: Red
     def line(text: str, limit: int = LINE) -> str:
         return one_line(redact(text), limit)
 
-    def command_line(command: facts.Command, times: int) -> str:
-        return f"$ {line(command.text)}" + (f" ({times}x)" if times > 1 else "")
+    def command_line(text: str, times: int) -> str:
+        return f"$ {line(text)}" + (f" ({times}x)" if times > 1 else "")
 
-    def failures(title: str, failed: Sequence[facts.Command]) -> Section:
+    def failures(title: str, failed: Sequence[RunFact]) -> Section:
         return Section(
             title,
             tuple(
-                Entry(safe(command_line(c, times_failed[c.text])), number, safe(_end(c)))
-                for number, c in enumerate(failed)
+                Entry(safe(command_line(run.text, run.failures)), number, safe(_end(run)))
+                for number, run in enumerate(failed)
             ),
         )
 
-    ran = facts.commands(lineage)
-    failing, repaired, others = _sorted_out(ran)
-    times_failed = Counter(command.text for command in ran if command.failed)
-    runs = Counter(command.text for command in ran)
-    tests = [command for command in ran if command.is_test and not command.background][-1:]
-    told = {command.text for command in tests}
-    changed, read = _files(facts.touched(lineage), around.cwd)
+    def path(file: FileFact) -> str:
+        return line(file.path.removeprefix(f"{around.cwd.rstrip('/')}/"))
+
+    newest, files = ledger.commands[::-1], ledger.files[::-1]
+    failing = ledger.still_failing()
+    repaired = [run for run in newest if run.failures and not run.failed]
+    others = [run for run in newest if not run.failures]
+    test = ledger.last_test
 
     yield plain("Open todos", (f"- [{t.status}] {line(t.text)}" for t in facts.open_todos(around.todos)))
     yield failures("Commands still failing", failing)
-    yield _by_folder("Files changed", {line(path): action for path, action in changed.items()})
-    yield plain("Last test run", ("\n".join(_test_run(command, line)) for command in tests))
+    yield _by_folder("Files changed", {path(file): file.action for file in files if file.changed_at})
+    yield plain("Last test run", ["\n".join(_test_run(test, line))] if test else [])
     yield plain("Background jobs running", map(line, around.jobs))
     yield plain("Git", map(line, around.git))
     yield failures("Commands that failed and work by now", repaired)
-    yield _by_folder("Files read", {line(path): "" for path in read})
-    yield plain("Other commands", (command_line(c, runs[c.text]) for c in others if c.text not in told))
+    yield _by_folder("Files read", {path(file): "" for file in files if not file.changed_at})
+    told = test.text if test else ""
+    yield plain("Other commands", (command_line(run.text, run.runs) for run in others if run.text != told))
     yield plain("Granted for this conversation", map(line, around.grants))
-    tools = Counter(call.name for call, _ in facts.calls(lineage))
-    named = ", ".join(f"{line(name, 60)} {times}" for name, times in tools.most_common())
+    often = sorted(ledger.tools.items(), key=lambda tool: -tool[1])
+    named = ", ".join(f"{line(name, 60)} {times}" for name, times in often)
     if named:
         yield Section("Tools called", (Entry(safe(named), 0),), counted=False)
-    yield Section("Messages folded", (Entry(str(len(lineage)), 0),), counted=False)
-
-
-def _sorted_out(
-    ran: Sequence[facts.Command],
-) -> tuple[list[facts.Command], list[facts.Command], list[facts.Command]]:
-    """Each command once, the latest first: those that fail still, those that failed once, all others.
-
-    Judged by the last run to its end: a start in the background repairs nothing. Of a repaired command the
-    last failure is given.
-    """
-    last_run: dict[str, facts.Command] = {}
-    last_end: dict[str, facts.Command] = {}
-    last_failure: dict[str, facts.Command] = {}
-    for command in ran:
-        last_run[command.text] = command
-        if not command.background or command.failed:
-            last_end[command.text] = command
-        if command.failed:
-            last_failure[command.text] = command
-    newest = sorted(last_run.values(), key=lambda command: -command.number)
-    failing = [last_end[c.text] for c in newest if c.text in last_end and last_end[c.text].failed]
-    still = {command.text for command in failing}
-    repaired = [last_failure[c.text] for c in newest if c.text in last_failure and c.text not in still]
-    others = [command for command in newest if command.text not in last_failure]
-    return failing, repaired, others
-
-
-def _files(files: Sequence[facts.Touched], cwd: str) -> tuple[dict[str, str], list[str]]:
-    """Files changed with the last thing done to each, and files only read; the latest first, each once."""
-    changed: dict[str, str] = {}
-    read: dict[str, None] = {}
-    for file in reversed(files):
-        path = facts.absolute(file.path, cwd)
-        if file.action == "read":
-            read[path] = None
-        else:
-            changed.setdefault(path, file.action)
-    return changed, [path for path in read if path not in changed]
+    yield Section("Messages folded", (Entry(str(ledger.messages), 0),), counted=False)
 
 
 def _by_folder(title: str, paths: dict[str, str]) -> Section:
-    """Full paths by what was done to them, those of one folder together; the latest have the first right."""
+    """Paths by what was done to them, those of one folder together; the latest have the first right."""
     return Section(
         title,
         tuple(
@@ -266,14 +247,14 @@ def one_line(text: str, limit: int = LINE) -> str:
     return line if len(line) <= limit else line[: limit - 1] + "…"
 
 
-def _end(command: facts.Command) -> str:
+def _end(run: RunFact | TestRun) -> str:
     """How a command that failed ended."""
-    if command.exit_code is not None:
-        return f"exit {command.exit_code}"
-    return one_line(command.note, 60) or "failed"
+    if run.exit_code is not None:
+        return f"exit {run.exit_code}"
+    return one_line(run.note, 60) or "failed"
 
 
-def _test_run(command: facts.Command, line: Callable[..., str]) -> Iterable[str]:
-    yield f"$ {line(command.text)} ({_end(command) if command.failed else 'passed'})"
-    for text in [text for text in command.output.strip().splitlines() if text.strip()][-3:]:
+def _test_run(run: TestRun, line: Callable[..., str]) -> Iterable[str]:
+    yield f"$ {line(run.text)} ({_end(run) if run.failed else 'passed'})"
+    for text in run.lines:
         yield f"  {line(text, 160)}"

@@ -89,26 +89,38 @@ def commands(messages: Sequence[Message]) -> list[Command]:
     found: list[Command] = []
     ended_jobs: set[tuple[str, str]] = set()
     for call, result in calls(messages):
-        shown = result.display if isinstance(result.display, Terminal) else None
-        if call.name == "bash":
-            text = str(call.args.get("command", "")).strip()
-            interrupted = shown is None and result.text.startswith(INTERRUPTED)
-            if not text or (shown is None and result.is_error and not interrupted):
-                continue
-            background = bool(call.args.get("background"))
-            note = "interrupted" if interrupted else shown.note if shown else ""
-        elif call.name == "job_output" and shown is not None and _has_ended(shown, result):
-            text, background, note = shown.command.strip(), False, shown.note
-            job = (str(call.args.get("job_id", "")), text)
-            if not text or job in ended_jobs:  # read again: still the same end
-                continue
-            ended_jobs.add(job)
-        else:
-            continue
-        exit_code = shown.exit_code if shown else None
-        output = shown.output if shown else result.text
-        found.append(Command(text, result.is_error, exit_code, output, len(found), background, note))
+        command = command_of(call, result, ended_jobs, number=len(found))
+        if command is not None:
+            found.append(command)
     return found
+
+
+def command_of(
+    call: ToolCall, result: ToolResult, ended_jobs: set[tuple[str, str]], *, number: int
+) -> Command | None:
+    """The command that a call ran, or whose end it told; None for any other call.
+
+    `ended_jobs` are those whose end was told before: read again, it is still the same end.
+    """
+    shown = result.display if isinstance(result.display, Terminal) else None
+    if call.name == "bash":
+        text = str(call.args.get("command", "")).strip()
+        interrupted = shown is None and result.text.startswith(INTERRUPTED)
+        if not text or (shown is None and result.is_error and not interrupted):
+            return None
+        background = bool(call.args.get("background"))
+        note = "interrupted" if interrupted else shown.note if shown else ""
+    elif call.name == "job_output" and shown is not None and _has_ended(shown, result):
+        text, background, note = shown.command.strip(), False, shown.note
+        job = (str(call.args.get("job_id", "")), text)
+        if not text or job in ended_jobs:
+            return None
+        ended_jobs.add(job)
+    else:
+        return None
+    exit_code = shown.exit_code if shown else None
+    output = shown.output if shown else result.text
+    return Command(text, result.is_error, exit_code, output, number, background, note)
 
 
 def _has_ended(shown: Terminal, result: ToolResult) -> bool:
@@ -117,21 +129,23 @@ def _has_ended(shown: Terminal, result: ToolResult) -> bool:
 
 def touched(messages: Sequence[Message]) -> list[Touched]:
     """Files read and changed, in order, successful calls only."""
+    return [file for call, result in calls(messages) for file in touched_by(call, result)]
+
+
+def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
+    """The files that one call read or changed."""
     found: list[Touched] = []
-    for call, result in calls(messages):
-        if isinstance(result.display, TaskReport):
-            found += [Touched(direct(file.path), file.action) for file in result.display.changed]
-        path = str(call.args.get("file_path", "")).strip()
-        if result.is_error or not path:
-            continue
-        path = direct(path)
-        if call.name in CHANGERS:
-            created = isinstance(result.display, Diff) and result.display.created
-            found.append(
-                Touched(path, "created" if created else "written" if call.name == "write" else "edited")
-            )
-        elif call.name == "view":
-            found.append(Touched(path, "read"))
+    if isinstance(result.display, TaskReport):
+        found += [Touched(direct(file.path), file.action) for file in result.display.changed]
+    path = str(call.args.get("file_path", "")).strip()
+    if result.is_error or not path:
+        return found
+    path = direct(path)
+    if call.name in CHANGERS:
+        created = isinstance(result.display, Diff) and result.display.created
+        found.append(Touched(path, "created" if created else "written" if call.name == "write" else "edited"))
+    elif call.name == "view":
+        found.append(Touched(path, "read"))
     return found
 
 

@@ -10,6 +10,7 @@ from sqlalchemy import func, insert, select, update
 from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
 from crushpy.storage import statements
+from crushpy.storage.codec import storable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
@@ -21,7 +22,7 @@ from crushpy.storage.row_mapping import (
 )
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
-from crushpy.storage.tables import boundaries, cuts, messages, sessions
+from crushpy.storage.tables import boundaries, cuts, ledgers, messages, sessions
 
 _B = boundaries.c
 _M = messages.c
@@ -43,13 +44,14 @@ class Boundaries:
 
     # --- writes ----------------------------------------------------------------------------------------
 
-    def cross(
+    def add(
         self,
         boundary: BoundaryInfo,
         child: SessionInfo,
         seed: Message | None,
         shown: Sequence[Cut],
         result: Message | None,
+        ledger: str,
     ) -> None:
         """The parent's last result, its end, the child, its seed, the boundary: in one transaction."""
         with self._connection.transaction(durable=True):
@@ -67,6 +69,8 @@ class Boundaries:
             if seed is not None:
                 self._sessions.append(child.id, seed)
             self._execute(insert(boundaries), boundary_to_row(boundary))
+            if ledger:
+                self._execute(insert(ledgers), {"session_id": child.id, "facts": storable(ledger)})
             self._insert_cuts(child.id, shown)
             if boundary.trigger != FORK:
                 self._leases.move(boundary.parent_id, child.id)
@@ -87,6 +91,11 @@ class Boundaries:
             .order_by(_B.created_at.desc())
         )
         return self._execute(statement).scalar()
+
+    def ledger(self, session_id: str) -> str:
+        """The facts of all sessions before this one; empty where none were stored."""
+        statement = select(ledgers.c.facts).where(ledgers.c.session_id == session_id)
+        return self._execute(statement).scalar() or ""
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         with self._connection.transaction():

@@ -125,7 +125,15 @@ CREATE TABLE lease (
 CREATE VIRTUAL TABLE message_text USING fts5 (text, tokenize = 'trigram')
 """
 
-STEPS: list[str] = [_FIRST]
+_LEDGER = """
+CREATE TABLE ledger (
+    session_id TEXT NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    facts TEXT NOT NULL
+);
+ALTER TABLE boundary ADD COLUMN lineage TEXT NOT NULL DEFAULT '[0,0]'
+"""
+
+STEPS: list[str] = [_FIRST, _LEDGER]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 
@@ -153,18 +161,19 @@ def refuse_foreign(connection: sqlite3.Connection, file: Path) -> None:
 
 
 def upgrade(connection: sqlite3.Connection, file: Path) -> None:
-    """Brings the database to the newest version."""
+    """Brings the database to the newest version. One that is just being made needs no backup."""
+    new = _version(connection) == 0
     while _version(connection) < len(STEPS):
-        _step(connection, file)
+        _step(connection, file, back_up=not new)
 
 
-def _step(connection: sqlite3.Connection, file: Path) -> None:
+def _step(connection: sqlite3.Connection, file: Path, *, back_up: bool) -> None:
     """Goes one version up, in one transaction."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         version = _version(connection)  # again: another process may have been quicker
         if version < len(STEPS):
-            if version > 0:
+            if version > 0 and back_up:
                 _back_up(file, version)
             for statement in STEPS[version].split(";"):
                 connection.execute(statement)

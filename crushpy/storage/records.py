@@ -84,6 +84,8 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     coverage: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
     """For each kind of fact: how many there were, how many the prose has, how many were carried."""
     undone_at: float | None = None
+    lineage: tuple[int, int] = (0, 0)
+    """Of all facts since the root: how many there were, and how many of them were carried."""
 
 
 class TaskResult(Data, frozen=True, omit_defaults=False):

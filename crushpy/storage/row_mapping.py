@@ -13,6 +13,7 @@ _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
 _coverage = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
+_pair = msgspec.json.Decoder(tuple[int, int])
 _grants = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -100,11 +101,16 @@ def message_from_row(row: Row[Any]) -> Message:
 def boundary_to_row(boundary: BoundaryInfo) -> dict[str, Any]:
     row: dict[str, Any] = {field: getattr(boundary, field) for field in boundary.__struct_fields__}
     row["problem"] = storable(boundary.problem)
-    return row | {"tail": to_column(boundary.tail), "coverage": to_column(boundary.coverage)}
+    return row | {
+        "tail": to_column(boundary.tail),
+        "coverage": to_column(boundary.coverage),
+        "lineage": to_column(boundary.lineage),
+    }
 
 
 def boundary_from_row(row: Row[Any]) -> BoundaryInfo:
     given: dict[str, Any] = {field: getattr(row, field) for field in BoundaryInfo.__struct_fields__}
     given["tail"] = _grants.decode(row.tail)
     given["coverage"] = _coverage.decode(row.coverage)
+    given["lineage"] = _pair.decode(row.lineage)
     return BoundaryInfo(**given)

@@ -144,7 +144,7 @@ class Store:
 
     # --- boundaries ------------------------------------------------------------------------------------
 
-    async def cross(
+    async def add_boundary(
         self,
         boundary: BoundaryInfo,
         child: SessionInfo,
@@ -152,9 +152,15 @@ class Store:
         *,
         cuts: Sequence[Cut] = (),
         result: Message | None = None,
+        ledger: str = "",
     ) -> None:
-        """Ends the parent and opens the child: all or nothing. `result` is the parent's last message."""
-        await self._do(lambda database: database.boundaries.cross(boundary, child, seed, cuts, result))
+        """Ends the parent and opens the child: all or nothing. `result` is the parent's last message,
+        `ledger` holds the facts of all sessions before the child."""
+        await self._do(lambda database: database.boundaries.add(boundary, child, seed, cuts, result, ledger))
+
+    async def ledger(self, session_id: str) -> str:
+        """The facts of all sessions before this one, as stored with its boundary; empty without one."""
+        return await self._do(lambda database: database.boundaries.ledger(session_id))
 
     async def carried(self, session_id: str) -> Carried:
         """What a session's requests hold beside its own messages."""

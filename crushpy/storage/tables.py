@@ -122,6 +122,18 @@ class BoundaryRow(SQLModel, table=True):
     coverage: str = Field(sa_type=Text)
     """JSON: for each kind of fact how many there were, how many the prose has, how many were carried."""
     undone_at: float | None = Field(sa_type=Float)
+    lineage: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'[0,0]'")})
+    """JSON: how many facts there were since the root, and how many of them were carried."""
+
+
+class LedgerRow(SQLModel, table=True):
+    """The facts of all sessions before this one, as its evidence needs them."""
+
+    __tablename__ = "ledger"  # pyright: ignore[reportAssignmentType]
+
+    session_id: str = Field(primary_key=True, **_OF_SESSION)
+    facts: str = Field(sa_type=Text)
+    """JSON."""
 
 
 class TaskResultRow(SQLModel, table=True):
@@ -168,5 +180,6 @@ messages: Table = SQLModel.metadata.tables["message"]
 tool_runs: Table = SQLModel.metadata.tables["tool_run"]
 boundaries: Table = SQLModel.metadata.tables["boundary"]
 task_results: Table = SQLModel.metadata.tables["task_result"]
+ledgers: Table = SQLModel.metadata.tables["ledger"]
 cuts: Table = SQLModel.metadata.tables["cut"]
 leases: Table = SQLModel.metadata.tables["lease"]

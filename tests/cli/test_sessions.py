@@ -109,7 +109,9 @@ def test_a_continued_conversation_is_one_row_with_all_its_messages(
 
     async def write(store: Store) -> None:
         await store.create_session(root, said("first"))
-        await store.cross(boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),)))
+        await store.add_boundary(
+            boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),))
+        )
 
     fill(write)
     (data,) = json.loads(cli("sessions", "list", "--json").stdout)
@@ -259,7 +261,9 @@ def test_export_of_a_continuation_starts_with_what_it_continues(
 
     async def write(store: Store) -> None:
         await store.create_session(root, said("the very first"))
-        await store.cross(boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),)))
+        await store.add_boundary(
+            boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),))
+        )
         await store.add_message(child.id, replied("going on"))
 
     fill(write)
@@ -285,7 +289,7 @@ def test_delete_takes_the_whole_conversation_and_says_so(
 
     async def write(store: Store) -> None:
         await store.create_session(root, said("one"))
-        await store.cross(boundary, child, said("two"))
+        await store.add_boundary(boundary, child, said("two"))
 
     fill(write)
     for session in (root, told):

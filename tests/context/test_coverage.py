@@ -6,6 +6,7 @@ from hypothesis import given, settings
 
 from crushpy.context.coverage import KINDS, Found, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.ledger import Ledger
 from crushpy.messages import Message, Todo
 
 MIDDLE = [
@@ -99,7 +100,7 @@ def count(text: str) -> int:
 @given(histories())
 def test_evidence_with_room_enough_covers_everything(history: list[Message]) -> None:
     evidence = build_evidence(
-        history,
+        Ledger().extended(history, cwd="/work", generation=0),
         WorkspaceSnapshot("/work"),
         limit=10**7,
         request_limit=10**6,

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest, with_cut
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
+from crushpy.context.ledger import Ledger
 from crushpy.context.partition import partition, tail_budget, units
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import seed_text
@@ -60,7 +61,11 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
     limits = TokenBudget(window, 0.75, 20_000, 2_000, 4_000)
     plan = make_plan(history, limits, has_seed=False, size=size, count=count, minimal_tail=minimal)
     evidence = build_evidence(
-        history, WorkspaceSnapshot(), limit=plan.evidence_tokens, request_limit=limits.request, count=count
+        Ledger().extended(history, cwd="/work", generation=0),
+        WorkspaceSnapshot(),
+        limit=plan.evidence_tokens,
+        request_limit=limits.request,
+        count=count,
     )
     longest = "s" * (4 * 2 * limits.summary)
     text_tokens = count(seed_text(Seed(longest, evidence, plan.quotes)))

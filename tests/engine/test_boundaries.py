@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import socket
+import sqlite3
 import sys
 from pathlib import Path
 from typing import Any
@@ -166,7 +167,7 @@ async def test_the_evidence_is_built_from_what_really_happened(
     await talk.ask("Make a new module, and keep the API stable")
     evidence = seed_of(talk).evidence
     assert "Make a new module, and keep the API stable" in evidence
-    assert f"created:\n{workspace}/src/new.py" in evidence
+    assert "created:\nsrc/new.py" in evidence
     assert "exit 1:\n$ false --with-a-flag" in evidence
     assert "[pending] write the tests" in evidence
     assert talk.conversation.info.todos[0].text == "write the tests"
@@ -498,6 +499,23 @@ async def test_the_newest_result_is_whole_in_the_child_while_there_is_room(
     child = next(r for r in llm.requests if "This session continues" in texts(r))
     assert "chars cut" not in texts(child)
     assert "1999 2000" in texts(child)
+
+
+async def test_a_boundary_reads_no_message_of_the_sessions_before(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.always(worker([1_000, 7_600, 900, 7_600, 900]))
+    talk = await talks(flags=window(), yolo=True)
+    await talk.ask("the very first request")
+    assert len(talk.of(Boundary)) == 2
+    root = talk.of(Boundary)[0].parent_id
+    with contextlib.closing(sqlite3.connect(home / "crushpy.db")) as database, database:
+        database.execute("UPDATE message SET parts = '[]' WHERE session_id = ?", (root,))
+    assert await talk.conversation.compact()
+    assert "the very first request" in seed_of(talk).evidence
+    assert "echo 0" in seed_of(talk).evidence
+    facts, carried = talk.of(Boundary)[-1].lineage
+    assert 0 < carried <= facts
 
 
 async def test_no_child_is_born_above_its_own_threshold(talks: Talks, llm: ScriptedLLM) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from crosser import CALL, CHILD, PARENT
+from boundary_killer import CALL, CHILD, PARENT
 from stored import a_session, replied, said
 
 from crushpy.errors import UsageError
@@ -47,7 +47,7 @@ async def prepared(file: Path, *, crossed: bool) -> None:
     await store.add_message(PARENT, Message("m2", "assistant", (Text("I shall."), CALL), 2.0))
     await store.begin_call(PARENT, "m2", CALL)
     if crossed:
-        from crosser import cross
+        from boundary_killer import cross
 
         await cross(store)
         await store.add_message(CHILD, said("and on"))
@@ -57,7 +57,7 @@ async def prepared(file: Path, *, crossed: bool) -> None:
 def killed_at_every(file: Path, what: str, how: str, step: int = 1) -> tuple[list[Path], Path]:
     """The databases that a killed process left, moment by moment, and that of the one which came through."""
     done = subprocess.run(
-        [sys.executable, str(HERE / "crosser.py"), str(file), what, how, str(step)],
+        [sys.executable, str(HERE / "boundary_killer.py"), str(file), what, how, str(step)],
         capture_output=True,
         text=True,
         timeout=100,
@@ -126,7 +126,7 @@ async def continued(store: Store, parent: SessionInfo, trigger: str = "auto") ->
     )
     tail = tuple(message.id for message in await store.messages(parent.id)) if trigger == "fork" else ()
     boundary = BoundaryInfo(new_id(), parent.id, child.id, trigger, time.time(), tail)
-    await store.cross(boundary, child, None if trigger == "fork" else said("seed"))
+    await store.add_boundary(boundary, child, None if trigger == "fork" else said("seed"))
     return child
 
 
@@ -139,7 +139,7 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         connection.execute("UPDATE session SET kind = 'continuation' WHERE id = ?", (first,))
         connection.execute(
             "INSERT INTO boundary SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, NULL, 0.0,"
-            " 0.0, 0, '', '{}', NULL",
+            " 0.0, 0, '', '{}', NULL, '[0,0]'",
             (last, first),
         )
     everyone = {session.id for session in sessions}

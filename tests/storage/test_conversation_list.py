@@ -32,7 +32,9 @@ async def test_branches_and_tasks_add_no_messages_to_a_row(store: Store) -> None
     task = a_session(root_id=root.id, parent_id=root.id, kind="task")
     await store.create_session(task, said("do this"))
     fork = a_session(root_id=root.id, parent_id=root.id, kind="fork")
-    await store.cross(BoundaryInfo(new_id(), root.id, fork.id, "fork", time.time()), fork, said("other way"))
+    await store.add_boundary(
+        BoundaryInfo(new_id(), root.id, fork.id, "fork", time.time()), fork, said("other way")
+    )
     (row,) = await store.conversation_rows()
     assert (row.id, row.generations, row.messages) == (root.id, 1, 1)
 

@@ -71,6 +71,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "task_result",
             "cut",
             "lease",
+            "ledger",
         }
         assert shape(ours) == shape(theirs)
 

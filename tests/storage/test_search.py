@@ -36,7 +36,9 @@ async def texts(store: Store, query: str, **where: Any) -> list[str]:
 async def fork(store: Store, parent: SessionInfo, carried: list[Message]) -> SessionInfo:
     child = a_session(root_id=parent.root_id, parent_id=parent.id, kind="fork")
     ids = tuple(message.id for message in carried)
-    await store.cross(BoundaryInfo(new_id(), parent.id, child.id, "fork", time.time(), ids), child, None)
+    await store.add_boundary(
+        BoundaryInfo(new_id(), parent.id, child.id, "fork", time.time(), ids), child, None
+    )
     return child
 
 
@@ -45,7 +47,7 @@ async def child_of(store: Store, parent: SessionInfo, summary: str = "notes") ->
         root_id=parent.root_id, parent_id=parent.id, kind="continuation", generation=parent.generation + 1
     )
     seed = Message(new_id(), "user", (Seed(summary, "evidence"),), created_at=time.time())
-    await store.cross(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, seed)
+    await store.add_boundary(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, seed)
     return child
 
 

@@ -9,10 +9,11 @@ from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from crushpy.context.coverage import measure
+from crushpy.context.coverage import lineage_coverage, measure
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.ledger import Ledger
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.boundary_record import (
@@ -33,7 +34,7 @@ from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
 from crushpy.events import Compacting, Event, Notice
 from crushpy.ids import new_id
-from crushpy.messages import EarlierNote, Message, Seed
+from crushpy.messages import EarlierNote, Message, Seed, to_json
 from crushpy.redact import redact
 from crushpy.settings import Settings
 from crushpy.shield import shielded
@@ -76,8 +77,9 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return False
         self._emit(Compacting(options.trigger))
-        seed, summary = await self._prepare(options, limits, plan, state)
-        outcome = self._outcome(seed, plan, limits)
+        ledger = await self._ledger()
+        seed, summary = await self._prepare(options, ledger, limits, plan, state)
+        outcome = self._outcome(seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
@@ -90,6 +92,7 @@ class BoundaryBuilder:
             boundary,
             tokens_before=state.budget.used,
             tokens_after=outcome.tokens,
+            lineage=outcome.lineage,
             seconds=round(time.monotonic() - started, 3),
         )
         answer = None
@@ -98,7 +101,14 @@ class BoundaryBuilder:
             answer = result_message(msgspec.structs.replace(options.answers, text=told))
 
         async def commit() -> None:
-            await self._store.cross(boundary, child, seed_message, cuts=outcome.cuts, result=answer)
+            await self._store.add_boundary(
+                boundary,
+                child,
+                seed_message,
+                cuts=outcome.cuts,
+                result=answer,
+                ledger=to_json(ledger).decode(),
+            )
             self._gauge.void()
             if answer is not None and answer.result is not None:
                 options.on_stored(answer.result)
@@ -142,8 +152,9 @@ class BoundaryBuilder:
         plan = self._plan(options, limits)
         if not plan.parts.middle:
             return None
-        seed, summary = await self._prepare(options, limits, plan, state)
-        outcome = self._outcome(seed, plan, limits)
+        ledger = await self._ledger()
+        seed, summary = await self._prepare(options, ledger, limits, plan, state)
+        outcome = self._outcome(seed, ledger, plan, limits)
         return Rehearsal(
             text=seed_text(seed),
             summary=seed.summary,
@@ -158,7 +169,7 @@ class BoundaryBuilder:
             problem=summary.problem,
         )
 
-    def _outcome(self, seed: Seed, plan: Plan, limits: TokenBudget) -> Outcome:
+    def _outcome(self, seed: Seed, ledger: Ledger, plan: Plan, limits: TokenBudget) -> Outcome:
         """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
         before = self._session.seed
         text = seed_text(seed)
@@ -179,6 +190,7 @@ class BoundaryBuilder:
                 cwd=self._session.info.cwd,
                 notes=before.notes if before else "",
             ),
+            lineage_coverage(ledger, carried, cwd=self._session.info.cwd),
         )
 
     def _token_budget(self, state: WindowState) -> TokenBudget:
@@ -219,10 +231,15 @@ class BoundaryBuilder:
         )
 
     async def _prepare(
-        self, options: BoundaryOptions, limits: TokenBudget, plan: Plan, state: WindowState
+        self,
+        options: BoundaryOptions,
+        ledger: Ledger,
+        limits: TokenBudget,
+        plan: Plan,
+        state: WindowState,
     ) -> tuple[Seed, Summary]:
         """The child's first message. With a review, until the user accepts it."""
-        evidence = await self._evidence(plan, limits)
+        evidence = await self._evidence(ledger, plan, limits)
         focus, written = options.focus, options.summary
         while True:
             if written:
@@ -234,7 +251,7 @@ class BoundaryBuilder:
             seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
-            after = self._outcome(seed, plan, limits).tokens
+            after = self._outcome(seed, ledger, plan, limits).tokens
             answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)
@@ -262,6 +279,28 @@ class BoundaryBuilder:
             )
         return Seed(summary, evidence, plan.quotes, earlier)
 
+    async def _ledger(self) -> Ledger:
+        """The facts of the whole lineage, this session included. No ancestor's messages are read for it."""
+        session = self._session
+        stored = await self._store.ledger(session.info.id)
+        if stored:
+            before = msgspec.json.decode(stored, type=Ledger)
+        else:
+            before = await self._ledger_of_ancestors()
+        return await asyncio.to_thread(
+            before.extended, session.own_messages, cwd=session.info.cwd, generation=session.info.generation
+        )
+
+    async def _ledger_of_ancestors(self) -> Ledger:
+        """For branches and for sessions stored without one: read once, kept from the next boundary on."""
+        info = self._session.info
+        if info.parent_id is None or info.kind == "task":
+            return Ledger()
+        own = {message.id for message in self._session.own_messages}
+        lineage = await self._store.lineage_messages(info.id)
+        earlier = [message for message in lineage if message.id not in own]
+        return Ledger().extended(earlier, cwd=info.cwd, generation=max(0, info.generation - 1))
+
     async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str) -> Summary:
         info = self._session.info
         chosen = self._settings().compaction
@@ -282,10 +321,10 @@ class BoundaryBuilder:
         )
         return await self._summarizer.run(job, may_postpone=options.may_postpone)
 
-    async def _evidence(self, plan: Plan, limits: TokenBudget) -> str:
+    async def _evidence(self, ledger: Ledger, plan: Plan, limits: TokenBudget) -> str:
         return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
             build_evidence,
-            await self._store.lineage_messages(self._session.info.id),
+            ledger,
             await self._snapshot(),
             limit=plan.evidence_tokens,
             request_limit=limits.request,

@@ -60,6 +60,8 @@ class Outcome(Data, frozen=True):
     """How it shows some messages of the tail."""
     tokens: int
     coverage: Coverage
+    lineage: tuple[int, int]
+    """Of all facts since the root: how many there were, and how many are carried."""
 
 
 class Declined(Exception):
@@ -136,6 +138,7 @@ def boundary_event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Bo
         problem=boundary.problem,
         summary=seed.summary,
         evidence=seed.evidence,
+        lineage=boundary.lineage,
     )
 
 

@@ -244,7 +244,7 @@ async def fork_session(store: Store, source: SessionInfo) -> LoadedSession:
     )
     tail = tuple(message.id for message in loaded.history)
     boundary = BoundaryInfo(new_id(), source.id, info.id, "fork", now, tail)
-    await store.cross(boundary, info, None, cuts=loaded.cuts)
+    await store.add_boundary(boundary, info, None, cuts=loaded.cuts)
     return LoadedSession(
         info, loaded.history, loaded.cuts, inherited=len(tail), before=loaded.before + source.usage
     )

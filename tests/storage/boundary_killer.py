@@ -1,9 +1,9 @@
-"""Crosses or undoes a boundary again and again, each time on a copy of a database and each time killed later.
+"""Makes or undoes a boundary again and again, each time on a copy of a database and each time killed later.
 
-`crosser.py BASE cross|undo statements|instructions STEP` forks a process for each moment: it kills itself,
-with SIGKILL, before the n-th SQL statement (or the n-th instruction of SQLite's machine) of the transaction,
-for n = 1, 1 + STEP, ... until one comes through. The copies are BASE.1, BASE.2, ...; how many were killed is
-printed.
+`boundary_killer.py BASE cross|undo statements|instructions STEP` forks a process for each moment: it kills
+itself, with SIGKILL, before the n-th SQL statement (or the n-th instruction of SQLite's machine) of the
+transaction, for n = 1, 1 + STEP, ... until one comes through. The copies are BASE.1, BASE.2, ...; how many
+were killed is printed.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def cross(store: Store) -> None:
     seed = Message("seed00000000", "user", (Seed("summary", LARGE),), created_at=5.0)
     result = answered(CALL, f"continued in {CHILD}")
     boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "agent", 5.0, ("m1", "m2"))
-    await store.cross(
+    await store.add_boundary(
         boundary, child, seed, cuts=(Cut("m1"), Cut("m2")), result=Message("answer", "tool", result.parts)
     )
 

@@ -1,0 +1,97 @@
+"""The facts of a lineage: inherited, extended, aged and bounded."""
+
+import msgspec
+from histories import changed, histories, ran, user, viewed
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crushpy.context import ledger as ledgers
+from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
+from crushpy.context.ledger import Ledger
+from crushpy.messages import Message
+
+
+def grown(*generations: list[Message]) -> Ledger:
+    ledger = Ledger()
+    for number, messages in enumerate(generations):
+        ledger = ledger.extended(messages, cwd="/work", generation=number)
+    return ledger
+
+
+def failing(ledger: Ledger) -> list[str]:
+    return [run.text for run in ledger.still_failing()]
+
+
+def test_a_failing_command_is_open_until_it_succeeds() -> None:
+    assert failing(grown(ran("make lint", "bad", 1))) == ["make lint"]
+    assert failing(grown(ran("make lint", "bad", 1), ran("make lint"))) == []
+
+
+def test_a_failing_command_is_settled_when_a_file_it_named_changed_and_the_tests_passed_after_that() -> None:
+    broken = ran("mypy src/a.py", "src/a.py:3: error", 1)
+    fixed = changed("src/a.py")
+    green = ran("pytest", "2 passed")
+    assert failing(grown([*broken, *fixed])) == ["mypy src/a.py"], "nobody ran the tests"
+    assert failing(grown([*broken, *green])) == ["mypy src/a.py"], "nothing was changed"
+    assert failing(grown([*broken, *green, *fixed])) == ["mypy src/a.py"], "the tests ran before the change"
+    assert failing(grown([*broken, *changed("src/other.py"), *green])) == ["mypy src/a.py"]
+    assert failing(grown([*broken, *fixed, *green])) == []
+
+
+def test_a_failing_command_that_nobody_looks_at_again_is_counted_apart_after_three_generations() -> None:
+    quiet = [user("go on")]
+    young = grown(ran("make docs", "no", 2), quiet, quiet)
+    old = grown(ran("make docs", "no", 2), quiet, quiet, quiet)
+    assert failing(young) == ["make docs"] and not young.aged()
+    assert failing(old) == [] and [run.text for run in old.aged()] == ["make docs"]
+    evidence = build_evidence(
+        old, WorkspaceSnapshot("/work"), limit=1_000, request_limit=500, count=lambda text: len(text) // 4
+    )
+    assert "make docs" not in evidence and "older failing commands 1" in evidence
+
+
+def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there() -> None:
+    sessions = [
+        [
+            user(f"request {number}"),
+            *ran(f"fail {number}", "no", 1),
+            *changed(f"src/f{number}.py"),
+            *viewed(f"docs/r{number}.md"),
+            *ran(f"echo {number}"),
+        ]
+        for number in range(100)
+    ]
+    evidence = build_evidence(
+        grown(*sessions),
+        WorkspaceSnapshot("/work"),
+        limit=4_000,
+        request_limit=2_000,
+        count=lambda text: len(text) // 4,
+    )
+    for fact in ("request 99", "fail 99", "src/f99.py", "docs/r99.md", "echo 99", "request 0"):
+        assert fact in evidence, fact
+
+
+@given(histories(), st.lists(st.integers(0, 40), max_size=4))
+def test_extended_in_pieces_or_at_once_it_holds_the_same(history: list[Message], cuts: list[int]) -> None:
+    whole = Ledger().extended(history, cwd="/work", generation=0)
+    starts = [number for number, message in enumerate(history) if message.role != "tool"]
+    places = sorted({starts[cut % len(starts)] for cut in cuts}) if starts else []
+    pieces = Ledger()
+    for start, end in zip([0, *places], [*places, len(history)], strict=True):
+        pieces = pieces.extended(history[start:end], cwd="/work", generation=0)
+    assert pieces == whole
+
+
+@given(histories())
+def test_it_comes_back_from_json_as_it_was(history: list[Message]) -> None:
+    ledger = Ledger().extended(history, cwd="/work", generation=3)
+    assert msgspec.json.decode(msgspec.json.encode(ledger), type=Ledger) == ledger
+
+
+def test_it_is_bounded_and_counts_what_it_dropped() -> None:
+    many = [message for number in range(ledgers.MAX_COMMANDS + 5) for message in ran(f"echo {number}")]
+    ledger = grown([user("first"), *many], [user("second")])
+    assert len(ledger.commands) == ledgers.MAX_COMMANDS
+    assert ledger.dropped == {"commands": 5}
+    assert ledger.commands[-1].text == f"echo {ledgers.MAX_COMMANDS + 4}"
