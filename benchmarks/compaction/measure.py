@@ -7,6 +7,8 @@ from pathlib import Path
 from benchmarks.compaction.drive import Crossed, Record, played
 from benchmarks.compaction.scenario import Fact, Scenario
 from benchmarks.compaction.summarisers import EVIDENCE, Summarizer, overflowing, useless
+from crushpy.context.coverage import flat, path_covered
+from crushpy.context.ledger import OPEN_GENERATIONS
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.session.recall import recall
 from crushpy.storage.store import Store
@@ -48,7 +50,10 @@ async def run(scenario: Scenario, summariser: Summarizer, *, window: int, quick:
     async with played(scenario, summariser, window=window, quick=quick) as (record, _):
         return Figures(
             input_recall(record),
-            [survival(crossed, record.workspace) for crossed in record.boundaries],
+            [
+                survival(crossed, record.workspace, aged=_aged(record, number))
+                for number, crossed in enumerate(record.boundaries)
+            ],
             [(crossed.tokens_before, crossed.tokens_after) for crossed in record.boundaries],
             record.agent_calls,
             record.summary_calls,
@@ -63,20 +68,30 @@ def input_recall(record: Record) -> Share:
     return Share(sum(fact.text in read for fact in gone), len(gone))
 
 
-def survival(crossed: Crossed, workspace: Path) -> dict[str, Share]:
-    """Of all facts so far, how many stand word for word in the child's first request; paths in full."""
+def _aged(record: Record, number: int) -> frozenset[Fact]:
+    """Failing commands that nobody looked at again for some generations: counted apart, found by recall."""
+    before = number - OPEN_GENERATIONS
+    planted = record.boundaries[before].planted if before >= 0 else ()
+    return frozenset(fact for fact in planted if fact.kind == "command")
+
+
+def survival(crossed: Crossed, workspace: Path, *, aged: frozenset[Fact] = frozenset()) -> dict[str, Share]:
+    """Of all facts so far, how many stand word for word in the child's first request."""
     found: dict[str, Share] = {}
     for kind in KINDS:
         facts = [
-            fact for fact in crossed.planted if (fact.kind if fact.kind in EVIDENCE else "other") == kind
+            fact
+            for fact in crossed.planted
+            if (fact.kind if fact.kind in EVIDENCE else "other") == kind and fact not in aged
         ]
         found[kind] = Share(sum(_stands_in(fact, crossed, workspace) for fact in facts), len(facts))
     return found
 
 
 def _stands_in(fact: Fact, crossed: Crossed, workspace: Path) -> bool:
-    text = f"{workspace}/{fact.text}" if fact.kind == "path" else fact.text
-    return text in crossed.first_request
+    if fact.kind == "path":
+        return path_covered(f"{workspace}/{fact.text}", str(workspace), flat(crossed.first_request))
+    return fact.text in crossed.first_request
 
 
 # --- beyond the bound ---------------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ async def test_facts_survive_eight_generations_whatever_the_summariser_is_worth(
     last = figures.survival[-1]
     assert {kind: last[kind].total for kind in summarisers.EVIDENCE} == {
         "path": 120,
-        "command": 60,
+        "command": 22,
         "todo": 20,
         "request": 30,
     }
@@ -35,7 +35,7 @@ async def test_what_a_perfect_summariser_is_sent_survives_whole() -> None:
 
 
 async def test_what_does_not_fit_is_found_by_one_recall() -> None:
-    sizes = scenario.Sizes(generations=2, paths=300, failing=80, todos=30, requests=12, looks=0, batch=25)
+    sizes = scenario.Sizes(generations=2, paths=600, failing=160, todos=30, requests=12, looks=0, batch=25)
     beyond = await measure.beyond_the_bound(scenario.make(sizes), window=WINDOW)
     assert beyond.left_out > 100
     assert beyond.found == beyond.left_out
