@@ -42,13 +42,13 @@ class TemplateProblem(CrushpyError):
     exit_code = 2
 
 
-class Found(Data, frozen=True):
+class Template(Data, frozen=True):
     """A template's text and where it comes from."""
 
     name: str
     path: str
     layer: str
-    """project, user or shipped."""
+    """project, user or shipped; file where it was named by hand."""
     text: str
 
 
@@ -103,11 +103,11 @@ class Templates:
         if known is None or known.message != problem.message:
             self._on_problem(problem)
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> Template:
         """The template in force. A broken one of the user's is passed over and noted in `problems`."""
         for layer, path in self.candidates(name):
             try:
-                return Found(name, str(path), layer, read(path))
+                return Template(name, str(path), layer, read_template(path))
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
@@ -118,16 +118,16 @@ class Templates:
         """The template's text with `values` filled in, without trailing blank lines."""
         return self.rendered(name, **values)[0]
 
-    def rendered(self, name: str, **values: object) -> tuple[str, Found]:
+    def rendered(self, name: str, **values: object) -> tuple[str, Template]:
         """The same, and which template it was: a broken one of the user's is passed over."""
         for layer, path in self.candidates(name):
             try:
-                source = read(path)
-                text = fill(source, str(path), values).rstrip("\n")
+                source = read_template(path)
+                text = fill_template(source, str(path), values).rstrip("\n")
                 if not text.strip() and layer != "shipped":
                     raise TemplateProblem(f"{path}: it is empty", _HINT)
                 self.problems.pop(str(path), None)
-                return text, Found(name, str(path), layer, source)
+                return text, Template(name, str(path), layer, source)
             except TemplateProblem as problem:
                 if layer == "shipped":
                     raise
@@ -135,14 +135,27 @@ class Templates:
         raise TemplateProblem(f"There is no template named {name}.")
 
 
-def check(name: str, path: Path) -> None:
-    """Reads and renders a file as the template `name`. Raises TemplateProblem where it cannot be used."""
-    text = fill(read(path), str(path), NAMES.get(name, {}))
-    if not text.strip():
-        raise TemplateProblem(f"{path}: it is empty", _HINT)
+def check_template(name: str, text: str, origin: str) -> None:
+    """Renders `text` as the template `name`. Raises TemplateProblem where it cannot be used."""
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise TemplateProblem(f"{origin}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
+    if not fill_template(text, origin, NAMES.get(name, {})).strip():
+        raise TemplateProblem(f"{origin}: it is empty", _HINT)
 
 
-def read(path: Path) -> str:
+def check_template_file(name: str, path: Path) -> None:
+    """The same for a file."""
+    check_template(name, read_template(path), str(path))
+
+
+def template_from_file(name: str, path: Path) -> Template:
+    """A file of somebody's own as the template `name`, checked."""
+    text = read_template(path)
+    check_template(name, text, str(path))
+    return Template(name, str(path), "file", text)
+
+
+def read_template(path: Path) -> str:
     """A template file's text, or a TemplateProblem that names what is wrong with it."""
     try:
         found = path.stat()
@@ -162,7 +175,7 @@ def read(path: Path) -> str:
     return text
 
 
-def fill(text: str, origin: str, values: dict[str, object]) -> str:
+def fill_template(text: str, origin: str, values: dict[str, object]) -> str:
     """`text` as a sandboxed Jinja template with strict names. Text without marks never loads Jinja."""
     if not any(mark in text for mark in _MARKS):
         return text

@@ -5,7 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.prompts import MAX_BYTES, NAMES, TemplateProblem, Templates, check, fill, read
+from crushpy.prompts import (
+    MAX_BYTES,
+    NAMES,
+    TemplateProblem,
+    Templates,
+    check_template_file,
+    fill_template,
+    read_template,
+)
 
 VALUES = NAMES["summary"]
 
@@ -60,7 +68,7 @@ def test_a_broken_template_is_named_with_its_reason_and_the_shipped_one_is_used(
     (problem,) = told
     assert str(user / "summary.md") in problem.message and reason in problem.message and problem.hint
     with pytest.raises(TemplateProblem) as caught:
-        check("summary", user / "summary.md")
+        check_template_file("summary", user / "summary.md")
     assert reason in caught.value.message
 
 
@@ -118,20 +126,20 @@ def test_the_projects_template_comes_before_the_users_and_both_before_the_shippe
 def test_every_documented_name_may_be_used(user: Path) -> None:
     names = ("focus", "previous_summary", "todos", "target_tokens", "cwd", "method")
     (user / "summary.md").write_text("|".join(f"{{{{ {name} }}}}" for name in names))
-    check("summary", user / "summary.md")
+    check_template_file("summary", user / "summary.md")
     values = {**VALUES, "focus": "{{ cwd }}", "previous_summary": "{% raise %}"}
     shown = Templates(user).render("summary", **values)
     assert shown.startswith("{{ cwd }}|{% raise %}|"), "values are never templates themselves"
 
 
 def test_text_without_marks_is_taken_as_it_is(user: Path) -> None:
-    assert fill("100% { plain }\n", "x", {}) == "100% { plain }\n"
+    assert fill_template("100% { plain }\n", "x", {}) == "100% { plain }\n"
 
 
 def test_the_size_limit_is_exact(user: Path) -> None:
     file = user / "summary.md"
     file.write_bytes(b"x" * MAX_BYTES)
-    assert len(read(file)) == MAX_BYTES
+    assert len(read_template(file)) == MAX_BYTES
     file.write_bytes(b"x" * (MAX_BYTES + 1))
     with pytest.raises(TemplateProblem):
-        read(file)
+        read_template(file)

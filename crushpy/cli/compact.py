@@ -11,7 +11,7 @@ import typer
 if TYPE_CHECKING:
     from crushpy.engine.compaction.boundary_record import Rehearsal
     from crushpy.engine.conversation import Conversation
-    from crushpy.prompts import Found
+    from crushpy.prompts import Template
 
 
 def register(app: typer.Typer) -> None:
@@ -49,6 +49,7 @@ async def _compact(
     from crushpy.cli.folder import working_folder
     from crushpy.errors import UsageError
     from crushpy.events import Boundary, Event, Notice
+    from crushpy.prompts import template_from_file
     from crushpy.start_options import StartOptions
 
     latest = session == "latest"
@@ -70,7 +71,7 @@ async def _compact(
 
     conversation.subscribe(say)
     try:
-        found = [_template(file) for file in files]
+        found = [template_from_file("summary", file) for file in files]
         if dry_run:
             await _compare(conversation, focus, found or [None], as_json=as_json)
         elif not await conversation.compact(focus, template=found[0] if found else None):
@@ -79,15 +80,8 @@ async def _compact(
         await conversation.close()
 
 
-def _template(file: Path) -> "Found":
-    from crushpy import prompts
-
-    prompts.check("summary", file)
-    return prompts.Found("summary", str(file), "file", prompts.read(file))
-
-
 async def _compare(
-    conversation: "Conversation", focus: str, templates: "Sequence[Found | None]", *, as_json: bool
+    conversation: "Conversation", focus: str, templates: "Sequence[Template | None]", *, as_json: bool
 ) -> None:
     """Prints what each template would carry over."""
     from crushpy.messages import to_json

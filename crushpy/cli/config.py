@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
+from crushpy.cli.folder import working_folder
+from crushpy.cli.output import AsJson
+
 if TYPE_CHECKING:
     from crushpy.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.settings.setting_keys import KeyPath
-
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def register(app: typer.Typer) -> None:
@@ -20,7 +21,7 @@ def register(app: typer.Typer) -> None:
     # A value may start with a dash: `config set compaction.threshold -1` should reach our own error.
     group.command("set", context_settings={"ignore_unknown_options": True})(set_command)
     group.command("unset")(unset_command)
-    group.command("list")(list_command)
+    group.command("list")(list_settings)
     group.command("path")(path_command)
     app.add_typer(group, name="config", help="Read and change settings.")
 
@@ -81,7 +82,7 @@ def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of 
         print(f"{setting_keys.spell(path)} was not set")
 
 
-def list_command(
+def list_settings(
     as_json: AsJson = False,
     everything: Annotated[
         bool, typer.Option("--all", help="Also say what each key means and takes, set or not.")
@@ -100,7 +101,7 @@ def path_command(as_json: AsJson = False) -> None:
     from crushpy.paths import Paths
     from crushpy.settings import files
 
-    paths, cwd = Paths(), _cwd()
+    paths, cwd = Paths(), working_folder()
     config, state = files.user_files(paths)
     project = files.project_file(cwd)
     rows = [
@@ -126,7 +127,7 @@ def _load() -> "Loaded":
     from crushpy.paths import Paths
     from crushpy.settings import files, load
 
-    paths, cwd = Paths(), _cwd()
+    paths, cwd = Paths(), working_folder()
     asks_trust = files.exists(files.project_file(cwd))
     loaded = load(paths, cwd, trusted=asks_trust and _trusted(paths, cwd))
     for warning in loaded.warnings:
@@ -139,15 +140,6 @@ def _trusted(paths: "Paths", cwd: Path) -> bool:
     from crushpy.permissions.trust import is_trusted
 
     return is_trusted(paths, project_root(cwd))
-
-
-def _cwd() -> Path:
-    from crushpy.errors import UsageError
-
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise UsageError("the current folder is gone", "Change to another one (cd).") from error
 
 
 def _check_rules(path: "KeyPath", text: str) -> None:

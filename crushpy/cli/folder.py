@@ -15,5 +15,5 @@ def working_folder(cwd: str = "") -> Path:
         return Path.cwd()
     except OSError as error:
         raise UsageError(
-            "The current folder no longer exists.", "Change to another one, or name one with --cwd."
+            "The current folder no longer exists.", "Change to another one (cd), or name one with --cwd."
         ) from error

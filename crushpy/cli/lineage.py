@@ -1,18 +1,21 @@
 """`crushpy sessions tree|search|undo`: along the boundaries of conversations."""
 
+import asyncio
 import sys
 import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli import sessions as base
+from crushpy.cli.folder import working_folder
+from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
 
 if TYPE_CHECKING:
-    from crushpy.storage.records import BoundaryInfo, SearchHit, SessionInfo
+    from crushpy.engine.session.browser import Branch, SearchGroup
 
 HITS_EACH = 3
-"""Of one conversation, how many places a search shows."""
+"""Of one conversation, how many places a search shows: a terminal scrolls away."""
 
 
 def register(group: typer.Typer) -> None:
@@ -22,9 +25,9 @@ def register(group: typer.Typer) -> None:
     group.command("context")(context_command)
 
 
-def tree_command(session: base.SessionId, as_json: base.AsJson = False) -> None:
+def tree_command(session: SessionId, as_json: AsJson = False) -> None:
     """Draw the sessions of a conversation: what continues what, and why."""
-    base.run(_tree(session, as_json=as_json))
+    asyncio.run(_tree(session, as_json=as_json))
 
 
 def search_command(
@@ -35,27 +38,27 @@ def search_command(
         typer.Option("--session", "-s", metavar="ID", help="Only in this session and those it continues."),
     ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many conversations.")] = 10,
-    as_json: base.AsJson = False,
+    as_json: AsJson = False,
 ) -> None:
     """Find what was said or done, before and after every fresh start."""
-    base.run(_search(query, session, everywhere=everywhere, limit=limit, as_json=as_json))
+    asyncio.run(_search(query, session, everywhere=everywhere, limit=limit, as_json=as_json))
 
 
-def undo_command(session: base.SessionId) -> None:
+def undo_command(session: SessionId) -> None:
     """Take back the fresh start that opened a session: the one before it goes on where it was."""
-    base.run(_undo(session))
+    asyncio.run(_undo(session))
 
 
-def context_command(session: base.SessionId, as_json: base.AsJson = False) -> None:
+def context_command(session: SessionId, as_json: AsJson = False) -> None:
     """Show what fills the model's window at the tip of a conversation, part by part."""
-    base.run(_context(session, as_json=as_json))
+    asyncio.run(_context(session, as_json=as_json))
 
 
 async def _context(name: str, *, as_json: bool) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.start_options import StartOptions
 
-    around = ProjectEnvironment(base.folder())
+    around = ProjectEnvironment(working_folder())
     wanted = StartOptions(
         session="" if name == "latest" else name,
         resume_latest=name == "latest",
@@ -70,7 +73,7 @@ async def _context(name: str, *, as_json: bool) -> None:
     if as_json:
         import msgspec
 
-        base.print_json(msgspec.to_builtins(inspection))
+        print_json(msgspec.to_builtins(inspection))
         return
     from crushpy.sanitize import one_line
 
@@ -81,60 +84,54 @@ async def _context(name: str, *, as_json: bool) -> None:
         share = row.tokens * 100 / budget.window
         cached = "  cached" if row.cached else ""
         lines.append(f"{row.tokens:>9,}  {share:5.1f}%  {row.kind:<13} {one_line(row.name)}{cached}")
-    base.print_text("\n".join(lines) + "\n")
+    print_text("\n".join(lines) + "\n")
 
 
 async def _tree(name: str, *, as_json: bool) -> None:
-    async with base.open_store() as store:
-        info = await base.find(store, name)
-        sessions = await store.conversation(info.root_id)
-        boundaries = {boundary.child_id: boundary for boundary in await store.boundaries(info.root_id)}
-        tip = await store.tip(info.root_id)
+    async with open_browser() as browser:
+        branches = await browser.tree((await find_session(browser, name)).id)
     if as_json:
         import msgspec
 
+        oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
         rows: list[dict[str, Any]] = [
             {
-                **base.brief(one),
-                "boundary": msgspec.to_builtins(boundaries.get(one.id)),
-                "tip": one.id == tip.id,
+                **session_as_json(branch.session),
+                "boundary": msgspec.to_builtins(branch.boundary),
+                "tip": branch.tip,
             }
-            for one in sessions
+            for branch in oldest_first
         ]
-        base.print_json(rows)
+        print_json(rows)
         return
-    base.print_text("\n".join(draw(sessions, boundaries, tip.id)) + "\n")
+    print_text("\n".join(_draw(branches)) + "\n")
 
 
-def draw(sessions: "list[SessionInfo]", boundaries: "dict[str, BoundaryInfo]", tip: str) -> list[str]:
-    """The tree as lines. A session whose parent is gone stands at the left, and none is drawn twice."""
-    known = {session.id for session in sessions}
-    children: dict[str | None, list[SessionInfo]] = {}
-    for session in sessions:
-        parent = session.parent_id if session.parent_id in known else None
-        children.setdefault(parent, []).append(session)
+def _draw(branches: "list[Branch]") -> list[str]:
+    """The tree as lines, each session below its parent."""
+    children: dict[str, list[Branch]] = {}
+    for branch in branches:
+        parent = branch.session.parent_id if branch.under else ""
+        children.setdefault(parent or "", []).append(branch)
     lines: list[str] = []
-    drawn: set[str] = set()
 
-    def add(session: "SessionInfo", lead: str, branch: str, below: str) -> None:
-        if session.id in drawn:
-            return
-        drawn.add(session.id)
-        lines.append(f"{lead}{branch}{_line(session, boundaries.get(session.id), tip)}")
-        own = children.get(session.id, [])
+    def add(branch: "Branch", lead: str, mark: str, below: str) -> None:
+        lines.append(f"{lead}{mark}{_line(branch)}")
+        own = children.get(branch.session.id, [])
         for number, child in enumerate(own):
             last = number == len(own) - 1
             add(child, lead + below, "└─ " if last else "├─ ", "   " if last else "│  ")
 
-    for root in children.get(None, []):
-        add(root, "", "", "")
+    for first in children.get("", []):
+        add(first, "", "", "")
     return lines
 
 
-def _line(session: "SessionInfo", boundary: "BoundaryInfo | None", tip: str) -> str:
+def _line(branch: "Branch") -> str:
     from crushpy.messages import counted
     from crushpy.sanitize import one_line
 
+    session, boundary = branch.session, branch.boundary
     words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
     if boundary is None:
         words.append(one_line(session.title))
@@ -148,43 +145,44 @@ def _line(session: "SessionInfo", boundary: "BoundaryInfo | None", tip: str) -> 
             words.append("undone")
     if session.kind in ("fork", "task"):
         words.append("branch" if session.kind == "fork" else "task")
-    if session.id == tip:
+    if branch.tip:
         words.append("<- tip")
     return "  ".join(words)
 
 
 async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_json: bool) -> None:
-    async with base.open_store() as store:
-        within = (await base.find(store, session)).id if session else None
-        cwd = None if everywhere or within else str(base.folder())
-        hits = await store.search(query, within=within, cwd=cwd, limit=limit * HITS_EACH * 4)
-    by_conversation: dict[str, list[SearchHit]] = {}
-    for hit in hits:
-        by_conversation.setdefault(hit.root_id, []).append(hit)
-    found = dict(list(by_conversation.items())[:limit])
+    from crushpy.errors import UsageError
+
+    if not query.replace('"', "").strip():
+        raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
+    async with open_browser() as browser:
+        within = (await find_session(browser, session)).id if session else None
+        cwd = None if everywhere or within else str(working_folder())
+        each = None if as_json else HITS_EACH
+        found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
     if as_json:
         import msgspec
 
-        base.print_json([msgspec.to_builtins(hit) for shown in found.values() for hit in shown])
+        print_json([msgspec.to_builtins(hit) for group in found for hit in group.hits])
         return
     if not found:
         where = "" if everywhere or within else " in this folder; --all looks everywhere"
         print(f"Nothing found{where}.", file=sys.stderr)
         raise typer.Exit(1)
-    base.print_text("\n".join(map(_found, found.values())))
+    print_text("\n".join(map(_found, found)))
 
 
-def _found(hits: "list[SearchHit]") -> str:
+def _found(group: "SearchGroup") -> str:
     """One conversation: its title once, then the places, each with the session to jump to."""
     from crushpy.messages import counted
     from crushpy.sanitize import one_line
 
-    lines = [f"{hits[0].root_id}  {one_line(hits[0].title)}"]
-    for hit in hits[:HITS_EACH]:
+    lines = [f"{group.root_id}  {one_line(group.title)}"]
+    for hit in group.hits:
         lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_ago(hit.created_at)}")
         lines.append(f"    {one_line(hit.snippet)}")
-    if len(hits) > HITS_EACH:
-        lines.append(f"  and {counted(len(hits) - HITS_EACH, 'more place')}")
+    if group.more:
+        lines.append(f"  and {counted(group.more, 'more place')}")
     return "\n".join(lines) + "\n"
 
 
@@ -196,14 +194,8 @@ def _ago(moment: float) -> str:
 
 
 async def _undo(name: str) -> None:
-    from crushpy.engine.compaction.undo import undo_boundary
-
-    async with base.open_store() as store:
-        info = await base.find(store, name)
-        await store.take_lease(info.id)  # not while another process works on it
-        try:
-            parent = await undo_boundary(store, info.id)
-        finally:
-            await store.drop_leases()
+    async with open_browser() as browser:
+        info = await find_session(browser, name)
+        parent = await browser.undo(info.id)
     print(f"Undone: {parent.id} goes on where it was. {info.id} stays as a branch; files were not touched.")
     print(f"  crushpy run --session {parent.id} ...   goes on there")

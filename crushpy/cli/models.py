@@ -2,10 +2,11 @@
 
 import sys
 from collections import Counter
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from crushpy.cli.folder import working_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,15 +48,10 @@ def models_command(
 
 
 def _settings() -> "Settings":
-    from crushpy.errors import UsageError
     from crushpy.paths import Paths, project_root
     from crushpy.settings import load, project_file
 
-    try:
-        cwd = Path.cwd()
-    except OSError as error:
-        raise UsageError("The current folder is gone.", "Change to another one (cd).") from error
-    paths = Paths()
+    paths, cwd = Paths(), working_folder()
     trusted = False
     if project_file(cwd).exists():
         from crushpy.permissions.trust import is_trusted

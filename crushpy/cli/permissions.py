@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.cli.folder import working_folder
+from crushpy.cli.output import AsJson
+
 if TYPE_CHECKING:
     from crushpy.access import Access
     from crushpy.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.storage.records import SessionInfo
 
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 
 
@@ -28,19 +30,19 @@ class Kind(StrEnum):
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
-    group.command("list")(list_command)
+    group.command("list")(list_rules)
     # What is tested may start with a dash.
     group.command("test", context_settings={"ignore_unknown_options": True})(test_command)
     group.command("revoke")(revoke_command)
     app.add_typer(group, name="permissions", help="List, test and revoke permission rules.")
 
 
-def list_command(as_json: AsJson = False) -> None:
+def list_rules(as_json: AsJson = False) -> None:
     """List the rules in force in this folder, with the file each comes from, and conversations' grants."""
     from crushpy.paths import Paths
     from crushpy.sanitize import clean
 
-    paths, cwd = Paths(), _folder()
+    paths, cwd = Paths(), working_folder()
     loaded = _load(paths, cwd)
     granted = [info for info in asyncio.run(_sessions(paths, loaded, cwd)) if info.grants]
     if as_json:
@@ -77,7 +79,7 @@ def test_command(
     from crushpy.sanitize import clean
     from crushpy.tools.registry import tool_table
 
-    cwd = _folder()
+    cwd = working_folder()
     chosen = _load(Paths(), cwd).settings.permissions
     rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny, tools=tool_table())
     decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo)
@@ -101,7 +103,7 @@ def revoke_command(
     from crushpy.paths import Paths
     from crushpy.settings import remove_rule
 
-    paths, cwd = Paths(), _folder()
+    paths, cwd = Paths(), working_folder()
     if session:
         asyncio.run(_revoke_grant(paths, _load(paths, cwd), session, rule.strip()))
         print(f"{rule} is revoked in {session}.")
@@ -183,15 +185,6 @@ async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: st
         await store.update_session(info.id, grants=left)
     finally:
         await store.close()
-
-
-def _folder() -> Path:
-    from crushpy.errors import UsageError
-
-    try:
-        return Path.cwd()
-    except OSError as error:
-        raise UsageError("the current folder is gone", "Change to another one (cd).") from error
 
 
 def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:

@@ -20,7 +20,7 @@ HINT = (
 _MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
-class Entry(Data, frozen=True, forbid_unknown_fields=True):
+class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
     """One task as it is written down."""
 
     prompt: str
@@ -29,10 +29,10 @@ class Entry(Data, frozen=True, forbid_unknown_fields=True):
     model: str = ""
 
 
-class TaskList(Data, frozen=True, forbid_unknown_fields=True):
+class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    tasks: list[Entry | str]
+    tasks: list[ListedTask | str]
     context_strategy: Strategy = ""
 
 
@@ -41,10 +41,10 @@ def read_tasks(name: str, cwd: Path) -> tuple[Delegation, ...]:
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
     try:
-        listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskList)
+        listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskFile)
     except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"--tasks {name}: {error}", HINT) from error
-    entries = [Entry(one) if isinstance(one, str) else one for one in listed.tasks]
+    entries = [ListedTask(one) if isinstance(one, str) else one for one in listed.tasks]
     for number, entry in enumerate(entries, 1):
         if not entry.prompt.strip():
             raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)

@@ -6,55 +6,47 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-if TYPE_CHECKING:
-    from crushpy.prompts import Templates
+from crushpy.cli.folder import working_folder
 
-NAME = Annotated[str, typer.Argument(help="Which one: summary, system, new_session, tools/bash, ...")]
+if TYPE_CHECKING:
+    from crushpy.engine.template_editor import OwnTemplate
+    from crushpy.prompts import Template, Templates
+
+TemplateName = Annotated[str, typer.Argument(help="Which one: summary, system, new_session, tools/bash, ...")]
 
 
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help="See, change and check what the model is told.")
-    group.command("show")(show)
-    group.command("path")(path)
-    group.command("edit")(edit)
-    group.command("check")(check)
-    group.command("reset")(reset)
+    group.command("show")(show_template)
+    group.command("path")(template_path)
+    group.command("edit")(edit_template)
+    group.command("check")(check_templates)
+    group.command("reset")(reset_template)
     app.add_typer(group, name="template")
 
 
-def show(name: NAME = "summary") -> None:
+def show_template(name: TemplateName = "summary") -> None:
     """Print the template in force."""
-    templates = _templates(name)
-    found = templates.find(name)
-    _complain(templates)
-    sys.stdout.write(found.text)
+    sys.stdout.write(_in_force(name).text)
 
 
-def path(name: NAME = "summary") -> None:
+def template_path(name: TemplateName = "summary") -> None:
     """Print where the template in force comes from, and where yours would be."""
-    templates = _templates(name)
-    found = templates.find(name)
-    _complain(templates)
+    found = _in_force(name)
     print(f"{found.path}  ({found.layer})")
     if found.layer == "shipped":
-        print(f"yours would be {_own(name)}  (crushpy template edit {name})")
+        print(f"yours would be {_own(name).file}  (crushpy template edit {name})")
 
 
-def edit(name: NAME = "summary") -> None:
+def edit_template(name: TemplateName = "summary") -> None:
     """Open your own copy in $EDITOR; the shipped text is where it starts."""
     import os
     import shlex
     import subprocess
 
     from crushpy.errors import UsageError
-    from crushpy.paths import private_dir
 
-    templates = _templates(name)
-    own = _own(name)
-    if not own.exists():
-        private_dir(own.parent)
-        own.write_text(templates.find(name).text, encoding="utf-8")
-        own.chmod(0o600)
+    own = _own(name).edited()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
     if not editor:
         raise UsageError(
@@ -63,10 +55,10 @@ def edit(name: NAME = "summary") -> None:
     code = subprocess.run([*shlex.split(editor), str(own)], check=False).returncode
     if code != 0:
         raise UsageError(f"{editor} ended with {code}. The file is {own}")
-    _check_one(name, own)
+    _check_file(name, own)
 
 
-def check(
+def check_templates(
     name: Annotated[str, typer.Argument(help="Which one; all of yours where none is named.")] = "",
     file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
 ) -> None:
@@ -74,13 +66,13 @@ def check(
     from crushpy import prompts
 
     if file is not None:
-        _check_one(name or "summary", file)
+        _check_file(name or "summary", file)
         return
     broken = False
     for one in [name] if name else prompts.shipped_names():
         layer, found = next(_templates(one).candidates(one))
         try:
-            prompts.check(one, found)
+            prompts.check_template_file(one, found)
             if name or layer != "shipped":
                 print(f"{one}: fine  ({found})")
         except prompts.TemplateProblem as problem:
@@ -95,15 +87,13 @@ def check(
         print("All templates are fine.")
 
 
-def reset(name: NAME = "summary") -> None:
+def reset_template(name: TemplateName = "summary") -> None:
     """Go back to the shipped template; yours is kept beside it as a .bak file."""
-    _templates(name)
     own = _own(name)
-    if not own.exists():
-        print(f"There is no template of yours at {own}; the shipped one is in force.")
+    kept = own.reset()
+    if kept is None:
+        print(f"There is no template of yours at {own.file}; the shipped one is in force.")
         return
-    kept = own.with_suffix(".md.bak")
-    own.replace(kept)
     print(f"The shipped {name} is in force again. Yours is kept as {kept}.")
 
 
@@ -119,24 +109,28 @@ def _templates(name: str) -> "Templates":
         near = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
         raise UsageError(f"There is no template named {name!r}.", f"{hint}There are: {', '.join(known)}.")
-    return ProjectEnvironment(Path.cwd()).templates
+    return ProjectEnvironment(working_folder()).templates
 
 
-def _own(name: str) -> Path:
-    from crushpy.paths import Paths
+def _own(name: str) -> "OwnTemplate":
+    from crushpy.engine.template_editor import OwnTemplate
 
-    return Paths().templates / f"{name}.md"
-
-
-def _check_one(name: str, file: Path) -> None:
-    from crushpy import prompts
-
-    prompts.check(name, file)
-    print(f"{name}: fine  ({file}). It holds from the next use on.")
+    return OwnTemplate(_templates(name), name)
 
 
-def _complain(templates: "Templates") -> None:
+def _in_force(name: str) -> "Template":
+    """The template that is used; what is wrong with a better one goes to stderr."""
+    templates = _templates(name)
+    found = templates.find(name)
     for problem in templates.problems.values():
         print(
             f"crushpy: {problem.message}\n  {problem.hint} The next one is used meanwhile.", file=sys.stderr
         )
+    return found
+
+
+def _check_file(name: str, file: Path) -> None:
+    from crushpy import prompts
+
+    prompts.check_template_file(name, file)
+    print(f"{name}: fine  ({file}). It holds from the next use on.")

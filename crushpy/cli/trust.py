@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from crushpy.cli.folder import working_folder
+
 
 def register(app: typer.Typer) -> None:
     app.command("trust", help="Let a project bring its own settings and templates.")(trust_command)
@@ -44,9 +46,7 @@ def chosen_root(path: Path | None) -> Path:
     from crushpy.paths import project_root
 
     try:
-        folder = (path or Path()).resolve(strict=True)
+        folder = (path or working_folder()).resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(
-            f"{path or 'The current folder'} is not there.", "Name a folder that exists."
-        ) from error
+        raise UsageError(f"{path} is not there.", "Name a folder that exists.") from error
     return project_root(folder)

@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from crushpy.cli.folder import working_folder
+
 
 def register(app: typer.Typer) -> None:
     app.command("untrust", help="Ignore what a project brings again.")(untrust_command)
@@ -23,7 +25,7 @@ def untrust_command(
 
     paths = Paths()
     # A project may be gone already: its folder need not exist.
-    folder = (path or Path()).resolve()
+    folder = (path or working_folder()).resolve()
     for root in (folder, project_root(folder)):
         if remove_trusted(paths, root):
             print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")

@@ -14,7 +14,7 @@ LONG = 300
 _WORD = re.compile(r"\w")
 
 
-class Found(Data, frozen=True):
+class FactCount(Data, frozen=True):
     """Of `total` facts, how many the prose alone carries, and how many prose and evidence together."""
 
     total: int
@@ -23,7 +23,7 @@ class Found(Data, frozen=True):
 
 
 class Coverage(Data, frozen=True):
-    by_kind: dict[str, Found]
+    by_kind: dict[str, FactCount]
 
     @property
     def total(self) -> int:
@@ -108,7 +108,9 @@ def measure(
 
     return Coverage(
         {
-            kind: Found(len(values), *(sum(found(kind, value, text) for value in values) for text in texts))
+            kind: FactCount(
+                len(values), *(sum(found(kind, value, text) for value in values) for text in texts)
+            )
             for kind, values in facts_of(middle, cwd, notes).items()
         }
     )

@@ -34,7 +34,7 @@ from crushpy.errors import CrushpyError
 from crushpy.events import Error, Notice, PromptQueued, TurnEnded
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
-from crushpy.prompts import Found, Templates
+from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
 from crushpy.shield import shielded
 from crushpy.start_soon import start_soon
@@ -279,13 +279,13 @@ class Conversation:
         self._save(key, value)
 
     async def compact(
-        self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
+        self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
         return await self._alone(work) or False
 
-    async def rehearse(self, focus: str = "", template: Found | None = None) -> Rehearsal | None:
+    async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
         """What `compact` would carry over. Writes nothing."""
         return await self._agent.policy.rehearse(focus, template)
 

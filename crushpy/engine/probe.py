@@ -9,8 +9,8 @@ from crushpy.llm.provider_factory import select
 from crushpy.messages import Message, Text
 from crushpy.settings import Settings
 
-PATIENCE = 30.0
-"""Seconds. The first request through litellm has to load it."""
+PATIENCE = 60.0
+"""Seconds. litellm may have to be loaded first, and a local server may have to load the model."""
 OUTPUT = 16
 """Tokens; some providers allow no fewer."""
 

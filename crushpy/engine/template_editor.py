@@ -7,7 +7,7 @@ from pathlib import Path
 from crushpy import prompts
 from crushpy.errors import UsageError
 from crushpy.paths import Paths, private_dir
-from crushpy.prompts import Found, TemplateProblem, Templates
+from crushpy.prompts import Template, TemplateProblem, Templates
 
 
 class OwnTemplate:
@@ -19,23 +19,25 @@ class OwnTemplate:
         self.name = name
         self.file = (folder or Paths().templates) / f"{name}.md"
 
-    def in_force(self) -> Found:
+    def in_force(self) -> Template:
         return self._templates.find(self.name)
 
     def shipped(self) -> str:
-        return prompts.read(prompts.shipped_dir() / f"{self.name}.md")
+        return prompts.read_template(prompts.shipped_dir() / f"{self.name}.md")
 
     def check(self, text: str) -> TemplateProblem | None:
         """What keeps `text` from being used, or None."""
-        origin = self.file.name
         try:
-            if len(text.encode()) > prompts.MAX_BYTES:
-                raise TemplateProblem(f"{origin}: larger than {prompts.MAX_BYTES // 1024} kB", "Shorten it.")
-            if not prompts.fill(text, origin, prompts.NAMES.get(self.name, {})).strip():
-                raise TemplateProblem(f"{origin}: it is empty", "Write what a summary should hold.")
+            prompts.check_template(self.name, text, self.file.name)
         except TemplateProblem as problem:
             return problem
         return None
+
+    def edited(self) -> Path:
+        """The user's file, which starts as a copy of what is in force."""
+        if not self.file.exists():
+            self.save(self.in_force().text)
+        return self.file
 
     def save(self, text: str) -> None:
         """Replaces the user's file in one step; a crash leaves the old one or the new one."""

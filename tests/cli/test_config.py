@@ -193,7 +193,7 @@ def test_a_folder_that_is_gone_exits_2(cli: Cli, workspace: Path) -> None:
     gone.mkdir()
     command = f'rmdir "{gone}"; exec "{sys.executable}" -m crushpy config list'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=gone)
-    assert "the current folder is gone" in refused(done)
+    assert "The current folder no longer exists" in refused(done)
 
 
 # --- projects -------------------------------------------------------------------------------------------

@@ -143,7 +143,7 @@ def test_the_model_is_asked_only_with_online(doctor: Doctor, llm: ScriptedLLM) -
     assert "context_window" in report.find("its window is not known")["hint"]
     assert "CRUSHPY_MODEL" in report.of("model")[0]["text"]
     llm.script("ready", Fail(401, message="Incorrect API key"))
-    assert doctor("--online", env=env).find("it answers")["mark"] == "ok"
+    assert doctor("--online", env=env).find("answered after")["mark"] == "ok"
     assert llm.requests[0].body["model"] == "test-model"
     assert len(llm.requests[0].raw) < 500
     refused = doctor("--online", env=env)
@@ -235,7 +235,7 @@ def test_a_folder_that_was_deleted_is_a_finding(workspace: Path) -> None:
     gone.mkdir()
     command = f'rmdir "{gone}"; CRUSHPY_LOCAL_PORTS= exec "{sys.executable}" -m crushpy doctor --json'
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, cwd=gone, env=os.environ)
-    assert "cd" in Checked(done).find("the current folder no longer exists")["hint"]
+    assert "cd" in Checked(done).find("The current folder no longer exists")["hint"]
 
 
 def test_an_unreadable_list_of_ports_is_a_finding(doctor: Doctor) -> None:

@@ -203,7 +203,7 @@ def test_a_folder_that_is_gone_is_said_plainly(cli: Cli, told: SessionInfo, tmp_
         env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
     )
     assert done.returncode == 2
-    assert "the current folder is gone" in done.stderr
+    assert "The current folder no longer exists" in done.stderr
 
 
 # --- export ------------------------------------------------------------------------------------------------

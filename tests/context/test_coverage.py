@@ -4,7 +4,7 @@ import pytest
 from histories import changed, histories, planned, ran, user, viewed
 from hypothesis import given, settings
 
-from crushpy.context.coverage import KINDS, Found, covered, facts_of, flat, measure
+from crushpy.context.coverage import KINDS, FactCount, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.messages import Message, Todo
@@ -38,12 +38,12 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
     notes = "- the port is 7071\n- the limit is 20"
     found = measure(MIDDLE, prose, carried, cwd="/work", notes=notes).by_kind
     assert found == {
-        "paths": Found(2, 1, 1),
-        "commands": Found(2, 1, 2),
-        "failures": Found(1, 1, 1),
-        "todos": Found(1, 0, 1),
-        "requests": Found(1, 0, 0),
-        "notes": Found(2, 0, 1),
+        "paths": FactCount(2, 1, 1),
+        "commands": FactCount(2, 1, 2),
+        "failures": FactCount(1, 1, 1),
+        "todos": FactCount(1, 0, 1),
+        "requests": FactCount(1, 0, 0),
+        "notes": FactCount(2, 0, 1),
     }
 
 

@@ -184,7 +184,7 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
     task = a_session(root_id=root.id, parent_id=two.id, kind="task")
     await store.create_session(task)
     branches = {branch.session.id: branch for branch in await library.tree(two.id)}
-    assert {name: (branch.way, branch.under, branch.tip) for name, branch in branches.items()} == {
+    assert {name: (branch.relation, branch.under, branch.tip) for name, branch in branches.items()} == {
         root.id: ("first", "", False),
         one.id: ("continues", root.id, False),
         two.id: ("continues", root.id, True),
@@ -207,7 +207,7 @@ async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
     parent = await library.undo(child.id)
     assert parent.id == root.id
     branches = {branch.session.id: branch for branch in await library.tree(child.id)}
-    assert (branches[child.id].way, branches[root.id].tip) == ("branch", True)
+    assert (branches[child.id].relation, branches[root.id].tip) == ("branch", True)
     undone = branches[child.id].boundary
     assert undone is not None
     assert undone.undone_at is not None

@@ -12,7 +12,7 @@ from talk import Talks
 from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.errors import CrushpyError
 from crushpy.paths import Paths
-from crushpy.prompts import Found, Templates, shipped_dir
+from crushpy.prompts import Template, Templates, shipped_dir
 from crushpy.tui.screens.template import TemplateScreen
 
 
@@ -318,7 +318,7 @@ async def test_a_real_session_is_rehearsed_with_the_edited_template(talks: Talks
         await talk.ask(f"Tell me about {number}")
 
     async def preview(text: str) -> Rehearsal | None:
-        return await talk.conversation.rehearse(template=Found("summary", "edited", "file", text))
+        return await talk.conversation.rehearse(template=Template("summary", "edited", "file", text))
 
     put("{# mine #}Write a haiku.")
     stored = talk.conversation.history

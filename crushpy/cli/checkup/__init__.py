@@ -5,6 +5,7 @@ from pathlib import Path
 
 from crushpy.cli.checkup import home, machine, models, project
 from crushpy.cli.checkup.finding import Finding, Scene, fail
+from crushpy.cli.folder import working_folder
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.paths import Paths, project_root
 from crushpy.permissions.trust import is_trusted
@@ -28,7 +29,7 @@ CHECKS: dict[str, Check] = {
     "project": project.trust,
     "permissions": project.permissions,
     "templates": project.templates,
-    "context files": project.context_files,
+    "context files": project.check_context_files,
 }
 
 NOWHERE = "/nonexistent"
@@ -64,9 +65,9 @@ def _scene(report: Report, online: bool) -> Scene:
         report["files"].append(fail(error.message, error.hint))
         paths = Paths(NOWHERE)
     try:
-        cwd = Path.cwd()
-    except OSError:
-        report["project"].append(fail("the current folder no longer exists", "Change to another one (cd)."))
+        cwd = working_folder()
+    except UsageError as error:
+        report["project"].append(fail(error.message, error.hint))
         cwd = Path(NOWHERE)
     trusted = is_trusted(paths, project_root(cwd))
     try:

@@ -1,16 +1,10 @@
 """Checks of the model: which keys are there, which model would answer and why, and whether it does."""
 
-import asyncio
 import os
-import time
 from collections.abc import AsyncIterator, Iterator
 
 from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
 from crushpy.llm.errors import ModelError
-from crushpy.messages import Message, Text
-
-PATIENCE = 60.0
-"""Seconds for one tiny reply; a local server may have to load the model first."""
 
 
 def keys(scene: Scene) -> Iterator[Finding]:
@@ -98,23 +92,12 @@ async def _servable(scene: Scene, name: str) -> Finding | None:
 
 async def _answers(scene: Scene, name: str) -> Finding:
     """Asks the model for a word."""
-    from crushpy.llm.protocol import Request
-    from crushpy.llm.provider_factory import select
+    from crushpy.engine.probe import probe_model
 
-    question = Message(id="doctor", role="user", parts=(Text("Answer with the word: ready"),))
-    provider = select(name, scene.settings)
-    started = time.monotonic()
     try:
-        async with asyncio.timeout(PATIENCE):
-            async for _ in provider.stream(Request(name, "", (question,), max_output_tokens=64)):
-                pass
+        return ok(await probe_model(name, scene.settings))
     except ModelError as error:
         return fail(f"{name} does not answer: {error.message}", error.hint)
-    except TimeoutError:
-        return fail(f"{name} did not answer within {PATIENCE:g} s", "Try again, or another model with -m.")
-    finally:
-        await provider.close()
-    return ok(f"it answers ({time.monotonic() - started:.1f} s)")
 
 
 async def local_servers(scene: Scene) -> AsyncIterator[Finding]:

@@ -54,13 +54,13 @@ def templates(scene: Scene) -> Iterator[Finding]:
                 yield warn(f"{path} is never used", f"There are: {', '.join(names)}.")
                 continue
             try:
-                prompts.check(name, path)
+                prompts.check_template_file(name, path)
                 yield ok(f"{name} is {whose} ({path})")
             except prompts.TemplateProblem as problem:
                 yield fail(problem.message, f"{problem.hint} Meanwhile another one is used.")
 
 
-def context_files(scene: Scene) -> Iterator[Finding]:
+def check_context_files(scene: Scene) -> Iterator[Finding]:
     from crushpy.engine import environment
 
     found = environment.context_files(scene.cwd, scene.paths.config_dir)

@@ -11,7 +11,7 @@ from crushpy.engine.compaction.thresholds import Trigger
 from crushpy.events import Boundary
 from crushpy.ids import new_id
 from crushpy.messages import Cut, Data, Seed, ToolResult, Usage
-from crushpy.prompts import Found
+from crushpy.prompts import Template
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 
 
@@ -31,7 +31,7 @@ class BoundaryOptions(Data, frozen=True):
     minimal_tail: bool = False
     may_postpone: bool = True
     review: bool = False
-    template: Found | None = None
+    template: Template | None = None
     """Instead of the summary template in force."""
 
 

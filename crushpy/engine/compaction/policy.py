@@ -14,7 +14,7 @@ from crushpy.engine.session.session import LiveSession
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice
 from crushpy.messages import Message, ToolResult
-from crushpy.prompts import Found
+from crushpy.prompts import Template
 from crushpy.settings import Settings
 from crushpy.storage.records import StorageError
 
@@ -135,7 +135,7 @@ class CompactionPolicy:
         return ""
 
     async def compact(
-        self, focus: str = "", summary: str = "", *, review: bool = False, template: Found | None = None
+        self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """By hand: with words for the summariser, or with the user's own summary. False: nothing to do."""
         self._breaker.rearm()
@@ -145,7 +145,7 @@ class CompactionPolicy:
             self._emit(Notice("There is nothing to compact yet."))
         return made
 
-    async def rehearse(self, focus: str = "", template: Found | None = None) -> Rehearsal | None:
+    async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
         """What `compact` would carry over, with another template if given. Changes nothing."""
         options = BoundaryOptions("manual", focus=focus, template=template)
         return await self._builder.rehearse(options, await self._view.counted())

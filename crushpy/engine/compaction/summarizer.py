@@ -28,7 +28,7 @@ from crushpy.llm.errors import (
 )
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Usage
-from crushpy.prompts import Found, Templates, fill
+from crushpy.prompts import Template, Templates, fill_template
 from crushpy.start_soon import start_soon
 
 MAX_CHUNKS = 8
@@ -54,7 +54,7 @@ class SummaryJob(Data, frozen=True):
     """That of the session: where it cannot be reached either, nothing is changed."""
     auxiliary: str = ""
     """Asked before the main one, where the settings name it."""
-    template: Found | None = None
+    template: Template | None = None
     """Use this one instead of the template in force."""
 
 
@@ -228,11 +228,11 @@ class Summarizer:
         cap = 2 * job.target_tokens
         return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
 
-    def _instructions(self, job: SummaryJob, previous: str) -> tuple[str, Found]:
+    def _instructions(self, job: SummaryJob, previous: str) -> tuple[str, Template]:
         """What the summariser is told, and the template that says so."""
         names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:
-            return fill(job.template.text, job.template.path, names), job.template
+            return fill_template(job.template.text, job.template.path, names), job.template
         return self._templates.rendered("summary", **names)
 
     def _pass_on(self, event: Event) -> None:

@@ -9,8 +9,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from crushpy.context.coverage import Coverage
-from crushpy.context.coverage import Found as Counted
+import msgspec
+
+from crushpy.context.coverage import Coverage, FactCount
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import as_markdown, led_to, redacted
 from crushpy.engine.session.session import fork_session
@@ -24,14 +25,16 @@ HITS = 200
 """How many messages one search looks at."""
 HITS_EACH = 5
 """How many of them are shown of one conversation."""
+HITS_PER_CONVERSATION = 12
+"""How many messages are looked at for each conversation that is wanted, where those are many."""
 TITLE_LENGTH = 200
 PROMPTS = 200
 """How many earlier prompts are offered."""
 
-Way = Literal["first", "continues", "branch", "task"]
+Relation = Literal["first", "continues", "branch", "task"]
 
 
-class Found(Data, frozen=True):
+class SearchGroup(Data, frozen=True):
     """What a search found in one conversation, best first."""
 
     root_id: str
@@ -47,7 +50,7 @@ class Branch(Data, frozen=True):
     session: SessionInfo
     boundary: BoundaryInfo | None
     """What opened it; None for the first session and for tasks."""
-    way: Way
+    relation: Relation
     """How it came out of its parent. What was undone is a branch."""
     under: str
     """Id of the session it is drawn below; empty for the first. A line of continuations stays at one depth,
@@ -82,7 +85,7 @@ class OpeningBoundary(Data, frozen=True):
 
     @property
     def coverage(self) -> Coverage:
-        return Coverage({kind: Counted(*counts) for kind, counts in self.boundary.coverage.items()})
+        return Coverage({kind: FactCount(*counts) for kind, counts in self.boundary.coverage.items()})
 
 
 class SessionBrowser:
@@ -108,6 +111,24 @@ class SessionBrowser:
     async def conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationRow]:
         """Those of this folder (or all), newest first, one row each."""
         return await self._store.conversation_rows(cwd, limit)
+
+    async def tips(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
+        """The same, each as the session at its tip, with the messages of the whole line counted."""
+        totals = {row.id: row.messages for row in await self._store.conversation_rows(cwd, limit)}
+        return [
+            msgspec.structs.replace(info, message_count=totals.get(info.id, info.message_count))
+            for info in await self._store.conversation_tips(cwd, limit)
+        ]
+
+    async def find(self, name: str, cwd: str) -> SessionInfo:
+        """A session by its id or the beginning of one; `latest` is the latest of this folder."""
+        if name != "latest":
+            return await self._store.session(name)
+        found = await self._store.latest(cwd)
+        if found is None:
+            hint = "`crushpy sessions list --all` shows those of other folders."
+            raise UsageError(f"there is no conversation of {cwd} yet", hint)
+        return found
 
     async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
         """What was asked in this folder, the latest last, nothing twice."""
@@ -149,13 +170,14 @@ class SessionBrowser:
         while self._deleted:
             root_id, name = next(iter(self._deleted.items()))
             try:
-                await self._erase(root_id)
+                await self.erase(root_id)
             except CrushpyError as error:
                 problems.append(f"{name} was not deleted: {error}")
             self._deleted.pop(root_id, None)
         return problems
 
-    async def _erase(self, root_id: str) -> None:
+    async def erase(self, root_id: str) -> None:
+        """Deletes a conversation at once, with the outputs it kept. `SessionBusy`: somebody works on it."""
         sessions = [session.id for session in await self._store.conversation(root_id)]
         taken: list[str] = []
         try:
@@ -173,16 +195,28 @@ class SessionBrowser:
 
     # --- search ------------------------------------------------------------------------------------------
 
-    async def search(self, words: str, cwd: str | None = None) -> list[Found]:
-        """Conversations with messages that hold `words`, best first. Nothing for no words."""
+    async def search(
+        self,
+        words: str,
+        cwd: str | None = None,
+        *,
+        within: str | None = None,
+        conversations: int | None = None,
+        each: int | None = HITS_EACH,
+    ) -> list[SearchGroup]:
+        """Conversations with messages that hold `words`, best first. Nothing for no words.
+
+        `within` one session's lineage; so many `conversations`, `each` with so many places. None: all found.
+        """
         if not words.replace('"', "").strip():
             return []
         found: dict[str, list[SearchHit]] = {}
-        for hit in await self._store.search(words, cwd=cwd, limit=HITS):
+        many = max(HITS, (conversations or 0) * HITS_PER_CONVERSATION)
+        for hit in await self._store.search(words, within=within, cwd=cwd, limit=many):
             found.setdefault(hit.root_id, []).append(hit)
         return [
-            Found(root_id, hits[0].title, tuple(hits[:HITS_EACH]), max(0, len(hits) - HITS_EACH))
-            for root_id, hits in found.items()
+            SearchGroup(root_id, hits[0].title, tuple(hits[:each]), len(hits) - len(hits[:each]))
+            for root_id, hits in list(found.items())[:conversations]
         ]
 
     # --- one conversation --------------------------------------------------------------------------------
@@ -246,25 +280,21 @@ class SessionBrowser:
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Takes back the boundary that opened this session; the parent, which is the tip again."""
-        boundary = await self._store.boundary_before(session_id)
-        if boundary is not None and boundary.undone_at is not None:
-            raise UsageError("This fresh start is undone already.")
-        tip = await self._store.tip(session_id)
-        taken = await self._store.take_lease(tip.id)  # not while another process works there
-        try:
-            return await undo_boundary(self._store, session_id)
-        finally:
-            if taken:
-                await self._store.drop_lease(tip.id)
+        return await undo_boundary(self._store, session_id)
+
+    async def in_full(
+        self, session_id: str, *, keep_secrets: bool = False
+    ) -> list[tuple[SessionInfo, list[Message]]]:
+        """This session and those it continues, each with its messages; secrets redacted unless kept."""
+        sessions = await led_to(self._store, session_id)
+        if keep_secrets:
+            return sessions
+        return await asyncio.to_thread(lambda: [redacted(*session) for session in sessions])
 
     async def export(self, session_id: str, file: Path) -> int:
         """Writes this session and those it continues as Markdown, secrets redacted; how many messages."""
-        sessions = await led_to(self._store, session_id)
-
-        def write() -> None:
-            file.write_text(as_markdown([redacted(*session) for session in sessions]), encoding="utf-8")
-
-        await asyncio.to_thread(write)
+        sessions = await self.in_full(session_id)
+        await asyncio.to_thread(lambda: file.write_text(as_markdown(sessions), encoding="utf-8"))
         return sum(len(messages) for _, messages in sessions)
 
 
@@ -291,12 +321,12 @@ def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], ti
     def place(session: SessionInfo) -> None:
         boundary = boundaries.get(session.id)
         parent = session.parent_id if session.parent_id in found else ""
-        way: Way = "first"
+        relation: Relation = "first"
         if parent:
-            way = _way(session, boundary)
-        heads[session.id] = heads[parent] if parent and way == "continues" else session.id
-        under = heads[parent] if parent and way == "continues" else parent or ""
-        found[session.id] = Branch(session, boundary, way, under, session.id == tip)
+            relation = _relation(session, boundary)
+        heads[session.id] = heads[parent] if parent and relation == "continues" else session.id
+        under = heads[parent] if parent and relation == "continues" else parent or ""
+        found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
 
     for start in [*children.get("", []), *sessions]:  # the second half: circles, which nobody should have
         waiting = [start]
@@ -308,7 +338,7 @@ def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], ti
     return list(found.values())
 
 
-def _way(session: SessionInfo, boundary: BoundaryInfo | None) -> Way:
+def _relation(session: SessionInfo, boundary: BoundaryInfo | None) -> Relation:
     if session.kind == "task":
         return "task"
     undone = boundary is not None and boundary.undone_at is not None

@@ -69,7 +69,7 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
 # --- compact -------------------------------------------------------------------------------------------
 
 
-def as_text(info: SessionInfo, messages: Iterable[Message]) -> str:
+def session_as_text(info: SessionInfo, messages: Iterable[Message]) -> str:
     """The session's head and its messages, a line for each tool call and one for its result."""
     lines = [f"{name:<9} {one_line(value)}" for name, value in _head(info)]
     for message in messages:

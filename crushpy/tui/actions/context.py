@@ -86,10 +86,10 @@ async def edit_summary_template(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.prompts import Found
+    from crushpy.prompts import Template
     from crushpy.tui.screens.template import TemplateScreen
 
     async def preview(text: str) -> Rehearsal | None:
-        return await conversation.rehearse(template=Found("summary", "the edited template", "file", text))
+        return await conversation.rehearse(template=Template("summary", "the edited template", "file", text))
 
     await chat.show(TemplateScreen(conversation.templates, preview))

@@ -130,7 +130,7 @@ class LineageScreen(Screen[Chosen | None]):
         session, boundary = branch.session, branch.boundary
         mark = ("◆ " if session.id in self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
-        match branch.way:
+        match branch.relation:
             case "task":
                 words.append(f"task: {one_line(session.title)[:40]}")
             case "branch":
@@ -179,7 +179,7 @@ class LineageScreen(Screen[Chosen | None]):
             after = [
                 other
                 for other in self._branches.values()
-                if other.way == "continues" and other.session.parent_id == branch.session.id
+                if other.relation == "continues" and other.session.parent_id == branch.session.id
             ]
             if not after or after[-1].session.id in seen:
                 return branch
@@ -301,6 +301,6 @@ class LineageScreen(Screen[Chosen | None]):
                 boundary = branch.boundary
                 return boundary is not None and boundary.trigger != "fork" and boundary.undone_at is None
             case "go_on" | "fork":
-                return branch.way != "task"
+                return branch.relation != "task"
             case _:
                 return True

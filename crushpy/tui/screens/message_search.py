@@ -8,7 +8,7 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.engine.session.browser import Found, SessionBrowser
+from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
@@ -38,7 +38,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
         self._first = words
         self._everywhere = False
         self._searching = False
-        self._lines: list[Found | SearchHit] = []
+        self._lines: list[SearchGroup | SearchHit] = []
         """A conversation, then the places found in it, and so on."""
 
     def first_words(self) -> str:
@@ -50,7 +50,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
 
     def _say_where(self) -> None:
         where = "all folders" if self._everywhere else one_line(self._cwd)
-        places = sum(len(line.hits) + line.more for line in self._lines if isinstance(line, Found))
+        places = sum(len(line.hits) + line.more for line in self._lines if isinstance(line, SearchGroup))
         found = f"  {places} places" if places != 1 else "  1 place"
         self.head(
             Content.assemble("Search  ", (where + (found if self.words.strip() else ""), "$text-muted"))
@@ -84,7 +84,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
 
     def _draw(self, number: int, width: int) -> Content:
         line = self._lines[number]
-        if isinstance(line, Found):
+        if isinstance(line, SearchGroup):
             title = Content.styled(one_line(line.title) or "untitled", "bold")
             many = len(line.hits) + line.more
             return spread(title, Content.styled(f"{many} places" if many > 1 else "", "$text-muted"), width)
@@ -106,7 +106,7 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
 
     def describe(self, number: int) -> Content:
         line = self._lines[number]
-        if isinstance(line, Found):
+        if isinstance(line, SearchGroup):
             return Content.styled(f"{line.root_id}: Enter goes to the best place in it.", "$text-muted")
         where = Content.styled(f"session {line.session_id}, {line.role} {line.message_id}\n", "$text-muted")
         return where + self._lit(line.snippet)
@@ -127,5 +127,5 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
 
     def taken(self, number: int) -> None:
         line = self._lines[number]
-        hit = next(iter(line.hits)) if isinstance(line, Found) else line
+        hit = next(iter(line.hits)) if isinstance(line, SearchGroup) else line
         self.dismiss((hit.session_id, hit.message_id))

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input
 
-from crushpy.engine.session.browser import Found, SessionBrowser
+from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
@@ -57,7 +57,7 @@ class SessionsScreen(PickScreen[str | None]):
         self._loading = True
         self._all: list[ConversationRow] = []
         self._shown: list[ConversationRow] = []
-        self._inside: dict[str, Found] | None = None
+        self._inside: dict[str, SearchGroup] | None = None
         """What was found in messages, by conversation; None while only titles are looked at."""
         self._renamed: ConversationRow | None = None
         """Which one is being renamed."""

@@ -1,0 +1,54 @@
+"""What the commands about sessions share: which session is meant, and the browser that finds it."""
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crushpy.cli.folder import working_folder
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.browser import SessionBrowser
+    from crushpy.storage.records import SessionInfo
+
+SessionId = Annotated[
+    str,
+    typer.Argument(
+        metavar="ID", help="A session's id, the beginning of one, or `latest` for the latest of this folder."
+    ),
+]
+
+
+@asynccontextmanager
+async def open_browser() -> "AsyncGenerator[SessionBrowser]":
+    """What is stored; what is odd about the database goes to stderr."""
+    from crushpy.engine.session.browser import SessionBrowser
+    from crushpy.paths import Paths
+    from crushpy.settings import load
+    from crushpy.storage.store import Store
+
+    paths = Paths()
+    store = Store(paths.database, load(paths, working_folder()).settings.database_url)
+    try:
+        yield SessionBrowser(store, outputs=paths.outputs)
+    finally:
+        await store.close()
+        for warning in store.warnings:
+            print(f"crushpy: {warning}", file=sys.stderr)
+
+
+async def find_session(browser: "SessionBrowser", name: str) -> "SessionInfo":
+    return await browser.find(name, str(working_folder()))
+
+
+def session_as_json(info: "SessionInfo") -> dict[str, Any]:
+    """A session without its system prompt."""
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.structs.asdict(info)
+    del fields["system"]
+    fields["usage"] = msgspec.structs.asdict(info.usage)
+    fields["todos"] = msgspec.to_builtins(info.todos)
+    return fields
