@@ -151,7 +151,7 @@ class Settings(Data, frozen=True):
     ] = ""
     provider: Annotated[
         Literal["auto", "litellm"],
-        Meta(description="auto: the lean wire where it can be used; litellm: every request through litellm."),
+        Meta(description="auto: a wire of our own where there is one; litellm: every request through it."),
     ] = "auto"
     effort: Annotated[
         Literal["", "low", "medium", "high"],

@@ -10,6 +10,8 @@ import pytest
 from headless import MODEL, InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
+from crushpy.llm import tokens
+
 NEVER = {"litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich"}
 """What a run over the lean wire has no need of."""
 LATER = NEVER | {
@@ -47,14 +49,33 @@ def watched(tmp_path: Path) -> dict[str, str]:
     return {"PYTHONPATH": path, "IMPORT_LOG": str(tmp_path / "imports")}
 
 
+VENDORS = {
+    "chat": f'model = "{MODEL}"\n',
+    "responses": 'model = "openai/gpt-5"\n[providers.openai]\nprotocol = "responses"\n',
+    "anthropic": 'model = "anthropic/claude-sonnet-4-5"\n',
+    "gemini": 'model = "gemini/gemini-2.5-pro"\n',
+}
+"""The settings that lead to each wire of our own."""
+PATHS = {"chat": "completions", "responses": "responses", "anthropic": "messages", "gemini": "alt=sse"}
+"""How the addresses end that each of them asks."""
+
+
+def vendor_env(llm: ScriptedLLM) -> dict[str, str]:
+    keys = {f"{name}_API_KEY": "key" for name in ("ANTHROPIC", "GEMINI")}
+    bases = {"ANTHROPIC_BASE_URL": llm.url, "GOOGLE_GEMINI_BASE_URL": llm.url}
+    return {**keys, **bases, "CRUSHPY_MODEL": ""}
+
+
+@pytest.mark.parametrize("vendor", VENDORS)
 def test_nothing_heavy_is_loaded_before_the_first_request_and_litellm_never(
-    run: Run, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path, home: Path
+    run: Run, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path, home: Path, vendor: str
 ) -> None:
     home.mkdir()
-    (home / "config.toml").write_text(f'model = "{MODEL}"\n')
+    (home / "config.toml").write_text(VENDORS[vendor])
     llm.script(Reply(calls=[Call("ls", {}), Call("bash", {"command": "echo hi"})]), "Done.")
-    done = run("--yolo", "go", env=watched)
+    done = run("--yolo", "go", env={**watched, **vendor_env(llm)})
     assert done.result["text"] == "Done."
+    assert llm.requests[0].path.endswith(PATHS[vendor])
     first, all_of_them = imported(tmp_path)
     assert "sqlmodel" in all_of_them  # the watch works
     assert first & LATER == set()
@@ -98,13 +119,25 @@ def test_a_run_takes_less_than_80_mb(start: Start, llm: ScriptedLLM, workspace: 
     assert most < 80_000, f"{most} kB"
 
 
+@pytest.mark.parametrize("vendor", VENDORS)
+def test_the_first_request_is_small_for_every_vendor(
+    run: Run, llm: ScriptedLLM, home: Path, vendor: str
+) -> None:
+    home.mkdir()
+    (home / "config.toml").write_text(VENDORS[vendor])
+    llm.script("ok")
+    assert run("hi", env=vendor_env(llm)).code == 0
+    assert llm.requests[0].path.endswith(PATHS[vendor])
+    assert len(tokens._load("o200k_base")(llm.requests[0].raw.decode())) < 2_600
+
+
 @pytest.mark.parametrize("method", ["auto", "llm"])
 def test_the_first_request_is_small(run: Run, llm: ScriptedLLM, method: str) -> None:
     llm.script("ok")
     run("--compaction", method, "hi")
     body = llm.requests[0].body
-    tokens = len(json.dumps(body["messages"]) + json.dumps(body["tools"])) / 4
-    assert tokens < (3_500 if method == "auto" else 4_500), tokens
+    size = len(json.dumps(body["messages"]) + json.dumps(body["tools"])) / 4
+    assert size < (3_500 if method == "auto" else 4_500), size
     names = [tool["function"]["name"] for tool in body["tools"]]
     assert ("new_session" in names) == (method == "llm")
     assert {"view", "ls", "glob", "grep", "edit", "multiedit", "write", "bash", "fetch", "todos"} <= set(
