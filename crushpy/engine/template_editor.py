@@ -1,12 +1,11 @@
 """A user's own copy of a template: what is in force, checking, saving, going back to the shipped one."""
 
-import os
-from contextlib import suppress
 from pathlib import Path
 
 from crushpy import prompts
 from crushpy.errors import UsageError
-from crushpy.paths import Paths, private_dir
+from crushpy.paths import Paths
+from crushpy.private_files import write_private
 from crushpy.prompts import Template, TemplateProblem, Templates
 
 
@@ -41,24 +40,13 @@ class OwnTemplate:
 
     def save(self, text: str) -> None:
         """Replaces the user's file in one step; a crash leaves the old one or the new one."""
-        target = Path(os.path.realpath(self.file))
-        temporary = target.parent / f".{target.name}.{os.urandom(6).hex()}.tmp"
         try:
-            private_dir(target.parent)
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(text.encode())
-                stream.flush()
-                os.fsync(stream.fileno())
-            temporary.replace(target)
+            write_private(self.file, text.encode())
         except OSError as error:
             raise UsageError(
                 f"{self.file} cannot be written: {error.strerror}",
                 "Check that its folder is yours, is writable and has space left.",
             ) from error
-        finally:
-            with suppress(OSError):  # it is in its place, or was never made
-                temporary.unlink()
 
     def reset(self) -> Path | None:
         """Takes the user's file out of use; where it is kept, or None where there was none."""

@@ -2,12 +2,12 @@
 
 import json
 import os
-import tempfile
 from pathlib import Path
 from typing import cast
 
 from crushpy.errors import CrushpyError, SettingsError, UsageError
-from crushpy.paths import PROJECT_FOLDER, Paths, private_dir
+from crushpy.paths import PROJECT_FOLDER, Paths
+from crushpy.private_files import write_private
 from crushpy.sanitize import clean
 
 
@@ -92,21 +92,10 @@ def _broken(file: Path, wrong: str) -> SettingsError:
 
 
 def _write(paths: Paths, folders: set[str]) -> None:
-    """Replaces the list in one step, open to its owner only."""
-    file = paths.trust_file
-    text = json.dumps({"trusted": sorted(folders)}, indent=2)
-    temporary = None
+    text = json.dumps({"trusted": sorted(folders)}, indent=2) + "\n"
     try:
-        private_dir(file.parent)
-        handle, temporary = tempfile.mkstemp(prefix=f".{file.name}.", dir=file.parent)  # made with mode 0600
-        with os.fdopen(handle, "w") as stream:
-            stream.write(text + "\n")
-            stream.flush()
-            os.fsync(stream.fileno())
-        Path(temporary).replace(file)
+        write_private(paths.trust_file, text.encode())
     except OSError as error:
-        if temporary:
-            Path(temporary).unlink(missing_ok=True)
         raise CrushpyError(
-            f"{file} cannot be written: {error.strerror}", "Check the folder's rights and space."
+            f"{paths.trust_file} cannot be written: {error.strerror}", "Check the folder's rights and space."
         ) from error

@@ -13,6 +13,7 @@ from typing import Literal
 
 from crushpy.errors import SettingsError
 from crushpy.paths import Paths, private_dir
+from crushpy.private_files import write_private
 from crushpy.settings import edit, setting_keys, values
 from crushpy.settings.files import read_text, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf
@@ -137,28 +138,12 @@ def _write_changed(before: dict[Path, str], after: dict[Path, str]) -> list[Path
 
 
 def _write(file: Path, text: str) -> None:
-    """Replaces `file` in one step, open to its owner only; a symlink stays one."""
     if text == read_text(file):
         return
-    import tempfile
-
-    target = Path(os.path.realpath(file))
     try:
-        private_dir(target.parent)
-        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
+        write_private(file, text.encode())
     except OSError as error:
         raise _not_written(file, error) from error
-    temporary = Path(name)
-    try:
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(text.encode())
-            stream.flush()
-            os.fsync(stream.fileno())
-        temporary.replace(target)
-    except OSError as error:
-        raise _not_written(file, error) from error
-    finally:
-        temporary.unlink(missing_ok=True)
 
 
 def _not_written(path: Path, error: OSError) -> SettingsError:

@@ -8,6 +8,7 @@ import os
 import stat
 from pathlib import Path
 
+from crushpy.private_files import write_beside
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 from crushpy.tools.files.text_file import read_regular
@@ -40,7 +41,7 @@ def write_file(path: Path, shown: str, content: bytes, before: bytes | None) -> 
 
 
 def _create(target: Path, shown: str, content: bytes) -> None:
-    temporary = _write_beside(target, content, 0o666)
+    temporary = write_beside(target, content, 0o666)
     try:
         try:
             # Unlike a rename, this fails where another file has come into being meanwhile.
@@ -59,7 +60,7 @@ def _replace(target: Path, shown: str, content: bytes, before: bytes) -> str:
     status = target.stat()
     if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
         raise ToolError(f"{shown} is read-only: it was not changed. Ask the user, or chmod it first.")
-    temporary = _write_beside(target, content, 0o600)
+    temporary = write_beside(target, content, 0o600)
     try:
         _take_over(target, temporary, status)
         if read_regular(target, shown) != before:
@@ -70,21 +71,6 @@ def _replace(target: Path, shown: str, content: bytes, before: bytes) -> str:
     if status.st_nlink > 1:
         return f"{status.st_nlink - 1} other hard links to it keep the old content"
     return ""
-
-
-def _write_beside(target: Path, content: bytes, mode: int) -> Path:
-    """A new file in the same folder, safely on disk."""
-    temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(content)
-            file.flush()
-            os.fsync(handle)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
-    return temporary
 
 
 def _take_over(source: Path, temporary: Path, status: os.stat_result) -> None:
