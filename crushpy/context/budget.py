@@ -1,11 +1,8 @@
 """How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
 
+from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.messages import Data
 
-DEFAULT_WINDOW = 128_000
-"""What is assumed where neither settings nor catalog know the model's window."""
-DEFAULT_THRESHOLD = 0.75
-"""The share of the window at which a session ends, where nobody chose another."""
 DISBELIEF = 0.5
 """A report below this share of our own estimate of the same request is not believed."""
 

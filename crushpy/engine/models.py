@@ -5,9 +5,10 @@ from copy import copy
 
 import msgspec
 
-from crushpy.context.budget import DEFAULT_WINDOW, threshold_of
+from crushpy.context.budget import threshold_of
 from crushpy.context.history import well_formed
 from crushpy.context.plan import TokenBudget
+from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.engine.turn.toolset import NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup

@@ -13,15 +13,13 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
+from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm import vendors
 from crushpy.llm.protocol import LongPrices, ModelInfo
 from crushpy.messages import Usage
 
 if TYPE_CHECKING:
     from crushpy.settings.schema import ModelSettings
-
-DEFAULT_WINDOW = 128_000
-"""The window of a model that neither the settings nor the catalog know. Shown with a `?`."""
 
 DEMO = "demo/tour"
 DEMO_INFO = ModelInfo(

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from crushpy.app_commands import APP_COMMANDS
+from crushpy.defaults import DEFAULT_THRESHOLD
 from crushpy.messages import Data
 
 PositiveInt = Annotated[int, Meta(gt=0)]
@@ -35,7 +36,7 @@ class Compaction(Data, frozen=True):
     threshold: Annotated[
         Threshold,
         Meta(description='With auto: how full the window is when a session ends; "off" waits for overflow.'),
-    ] = 0.75
+    ] = DEFAULT_THRESHOLD
     fallback_threshold: Annotated[
         Share,
         Meta(description="With llm: how full the window is when crushpy ends the session itself."),

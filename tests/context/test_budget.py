@@ -3,8 +3,9 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.context.budget import DEFAULT_WINDOW, Report, Sizes, budget, output_limit, threshold_of
+from crushpy.context.budget import Report, Sizes, budget, output_limit, threshold_of
 from crushpy.context.status import status_text
+from crushpy.defaults import DEFAULT_WINDOW
 
 
 def test_a_report_counts_and_what_came_since_is_added() -> None:
@@ -76,9 +77,3 @@ def test_no_figures_ever_divide_by_zero_or_leave_the_window(
     assert 0 <= reading.used <= reading.window
     assert 0 <= reading.used_pct <= 100
     assert reading.used + reading.remaining == reading.window
-
-
-def test_the_catalog_and_the_budget_assume_the_same_window() -> None:
-    from crushpy.llm import catalog
-
-    assert catalog.DEFAULT_WINDOW == DEFAULT_WINDOW

@@ -5,6 +5,7 @@ import sys
 
 import pytest
 
+from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm import catalog, vendors
 from crushpy.messages import Usage
 from crushpy.settings.schema import ModelSettings
@@ -32,7 +33,7 @@ def test_a_model_is_found_under_the_name_a_user_gives_it(
 
 def test_an_unknown_model_gets_the_default_window_and_says_so() -> None:
     info = catalog.lookup("nowhere/never-heard-of-it")
-    assert (info.context_window, info.source) == (catalog.DEFAULT_WINDOW, "default")
+    assert (info.context_window, info.source) == (DEFAULT_WINDOW, "default")
     assert info.input_cost is None
     assert not catalog.is_known("nowhere/never-heard-of-it")
 
@@ -40,7 +41,7 @@ def test_an_unknown_model_gets_the_default_window_and_says_so() -> None:
 def test_a_known_model_without_a_window_has_the_default_one_and_keeps_its_price() -> None:
     entry = {"litellm_provider": "x", "mode": "chat", "max_input_tokens": 0, "input_cost_per_token": 1e-06}
     info = catalog._info("x/y", entry)
-    assert (info.context_window, info.source, info.input_cost) == (catalog.DEFAULT_WINDOW, "default", 1.0)
+    assert (info.context_window, info.source, info.input_cost) == (DEFAULT_WINDOW, "default", 1.0)
 
 
 def test_what_runs_at_home_costs_nothing_even_when_unknown() -> None:

@@ -3,7 +3,8 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from crushpy.context.budget import DEFAULT_WINDOW, Budget, Report, Sizes, budget
+from crushpy.context.budget import Budget, Report, Sizes, budget
+from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Message, Usage, to_json

@@ -3,7 +3,8 @@
 from collections.abc import Callable
 from typing import Literal
 
-from crushpy.context.budget import DEFAULT_THRESHOLD, threshold_of
+from crushpy.context.budget import threshold_of
+from crushpy.defaults import DEFAULT_THRESHOLD
 from crushpy.engine.session.session import LiveSession
 from crushpy.settings import Settings
 

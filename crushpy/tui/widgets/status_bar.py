@@ -4,10 +4,11 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from crushpy.defaults import DEFAULT_THRESHOLD
 from crushpy.messages import Data, counted
 from crushpy.sanitize import clean
 
-WARN_AT = 0.75
+WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
 BAR = 10
 
