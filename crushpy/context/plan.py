@@ -15,7 +15,7 @@ FRAME = 120
 
 
 class TokenBudget(Data, frozen=True):
-    """What the settings ask for."""
+    """How much of each kind a child may start with, by the settings and by what its window leaves."""
 
     window: int
     threshold: float
@@ -46,7 +46,7 @@ class TokenBudget(Data, frozen=True):
 
     @property
     def carried(self) -> int:
-        """All that a child may start with, beside the fixed floor: it is never born above its threshold."""
+        """All that a child may start with beside the fixed floor, so that it begins below its threshold."""
         threshold = int(self.threshold * self.window)
         room_to_work = self.window // 50
         half = int(threshold * FIRST_REQUEST_SHARE)

@@ -53,7 +53,8 @@ class Boundaries:
         result: Message | None,
         ledger: str,
     ) -> None:
-        """The parent's last result, its end, the child, its seed, the boundary: in one transaction."""
+        """The parent's last result, its end, the child, its seed, the boundary, its ledger and cuts, and the
+        lease: in one transaction."""
         with self._connection.transaction(durable=True):
             if result is not None:
                 self._sessions.append(boundary.parent_id, result)

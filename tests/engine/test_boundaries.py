@@ -621,6 +621,44 @@ async def test_a_secret_in_a_summary_is_redacted_in_the_child_and_stays_in_the_s
     assert secret not in talk.of(Boundary)[0].summary
 
 
+async def test_a_refused_new_session_is_no_work_that_allows_the_next(talks: Talks, llm: ScriptedLLM) -> None:
+    again = Call("new_session", {"summary": "- again"})
+    llm.script(
+        Reply(calls=[Call("bash", {"command": "echo one"})]),
+        Reply(calls=[Call("new_session", {"summary": "- first"})]),
+        Reply(calls=[again, again]),
+        Reply(calls=[again]),
+        "Done.",
+    )
+    talk = await talks(flags={**window(100_000), **LLM}, yolo=True)
+    await talk.ask("go")
+    assert len(talk.of(Boundary)) == 1
+    assert all(result.is_error for result in talk.of(ToolFinished)[2:])
+
+
+async def test_a_summary_that_cannot_be_written_again_leaves_the_agent_in_its_session(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    replies = iter(
+        [
+            Reply(calls=[Call("bash", {"command": "echo one"})]),
+            Reply(calls=[Call("new_session", {"summary": "- mine"})]),
+            Reply("Carrying on."),
+        ]
+    )
+    llm.always(lambda body: Fail(401) if is_summary(body) else next(replies))
+    talk = await talks(
+        flags={**window(100_000), **LLM, "compaction.review": "ask"}, yolo=True, interactive=True
+    )
+    turn = asyncio.create_task(talk.ask("go"))
+    review = await talk.until_event(ReviewNeeded)
+    talk.conversation.review(review.id, Verdict("regenerate", "shorter"))
+    assert await turn == "done"
+    assert not talk.of(Boundary)
+    refused = talk.of(ToolFinished)[-1]
+    assert refused.is_error and "Carry on in this session" in refused.text
+
+
 async def test_a_summary_that_is_too_long_is_an_error_that_names_the_figures(
     talks: Talks, llm: ScriptedLLM
 ) -> None:

@@ -15,6 +15,7 @@ from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
 from crushpy.events import (
+    ApprovalNeeded,
     Error,
     MessageCommitted,
     Notice,
@@ -294,6 +295,20 @@ async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
     assert not (workspace / "finished").exists()
     assert await talk.ask("what happened?") == "done"
     assert sent_roles(llm) == ["system", "user", "assistant", "tool", "tool", "user"]
+
+
+async def test_a_call_that_was_still_waiting_for_permission_is_stored_as_not_run(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(Reply(calls=[Call("bash", {"command": "touch ran"})]), "ok")
+    talk = await talks(interactive=True)
+    turn = asyncio.create_task(talk.ask("run it"))
+    await talk.until_event(ApprovalNeeded)
+    talk.conversation.interrupt()
+    assert await turn == "interrupted"
+    (result,) = talk.of(ToolFinished)
+    assert result.is_error and result.text == "Not run: interrupted by the user."
+    assert not (workspace / "ran").exists()
 
 
 async def test_prompts_typed_meanwhile_wait_and_go_out_in_order(talks: Talks, llm: ScriptedLLM) -> None:

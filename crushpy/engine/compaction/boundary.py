@@ -1,6 +1,6 @@
 """Makes a boundary: ends the session at the tip and opens its child, in one transaction.
 
-When is decided by `policy.py` and `overflow.py`; here is how: plan, summary, evidence, review, store.
+When is decided by `policy.py` and `overflow.py`; here is how: plan, evidence, summary, review, store.
 """
 
 import asyncio
@@ -69,7 +69,8 @@ class BoundaryBuilder:
     async def make(self, options: BoundaryOptions, state: WindowState) -> bool:
         """Ends the session and goes on in its child. False where there is nothing to leave behind.
 
-        Raises Postponed, Declined and StorageError; then, and when it is cancelled, nothing has changed.
+        Raises Postponed, Declined and StorageError; then, and when it is cancelled before it is stored,
+        nothing has changed.
         """
         started = time.monotonic()
         limits = self._token_budget(state)
@@ -220,7 +221,7 @@ class BoundaryBuilder:
         middle = tuple(stored[message.id] for message in parts.middle)
         if not options.summary:
             return msgspec.structs.replace(plan, parts=msgspec.structs.replace(parts, middle=middle))
-        # The agent chose what to carry: no tail beside its own words.
+        # The agent or the user wrote what to carry: no tail beside their own words.
         everything = (*middle, *(stored[message.id] for message in parts.tail))
         room = limits.carried - FRAME - self._gauge.count(options.summary)
         return msgspec.structs.replace(
@@ -260,7 +261,7 @@ class BoundaryBuilder:
                     source = "edited" if summary.text else "user"
                     summary = msgspec.structs.replace(summary, text=answer.text, source=source)
                 return self._seed(
-                    redact(summary.text), evidence, plan, limits, written=bool(options.summary)
+                    redact(summary.text), evidence, plan, limits, written=bool(written)
                 ), summary
             written, focus = "", "\n".join(part for part in (options.focus, answer.text) if part)
 

@@ -49,7 +49,10 @@ class CompactionPolicy:
     # --- by itself --------------------------------------------------------------------------------------
 
     async def before_call(self) -> None:
-        """Ends the session where its window is full enough, and goes on in a child."""
+        """Ends the session where its window is full enough, and goes on in a child.
+
+        Under `llm` this is the safety net, at a threshold of its own.
+        """
         threshold = self._thresholds.in_force
         if threshold is None:
             return
@@ -132,7 +135,9 @@ class CompactionPolicy:
             return f"{words} Carry on in this session."
         except StorageError as error:
             return f"The fresh start could not be stored: {error.message} Carry on in this session."
-        return ""
+        except Postponed as error:  # after a review that asked for another summary
+            return f"The fresh start could not be made: {error.message} Carry on in this session."
+        return ""  # there is always something to leave behind: the call itself
 
     async def compact(
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None

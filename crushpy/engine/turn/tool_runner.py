@@ -57,6 +57,8 @@ class ToolRunner:
         self._session = session
         self._approvals = approvals
         self._emit = emit
+        self._begun: set[str] = set()
+        """Calls that may have had an effect: a call that was still waiting for permission has not."""
         self.unasked = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -120,9 +122,12 @@ class ToolRunner:
         return ""
 
     def _has_worked(self) -> bool:
-        """True once a tool call has ended or a prompt has come since this session was opened."""
-        own = self._session.own_messages
-        return any(m.role == "tool" or (m.role == "user" and m.text.strip()) for m in own)
+        """True once another tool call has ended or a prompt has come since this session was opened."""
+        return any(
+            (message.result is not None and message.result.name != NEW_SESSION)
+            or (message.role == "user" and message.text.strip())
+            for message in self._session.own_messages
+        )
 
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
@@ -143,7 +148,8 @@ class ToolRunner:
         try:
             outcome = await self._outcome(message, call)
         except asyncio.CancelledError:
-            await self._finish(call, Outcome(STOPPED, is_error=True), answered)
+            text = STOPPED if call.id in self._begun else NOT_STARTED
+            await self._finish(call, Outcome(text, is_error=True), answered)
             raise
         await self._finish(call, outcome, answered, guard)
 
@@ -177,6 +183,7 @@ class ToolRunner:
             if refusal is not None:
                 self.unasked = self.unasked or refusal.unasked
                 return Outcome(refusal.text, is_error=True)
+            self._begun.add(call.id)
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
             context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)), call.id)
