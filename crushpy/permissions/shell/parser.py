@@ -156,7 +156,7 @@ class _Reader:
                 self.fail(unsafe_syntax.in_gaps(child, self._source))
                 self._test(child, double=double)
             elif child.is_named and child.type != "test_operator":
-                self._words.part(child)
+                self.fail(unsafe_syntax.in_test_word(self._words.part(child), double=double))
 
     def _declaration(self, node: "Node") -> None:
         for child in node.children[1:]:

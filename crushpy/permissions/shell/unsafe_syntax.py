@@ -133,9 +133,17 @@ def in_test_expression(node: "Node", source: bytes, *, double: bool) -> str:
     return CALCULATES if double and operators & _ARITHMETIC_TESTS and not sure else ""
 
 
+def in_test_word(word: Word, *, double: bool) -> str:
+    """`[ $x ]` becomes `[ -v name ]` where x holds that; `[[` cuts no word in pieces."""
+    several = word.splits or (word.kind == "pattern" and re.search(r"[*?\[{]", word.text))
+    return "a test in it may turn into another one" if several and not double else ""
+
+
 def in_expansion(source: str) -> str:
-    """`${x:y}` calculates y; `${x:-y}` and its like do not."""
-    calculates = re.match(r"\$\{[!#]?\w+:(?![-+=?])", source)
+    """`${x:y}` calculates y, `${x:-y}` and its like do not; `${!x}` evaluates the index in a name x holds."""
+    if source.startswith("${!"):
+        return "it expands a name that a variable holds, which can run commands"
+    calculates = re.match(r"\$\{#?\w+:(?![-+=?])", source)
     return CALCULATES if calculates and not _CONSTANT_PART.fullmatch(source) else ""
 
 
