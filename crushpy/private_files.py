@@ -1,9 +1,15 @@
-"""Replaces a file whole or not at all: what crushpy keeps for its user, readable by its owner only."""
+"""The files that crushpy keeps for its user: replaced whole or not at all, by one process at a time."""
 
+import errno
 import os
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from crushpy.paths import private_dir
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+"""What file systems without locks answer."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -33,3 +39,26 @@ def write_beside(target: Path, content: bytes, mode: int) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+@contextmanager
+def locked(file: Path, seconds: float = -1) -> Generator[None]:
+    """One process at a time; the system lets go when a process dies. `file` is the lock's own, and stays.
+
+    Waits at most `seconds` (less than 0: for ever), then raises TimeoutError. Raises OSError where `file`
+    cannot be made.
+    """
+    from filelock import FileLock
+
+    private_dir(file.parent)
+    lock = FileLock(file, timeout=seconds, mode=0o600, poll_interval=0.01, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        # Better to go on unguarded than not at all.
+    try:
+        yield
+    finally:
+        lock.release()

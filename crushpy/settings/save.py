@@ -4,16 +4,14 @@ A file is replaced whole or not at all, two savers wait for each other, and what
 value stays.
 """
 
-import os
-import time
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
 from crushpy.errors import SettingsError
-from crushpy.paths import Paths, private_dir
-from crushpy.private_files import write_private
+from crushpy.paths import Paths
+from crushpy.private_files import locked, write_private
 from crushpy.settings import edit, setting_keys, values
 from crushpy.settings.files import read_text, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf
@@ -101,33 +99,19 @@ def _known(key: str) -> tuple[KeyPath, Leaf]:
 
 @contextmanager
 def _lock(paths: Paths) -> Generator[None]:
-    """One saver at a time, also across processes; the system lets go when a process dies."""
-    import fcntl
-
+    """One saver at a time, also across processes."""
     file = user_files(paths)[1].with_name(".settings.lock")
-    try:
-        private_dir(file.parent)
-        handle = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise _not_written(file.parent, error) from error
-    try:
-        deadline = time.monotonic() + _PATIENCE
-        while True:
-            try:
-                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if time.monotonic() > deadline:
-                    raise SettingsError(
-                        f"another crushpy has been saving settings for {_PATIENCE:.0f} s ({file})",
-                        "End that process, then try again.",
-                    ) from None
-                time.sleep(0.01)
-            except OSError:
-                break  # a file system without locks: better to save unguarded than not at all
+    with ExitStack() as held:
+        try:
+            held.enter_context(locked(file, _PATIENCE))
+        except TimeoutError:
+            raise SettingsError(
+                f"another crushpy has been saving settings for {_PATIENCE:.0f} s ({file})",
+                "End that process, then try again.",
+            ) from None
+        except OSError as error:
+            raise _not_written(file.parent, error) from error
         yield
-    finally:
-        os.close(handle)
 
 
 def _write_changed(before: dict[Path, str], after: dict[Path, str]) -> list[Path]:

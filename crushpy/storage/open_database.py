@@ -3,12 +3,12 @@
 import os
 import sqlite3
 import time
-from collections.abc import Generator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.paths import private_dir
+from crushpy.private_files import locked
 from crushpy.storage.faults import fault_name
 from crushpy.storage.migrations import refuse_foreign, upgrade
 
@@ -110,7 +110,7 @@ def _may_be_moving(fault: sqlite3.DatabaseError) -> bool:
 
 def _set_aside(file: Path) -> Path | None:
     """Renames a broken database with its side files. None where it reads well, or is gone, by now."""
-    with _alone(file):
+    with locked(file.with_name(f"{file.name}.lock")):  # others may have found the same broken file
         try:
             with closing(_existing(file)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
@@ -124,22 +124,6 @@ def _set_aside(file: Path) -> Path | None:
                 file.with_name(file.name + ending).rename(aside.with_name(aside.name + ending))
         file.rename(aside)
         return aside
-
-
-@contextmanager
-def _alone(file: Path) -> Generator[None]:
-    """Holds off other processes that found the same broken file."""
-    try:
-        import fcntl
-    except ImportError:  # Windows: a file in use cannot be renamed there anyway
-        yield
-        return
-    descriptor = os.open(file.with_name(f"{file.name}.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(descriptor)
 
 
 def sqlite_version() -> str:

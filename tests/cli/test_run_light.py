@@ -16,7 +16,7 @@ NEVER = {"litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", 
 """What a run over the lean wire has no need of."""
 LATER = NEVER | {
     *("sqlmodel", "sqlalchemy", "pydantic", "jinja2", "tomlkit", "markdownify", "bs4", "tree_sitter"),
-    *("pathspec", "platformdirs"),
+    *("pathspec", "platformdirs", "filelock"),
 }
 """What may be loaded only once the first request is on its way."""
 

@@ -362,7 +362,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, confi
     config.write_text(WRITTEN)
     code = (
         "import resource, sys; from crushpy.paths import Paths; from crushpy.settings import set_value\n"
-        "import tomlkit, fcntl\n"
+        "import tomlkit, filelock\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "try: set_value(Paths(), 'model', 'x')\n"
         "except Exception as error: print(type(error).__name__, error.message)\n"
