@@ -65,7 +65,10 @@ def as_stream(kind: str, events: list[dict[str, Any]]) -> bytes:
 
 
 @own_wires
-async def test_a_reply_cut_at_any_byte_is_either_whole_or_an_error(under: Under, llm: ScriptedLLM) -> None:
+@pytest.mark.parametrize("breaks", [True, False], ids=["socket closed", "ended by a proxy"])
+async def test_a_reply_cut_at_any_byte_is_either_whole_or_an_error(
+    under: Under, llm: ScriptedLLM, breaks: bool
+) -> None:
     whole = as_stream(under.kind, frames(under.kind, LOOK))
     llm.script(Raw(whole))
     provider = under.provider()
@@ -73,7 +76,7 @@ async def test_a_reply_cut_at_any_byte_is_either_whole_or_an_error(under: Under,
     assert len(expected.calls) == 2
     cut_off = 0
     for end in range(0, len(whole), 3):
-        llm.script(Raw(whole[:end], cut=True))
+        llm.script(Raw(whole[:end], cut=breaks))
         pieces: list[Piece] = []
         try:
             async for piece in provider.stream(under.ask()):
