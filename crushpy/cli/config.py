@@ -35,7 +35,7 @@ def get_command(
 
     path = setting_keys.parse_key(key)
     loaded = _load()
-    if setting_keys.find(path):
+    if setting_keys.find_leaf(path):
         value = _value(loaded, path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
     elif path and setting_keys.general(path) in setting_keys.tables():
@@ -74,7 +74,11 @@ def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of 
 
     path = setting_keys.parse_key(key)
     files = unset_value(Paths(), key)
-    if not files and not setting_keys.find(path) and setting_keys.general(path) not in setting_keys.tables():
+    if (
+        not files
+        and not setting_keys.find_leaf(path)
+        and setting_keys.general(path) not in setting_keys.tables()
+    ):
         raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
     for file in files:
         print(f"{setting_keys.spell(path)} is removed from {file}")
@@ -146,7 +150,7 @@ def _check_rules(path: "KeyPath", text: str) -> None:
     """Permission rules have a form of their own, which the schema does not know."""
     from crushpy.settings import setting_keys, values
 
-    leaf = setting_keys.find(path)
+    leaf = setting_keys.find_leaf(path)
     if leaf is None or not leaf.is_list:
         return
     from crushpy.permissions.rules import RuleSet

@@ -19,7 +19,7 @@ class Report(Data, frozen=True):
 class Sizes(Data, frozen=True):
     """Our own estimates, in tokens."""
 
-    fixed: int
+    fixed_tokens: int
     """System prompt and tool schemas."""
     messages: int
     """Every message of the next request."""
@@ -66,7 +66,7 @@ def budget(sizes: Sizes, report: Report | None, window: int | None) -> Budget:
 
     A believable report plus an estimate of what came since; without one, an estimate of everything.
     """
-    whole = sizes.fixed + sizes.messages
+    whole = sizes.fixed_tokens + sizes.messages
     believed = report is None or (report.tokens > 0 and report.tokens >= DISBELIEF * report.estimate)
     from_report = report is not None and believed
     used = report.tokens + sizes.added if report is not None and believed else whole

@@ -56,7 +56,7 @@ def build_evidence(
     redact: Redact = lambda text: text,
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
-    asked = [facts.Request(one.id, redact(one.text)) for one in ledger.requests]
+    asked = [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests]
     sections = list(_sections(ledger, around, redact))
     gone = _gone(ledger)
     room = limit
@@ -76,7 +76,7 @@ def _gone(ledger: Ledger) -> dict[str, int]:
 
 
 def _filled(
-    asked: Sequence[facts.Request],
+    asked: Sequence[facts.UserRequest],
     sections: Sequence[Section],
     gone: dict[str, int],
     room: int,
@@ -96,7 +96,7 @@ def _filled(
 
 
 def _fill(
-    asked: Sequence[facts.Request],
+    asked: Sequence[facts.UserRequest],
     sections: Sequence[Section],
     gone: dict[str, int],
     room: int,
@@ -129,7 +129,7 @@ def _short_note(left_out: dict[str, int]) -> str:
 
 
 def _requests(
-    asked: Sequence[facts.Request], room: int, request_limit: int, count: Count
+    asked: Sequence[facts.UserRequest], room: int, request_limit: int, count: Count
 ) -> tuple[dict[int, str], int]:
     """The first request, then the others from the newest back, by number; and what they weigh.
 
@@ -150,7 +150,7 @@ def _requests(
     return kept, spent
 
 
-def _quoted(request: facts.Request, limit: int, count: Count) -> str:
+def _quoted(request: facts.UserRequest, limit: int, count: Count) -> str:
     return element("request", quoted(request.text, limit, count, request.id))
 
 
@@ -189,7 +189,7 @@ def _sections(ledger: Ledger, around: WorkspaceSnapshot, redact: Redact) -> Iter
         return Section(title, tuple(Entry(safe(line), number) for number, line in enumerate(lines)))
 
     def line(text: str, limit: int = LINE) -> str:
-        return one_line(redact(text), limit)
+        return shortened_line(redact(text), limit)
 
     def command_line(text: str, times: int) -> str:
         return f"$ {line(text)}" + (f" ({times}x)" if times > 1 else "")
@@ -241,7 +241,7 @@ def _by_folder(title: str, paths: dict[str, str]) -> Section:
     )
 
 
-def one_line(text: str, limit: int = LINE) -> str:
+def shortened_line(text: str, limit: int = LINE) -> str:
     """`text` on one line, so that nothing in it can pass for a line of ours."""
     line = " ⏎ ".join(part.strip() for part in text.strip().splitlines() if part.strip())
     return line if len(line) <= limit else line[: limit - 1] + "…"
@@ -251,7 +251,7 @@ def _end(run: RunFact | TestRun) -> str:
     """How a command that failed ended."""
     if run.exit_code is not None:
         return f"exit {run.exit_code}"
-    return one_line(run.note, 60) or "failed"
+    return shortened_line(run.note, 60) or "failed"
 
 
 def _test_run(run: TestRun, line: Callable[..., str]) -> Iterable[str]:

@@ -31,7 +31,7 @@ _MOST_SEARCHED = 2_000
 """Characters of a command that are looked at: what comes later is a script, not a call."""
 
 
-class Request(Data, frozen=True):
+class UserRequest(Data, frozen=True):
     """A user's own words."""
 
     id: str
@@ -75,10 +75,10 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
             yield waiting.pop(result.call_id), result
 
 
-def requests(messages: Sequence[Message]) -> list[Request]:
+def requests(messages: Sequence[Message]) -> list[UserRequest]:
     """The user's prompts, oldest first. Seeds and notes are not the user's words."""
     return [
-        Request(message.id, message.text.strip())
+        UserRequest(message.id, message.text.strip())
         for message in messages
         if message.role == "user" and message.text.strip()
     ]

@@ -73,7 +73,7 @@ class Ledger(Data, frozen=True):
     generation: int = 0
     clock: int = 0
     messages: int = 0
-    requests: tuple[facts.Request, ...] = ()
+    requests: tuple[facts.UserRequest, ...] = ()
     commands: tuple[RunFact, ...] = ()
     """The one that ran last stands last."""
     files: tuple[FileFact, ...] = ()
@@ -194,7 +194,7 @@ class _Writer:
         else:
             self._files[path] = FileFact(path, self._clock)
 
-    def ledger(self, requests: Sequence[facts.Request], messages: int) -> Ledger:
+    def ledger(self, requests: Sequence[facts.UserRequest], messages: int) -> Ledger:
         before = self._before
         asked = (*before.requests, *map(_bounded, requests))
         commands, files = tuple(self._commands.values()), tuple(self._files.values())
@@ -221,9 +221,9 @@ class _Writer:
         )
 
 
-def _bounded(request: facts.Request) -> facts.Request:
+def _bounded(request: facts.UserRequest) -> facts.UserRequest:
     """A request of a size that can be quoted; the stored message has the rest."""
     text, half = request.text, MAX_REQUEST_CHARS // 2
     if len(text) <= MAX_REQUEST_CHARS:
         return request
-    return facts.Request(request.id, f"{text[:half]}\n[... recall {request.id} ...]\n{text[-half:]}")
+    return facts.UserRequest(request.id, f"{text[:half]}\n[... recall {request.id} ...]\n{text[-half:]}")

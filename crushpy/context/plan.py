@@ -26,7 +26,7 @@ class TokenBudget(Data, frozen=True):
     """Of the system prompt and the tools, which every request holds."""
 
     @property
-    def summary(self) -> int:
+    def summary_target(self) -> int:
         """What the summariser is asked for; it is cut off at twice that."""
         return max(1, min(self.summary_tokens, self.window // 20))
 
@@ -42,7 +42,7 @@ class TokenBudget(Data, frozen=True):
     @property
     def longest_summary(self) -> int:
         """What any summary is cut off at, or refused above."""
-        return 2 * self.summary
+        return 2 * self.summary_target
 
     @property
     def carried(self) -> int:
@@ -88,7 +88,7 @@ def make_plan(
     quote_room = max(0, min(limits.request, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
-    return Plan(parts, keep, minimal_tail, limits.summary, evidence, quotes)
+    return Plan(parts, keep, minimal_tail, limits.summary_target, evidence, quotes)
 
 
 def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size) -> tuple[Cut, ...]:

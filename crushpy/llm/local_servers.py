@@ -43,7 +43,7 @@ def ways(name: str, api_base: str, model: str) -> tuple[str, str]:
     return once, for_good
 
 
-async def find(
+async def find_local_servers(
     environ: Mapping[str, str] | None = None, bases: Mapping[str, str] | None = None
 ) -> list[LocalServer]:
     """The servers that answer, asked side by side; `bases` are addresses to ask besides, by name.

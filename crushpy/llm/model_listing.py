@@ -47,7 +47,7 @@ async def list_local_models(
     bases = {name: provider.api_base for name, provider in settings.providers.items() if provider.api_base}
     if base := _base("openai", settings, environ):
         bases["openai"] = base
-    servers = await local_servers.find(environ, bases)
+    servers = await local_servers.find_local_servers(environ, bases)
     return [
         ListedModel(
             catalog.lookup(f"{server.name}/{model}", settings.models.get(f"{server.name}/{model}")),

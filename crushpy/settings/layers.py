@@ -103,7 +103,7 @@ class _Merge:
             if not name.startswith("CRUSHPY_") or name in NOT_SETTINGS or not environ[name]:
                 continue
             path = _variable_path(name)
-            leaf = setting_keys.find(path)
+            leaf = setting_keys.find_leaf(path)
             if leaf:
                 self._put(leaf, path, environ[name], "environment", name)
             else:
@@ -118,7 +118,7 @@ class _Merge:
             if value is None:
                 continue
             path = setting_keys.parse_key(key)
-            leaf = setting_keys.find(path)
+            leaf = setting_keys.find_leaf(path)
             if not leaf:
                 raise SettingsError(setting_keys.unknown(path))
             self._put(leaf, path, value, "flag", FLAGS.get(key, key))
@@ -132,7 +132,7 @@ class _Merge:
     ) -> None:
         for name, value in table.items():
             path = (*prefix, name)
-            leaf = setting_keys.find(path)
+            leaf = setting_keys.find_leaf(path)
             if path in forbidden:
                 self.warnings.append(f"{where}: {spell(path)} is ignored: a project may not set it")
             elif leaf:

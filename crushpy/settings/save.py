@@ -88,7 +88,7 @@ def _without_rule(text: str, rule: str, file: Path) -> str:
 
 def _known(key: str) -> tuple[KeyPath, Leaf]:
     path = setting_keys.parse_key(key)
-    leaf = setting_keys.find(path)
+    leaf = setting_keys.find_leaf(path)
     if not leaf:
         raise SettingsError(setting_keys.unknown(path), "`crushpy config list --all` shows every key.")
     return path, leaf

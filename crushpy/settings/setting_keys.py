@@ -73,7 +73,7 @@ def general(path: KeyPath) -> KeyPath:
     return path
 
 
-def find(path: KeyPath) -> Leaf | None:
+def find_leaf(path: KeyPath) -> Leaf | None:
     return leaves().get(general(path))
 
 

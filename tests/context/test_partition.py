@@ -67,13 +67,13 @@ def test_a_child_starts_with_half_of_the_threshold_at_most(
         request_limit=limits.request,
         count=count,
     )
-    longest = "s" * (4 * 2 * limits.summary)
+    longest = "s" * (4 * 2 * limits.summary_target)
     text_tokens = count(seed_text(Seed(longest, evidence, plan.quotes)))
     tail = shown_tail(plan, limits, text_tokens=text_tokens)
     carried = text_tokens + sum(map(size, tail))
     # Words of user and agent in the last unit are never cut: then evidence and quotes give way altogether.
     if carried > limits.carried:
-        assert sum(map(size, tail)) + 2 * limits.summary + FRAME > limits.carried
+        assert sum(map(size, tail)) + 2 * limits.summary_target + FRAME > limits.carried
         assert not evidence and not plan.quotes
 
 

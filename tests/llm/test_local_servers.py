@@ -10,7 +10,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.errors import UsageError
 from crushpy.llm import local_servers
-from crushpy.llm.local_servers import find, ports
+from crushpy.llm.local_servers import find_local_servers, ports
 
 NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
 
@@ -39,7 +39,7 @@ async def test_the_servers_that_answer_are_found_with_their_models(
     llm.models = ["qwen3:8b", "text-embedding-small"]
     async with program(b"") as silent:
         environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}, vllm={silent}"}
-        (server,) = await find(environ)
+        (server,) = await find_local_servers(environ)
     assert (server.name, server.title, server.models) == ("ollama", "Ollama", ("qwen3:8b",))
     assert server.api_base == llm.api_base
 
@@ -59,19 +59,19 @@ async def test_another_program_at_the_port_is_left_out(
 ) -> None:
     monkeypatch.setattr(local_servers, "PATIENCE", 0.3)
     async with program(answer) as port:
-        assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+        assert await find_local_servers({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
 
 
 async def test_a_closed_port_is_no_trouble() -> None:
     with socket.socket() as taken:  # by somebody who does not listen
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        assert await find({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
+        assert await find_local_servers({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
 
 
 async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(llm: ScriptedLLM) -> None:
     environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}"}
-    (server,) = await find(environ, {"lab": f"http://localhost:{llm.port}/v1/"})
+    (server,) = await find_local_servers(environ, {"lab": f"http://localhost:{llm.port}/v1/"})
     assert server.name == "lab"
     assert server.models == ("test-model",)
 
@@ -87,9 +87,9 @@ async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest
     monkeypatch.setattr(loop, "sock_connect", note)
     monkeypatch.setattr(loop, "getaddrinfo", note)
     bases = {"lab": "http://192.0.2.1/v1", "odd": "not a url", "mine": "https://models.example.org/v1"}
-    assert await find(NOWHERE, bases) == []
+    assert await find_local_servers(NOWHERE, bases) == []
     assert asked == []
-    await find(NOWHERE, {"near": "http://127.0.0.1:9/v1"})
+    await find_local_servers(NOWHERE, {"near": "http://127.0.0.1:9/v1"})
     assert asked, "the guard above sees what is asked"
 
 

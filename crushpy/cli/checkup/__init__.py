@@ -26,7 +26,7 @@ CHECKS: dict[str, Check] = {
     "keys": models.keys,
     "model": models.model,
     "local servers": models.local_servers,
-    "project": project.trust,
+    "project": project.check_trust,
     "permissions": project.permissions,
     "templates": project.templates,
     "context files": project.check_context_files,

@@ -6,7 +6,7 @@ from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
 from crushpy.paths import PROJECT_FOLDER, project_root
 
 
-def trust(scene: Scene) -> Iterator[Finding]:
+def check_trust(scene: Scene) -> Iterator[Finding]:
     from crushpy.permissions.trust import trusted
 
     root = project_root(scene.cwd)

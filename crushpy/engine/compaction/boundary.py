@@ -275,7 +275,7 @@ class BoundaryBuilder:
                 before.summary,
                 before.earlier,
                 summary,
-                limit=limits.summary // 2,
+                limit=limits.summary_target // 2,
                 count=self._gauge.count,
             )
         return Seed(summary, evidence, plan.quotes, earlier)

@@ -11,7 +11,7 @@ import msgspec
 from crushpy.ids import new_id
 from crushpy.llm.catalog import DEMO, DEMO_INFO
 from crushpy.llm.demo.brain import next_step
-from crushpy.llm.demo.plan import Step
+from crushpy.llm.demo.steps import Step
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
 from crushpy.llm.tokens import BYTES_PER_TOKEN, IMAGE_TOKENS, sent

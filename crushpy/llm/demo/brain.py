@@ -5,8 +5,8 @@ import re
 from crushpy.llm.demo import situation as situations
 from crushpy.llm.demo.fill import MOST_STEPS, fill
 from crushpy.llm.demo.intents import plain, understand
-from crushpy.llm.demo.plan import Ask, Ending, Plan, Step, replay
 from crushpy.llm.demo.situation import Situation
+from crushpy.llm.demo.steps import Ask, Ending, Plan, Step, replay
 from crushpy.llm.demo.summary import is_summary_request, of_messages, written_for
 from crushpy.llm.demo.words import ASIDE, GUIDE, failed
 from crushpy.llm.demo.worklist import items_of, work
@@ -36,7 +36,7 @@ def next_step(request: Request, fullness: float) -> Step:
     """What the demo says and does in answer to this request."""
     if is_summary_request(request):
         return Step(written_for(request))
-    situation = situations.read(request, fullness)
+    situation = situations.read_situation(request, fullness)
     outcome = _next(request, situation)
     if isinstance(outcome, Ending):
         aside = f"\n\n{ASIDE}" if _introduce(situation, outcome) else ""

@@ -1,8 +1,8 @@
 """Fills the window on purpose, so that the gauge and a fresh start can be seen within a minute."""
 
-from crushpy.llm.demo.plan import Ask, Ending, Plan, Step
 from crushpy.llm.demo.plans import TEXT_FILES, paths_in
 from crushpy.llm.demo.situation import Situation
+from crushpy.llm.demo.steps import Ask, Ending, Plan, Step
 
 MOST_STEPS = 40
 _LINES = 60

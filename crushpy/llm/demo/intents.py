@@ -6,7 +6,7 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.llm.demo import plans
-from crushpy.llm.demo.plan import Plan
+from crushpy.llm.demo.steps import Plan
 
 _QUOTED = r"(?:\"[^\"]*\"|'[^']*'|`[^`]*`|“[^”]*”)"
 _SOME = rf"(?:{_QUOTED}|.+?)"
@@ -74,16 +74,16 @@ INTENTS = (
     # a command, a page
     Intent(
         r"(?:run|start|execute) (?:a|some|any) command",
-        lambda _: plans.run("pwd"),
+        lambda _: plans.run_in_shell("pwd"),
     ),
     Intent(
         r"(?:run|execute) (?:the |all |all the )?(?:unit )?tests?",
-        lambda _: plans.run("python -m pytest -q"),
+        lambda _: plans.run_in_shell("python -m pytest -q"),
     ),
     Intent(
         rf"(?:(?:run|execute|start)(?: the)?(?: command| shell command)?:? |[$!] ?)(?P<command>{_SOME})"
         r"(?P<background> in the background)?",
-        lambda g: plans.run(g["command"], bool(g["background"])),
+        lambda g: plans.run_in_shell(g["command"], bool(g["background"])),
     ),
     Intent(
         r"(?:fetch|download|get|open|read) (?:the )?(?:page |url )?(?P<url>https?://\S+)",
@@ -115,7 +115,7 @@ INTENTS = (
     ),
     Intent(
         r"(?:recall|do you remember|what was said about) (?P<words>.+)",
-        lambda g: plans.recall(g["words"]),
+        lambda g: plans.recall_words(g["words"]),
     ),
     # reading
     Intent(
@@ -126,7 +126,7 @@ INTENTS = (
         rf"(?:(?:read|view|cat|open|print|look at)(?: me)?(?: the)?(?: file)? (?P<file>{_PATH})"
         rf"|(?:show|display)(?: me)?(?: the)?(?: file)? (?P<file2>{_FILE}))"
         r"(?:,? (?:from )?lines? (?P<first>\d+)(?:\s*(?:-|to|through)\s*(?P<last>\d+))?.*)?",
-        lambda g: plans.read(g["file"] or g["file2"], _number(g["first"]), _number(g["last"])),
+        lambda g: plans.read_file(g["file"] or g["file2"], _number(g["first"]), _number(g["last"])),
     ),
 )
 

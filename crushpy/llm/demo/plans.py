@@ -3,7 +3,7 @@
 import re
 from pathlib import PurePath
 
-from crushpy.llm.demo.plan import Ask, Ending, Plan, Step, ask
+from crushpy.llm.demo.steps import Ask, Ending, Plan, Step, ask
 from crushpy.llm.demo.words import excerpt, failed, told
 
 TOUR_FILE = "crushpy-tour.md"
@@ -28,7 +28,7 @@ def look_around(path: str = "") -> Plan:
     return Ending(seen if text.is_error else f"{seen}\n{readme} begins:\n{excerpt(text.text, 8)}")
 
 
-def read(file: str, first: int | None = None, last: int | None = None) -> Plan:
+def read_file(file: str, first: int | None = None, last: int | None = None) -> Plan:
     part: dict[str, int] = {}
     if first is not None:
         part["offset"] = first
@@ -67,7 +67,7 @@ def find_files(pattern: str) -> Plan:
     return told(found, f"Files named {pattern}:")
 
 
-def run(command: str, background: bool = False) -> Plan:
+def run_in_shell(command: str, background: bool = False) -> Plan:
     if not background:
         (output,) = yield ask(f"I will run `{command}`.", "bash", command=command)
         return told(output, f"`{command}` printed:")
@@ -84,7 +84,7 @@ def fetch(url: str) -> Plan:
     return told(page, f"{url} says:")
 
 
-def recall(words: str) -> Plan:
+def recall_words(words: str) -> Plan:
     (found,) = yield ask(f"I will look for {words!r} in what was said before.", "recall", query=words)
     return told(found, f"I recall of {words!r}:")
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from crushpy.llm.demo.plan import Results
+from crushpy.llm.demo.steps import Results
 from crushpy.llm.protocol import Request
 from crushpy.messages import Data, Message, Seed, Text, Todo, ToolCall, ToolResult
 
@@ -53,7 +53,7 @@ class Situation(Data, frozen=True):
         return [todos_in(call) for step in self.steps for call in step.calls if call.name == "todos"]
 
 
-def read(request: Request, fullness: float) -> Situation:
+def read_situation(request: Request, fullness: float) -> Situation:
     carried, prompt, at = _asked(request.messages)
     used = _USED.search(request.status)
     return Situation(

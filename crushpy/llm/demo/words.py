@@ -2,7 +2,7 @@
 
 import re
 
-from crushpy.llm.demo.plan import Ending
+from crushpy.llm.demo.steps import Ending
 from crushpy.messages import ToolResult, counted
 
 ABILITIES = """\

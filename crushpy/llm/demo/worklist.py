@@ -8,8 +8,8 @@ import re
 from collections.abc import Sequence
 
 from crushpy.llm.demo.intents import understand
-from crushpy.llm.demo.plan import Ask, Ending, Plan, Step, replay
 from crushpy.llm.demo.situation import Situation, Taken, todos_in
+from crushpy.llm.demo.steps import Ask, Ending, Plan, Step, replay
 from crushpy.messages import Todo, to_json
 
 EXAMPLE = ("look around", "search for TODO", "find files named *.md")

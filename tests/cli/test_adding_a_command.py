@@ -1,0 +1,47 @@
+"""What a new command must not forget: its row in the table, its help, and a word in the docs."""
+
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+import crushpy.cli
+from crushpy.cli.app import build
+from crushpy.cli.commands import COMMANDS
+
+ROOM = Path(crushpy.cli.__file__).parent
+ROOT = ROOM.parents[1]
+PAGES = "".join(page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
+GROUPED = {"lineage"}
+"""Modules whose commands belong to the group of another: `crushpy sessions tree`."""
+
+
+def test_every_module_with_a_command_is_in_the_table() -> None:
+    for path in sorted(ROOM.glob("*.py")):
+        if re.search(r"^def register\(", path.read_text(), re.MULTILINE) and path.stem not in GROUPED:
+            assert path.stem in COMMANDS, (
+                f"cli/{path.name} has a `register`, but no row in cli/commands.py: nobody can call it."
+            )
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_of_the_table_works_and_explains_itself(name: str) -> None:
+    assert (ROOM / f"{name}.py").exists(), f"cli/commands.py names {name}, but there is no cli/{name}.py"
+    command = getattr(get_command(build([name])), "commands", {}).get(name)
+    assert command is not None, f"`register` of cli/{name}.py does not add a command named {name}"
+    for called, one in {name: command, **_below(name, command)}.items():
+        assert one.help, f"`crushpy {called}` has no help: give its function a docstring"
+        for parameter in one.params:
+            explained = getattr(parameter, "help", "") or parameter.name in ("help", "context")
+            assert explained, f"`crushpy {called}` does not say what {parameter.name} is for"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_command_is_in_the_docs(name: str) -> None:
+    assert COMMANDS[name].endswith("."), f"the line about {name} in cli/commands.py is no sentence"
+    assert re.search(rf"crushpy {name}\b", PAGES), f"neither README.md nor docs/ name `crushpy {name}`."
+
+
+def _below(name: str, command: object) -> dict[str, object]:
+    return {f"{name} {one}": command for one, command in getattr(command, "commands", {}).items()}
