@@ -107,7 +107,7 @@ def _encodable(value: Any) -> Any:
         )
     if isinstance(value, dict):
         return {_encodable(key): _encodable(item) for key, item in cast("dict[Any, Any]", value).items()}
-    if isinstance(value, list):
+    if isinstance(value, list | tuple):
         return [_encodable(item) for item in cast("list[Any]", value)]
     return value
 

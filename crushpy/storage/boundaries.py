@@ -9,8 +9,8 @@ from sqlalchemy import func, insert, select, update
 
 from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
+from crushpy.sanitize import encodable
 from crushpy.storage import statements
-from crushpy.storage.codec import storable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
@@ -71,7 +71,7 @@ class Boundaries:
                 self._sessions.append(child.id, seed)
             self._execute(insert(boundaries), boundary_to_row(boundary))
             if ledger:
-                self._execute(insert(ledgers), {"session_id": child.id, "facts": storable(ledger)})
+                self._execute(insert(ledgers), {"session_id": child.id, "facts": encodable(ledger)})
             self._insert_cuts(child.id, shown)
             if boundary.trigger != FORK:
                 self._leases.move(boundary.parent_id, child.id)

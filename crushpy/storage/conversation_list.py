@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import BindParameter, bindparam, func, or_, select, update
 
 from crushpy.messages import Message, Text, parts_from_json
+from crushpy.sanitize import encodable
 from crushpy.storage import statements
-from crushpy.storage.codec import storable
+from crushpy.storage.codec import folder_key
 from crushpy.storage.records import ConversationRow
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.session_table import SessionTable
@@ -87,7 +88,7 @@ class ConversationList:
         values: dict[str, Any] = {"many": -1 if limit is None else limit}
         rows, counts = _ROWS, _COUNTS
         if cwd is not None:
-            values["folder"] = storable(cwd)
+            values["folder"] = folder_key(cwd)
             rows, counts = _ROWS_OF_FOLDER, _COUNTS_OF_FOLDER
         found = self._connection.execute(rows, values).all()
         totals = {row.tip: row.total for row in self._connection.execute(counts, values)}
@@ -107,11 +108,11 @@ class ConversationList:
 
     def rename(self, root_id: str, title: str) -> None:
         with self._connection.transaction():
-            renamed = self._connection.execute(_RENAME.values(title=storable(title)), {"root": root_id})
+            renamed = self._connection.execute(_RENAME.values(title=encodable(title)), {"root": root_id})
             self._sessions.require(renamed.rowcount, root_id)
 
     def prompts(self, cwd: str, limit: int) -> list[str]:
-        values = {"folder": storable(cwd), "rows": limit * _REPEATED}
+        values = {"folder": folder_key(cwd), "rows": limit * _REPEATED}
         found: dict[str, None] = {}
         for row in self._connection.execute(_PROMPTS, values).all():
             text = "".join(part.text for part in parts_from_json(row.parts) if isinstance(part, Text))

@@ -6,7 +6,8 @@ import msgspec
 from sqlalchemy import Row
 
 from crushpy.messages import Message, Part, Todo, Usage
-from crushpy.storage.codec import storable, to_column
+from crushpy.sanitize import encodable
+from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
@@ -24,11 +25,11 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
         "parent_id": info.parent_id,
         "kind": info.kind,
         "generation": info.generation,
-        "title": storable(info.title),
-        "cwd": storable(info.cwd),
+        "title": encodable(info.title),
+        "cwd": folder_key(info.cwd),
         "model": info.model,
         "compaction": info.compaction,
-        "system": storable(info.system),
+        "system": encodable(info.system),
         "created_at": info.created_at,
         "updated_at": info.updated_at,
         "ended_at": info.ended_at,
@@ -100,7 +101,7 @@ def message_from_row(row: Row[Any]) -> Message:
 
 def boundary_to_row(boundary: BoundaryInfo) -> dict[str, Any]:
     row: dict[str, Any] = {field: getattr(boundary, field) for field in boundary.__struct_fields__}
-    row["problem"] = storable(boundary.problem)
+    row["problem"] = encodable(boundary.problem)
     return row | {
         "tail": to_column(boundary.tail),
         "coverage": to_column(boundary.coverage),

@@ -15,8 +15,9 @@ from sqlalchemy import Row, text
 
 from crushpy.errors import UsageError
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import EVERYTHING, Boundaries
-from crushpy.storage.codec import storable, to_column
+from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.records import SearchHit
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -80,7 +81,7 @@ class Search:
         return []
 
     def message(self, message_id: str, within: str) -> Message:
-        row = self._connection.execute(_MESSAGE, {"id": storable(message_id)}).first()
+        row = self._connection.execute(_MESSAGE, {"id": encodable(message_id)}).first()
         if row is None or row.number > self._reach(within).get(row.session_id, 0):
             raise UsageError(f"There is no message {message_id!r} in this conversation.")
         return message_from_row(row)
@@ -133,7 +134,7 @@ class Search:
         if likes and (every or not long):
             conditions.append("(" + (" AND " if every else " OR ").join(likes) + ")")
         if cwd is not None:
-            values["cwd"] = storable(cwd)
+            values["cwd"] = folder_key(cwd)
             conditions.append("session.cwd = :cwd")
         known = join = ""
         if reach is not None:
@@ -153,7 +154,7 @@ class Search:
 
 def terms_of(query: str) -> list[str]:
     """The words of a query; what stands in double quotes is one. Operators have no meaning of their own."""
-    clean = _NOT_WORDS.sub(" ", storable(query))
+    clean = _NOT_WORDS.sub(" ", encodable(query))
     found = (" ".join((phrase or word).split())[:MAX_TERM] for phrase, word in _TERM.findall(clean))
     return list(dict.fromkeys(term for term in found if term))[:MAX_TERMS]
 

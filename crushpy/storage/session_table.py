@@ -5,9 +5,9 @@ from typing import Any
 
 from crushpy.errors import UsageError
 from crushpy.messages import Message, Todo, ToolCall, Usage
-from crushpy.sanitize import clean
+from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
-from crushpy.storage.codec import storable, to_column
+from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
@@ -33,7 +33,7 @@ class SessionTable:
                 self.append(info.id, first)
 
     def find(self, id_or_prefix: str) -> SessionInfo:
-        wanted = storable(id_or_prefix.strip().lower())
+        wanted = encodable(id_or_prefix.strip().lower())
         hint = "`crushpy sessions list --all` shows the ids there are."
         if not wanted:
             raise UsageError("the session id is empty", hint)
@@ -48,7 +48,7 @@ class SessionTable:
         raise UsageError(f"several sessions start with {wanted!r}: {names}{more}", "Give more of the id.")
 
     def latest(self, cwd: str) -> SessionInfo | None:
-        row = self._execute(statements.LATEST, {"folder": storable(cwd)}).first()
+        row = self._execute(statements.LATEST, {"folder": folder_key(cwd)}).first()
         return session_from_row(row) if row else None
 
     def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
@@ -57,7 +57,7 @@ class SessionTable:
         if cwd is None:
             rows = self._execute(statements.TIPS, {"many": many})
         else:
-            rows = self._execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": storable(cwd)})
+            rows = self._execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": folder_key(cwd)})
         return [session_from_row(row) for row in rows]
 
     def lineage(self, session_id: str) -> list[SessionInfo]:
@@ -82,7 +82,7 @@ class SessionTable:
         grants: tuple[str, ...] | None,
         end_reason: str | None,
     ) -> None:
-        changes: dict[str, Any] = {"title": storable(title) if title is not None else None}
+        changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}
         changes |= {"model": model, "compaction": compaction, "end_reason": end_reason}
         changes["todos"] = to_column(todos) if todos is not None else None
         changes["grants"] = to_column(grants) if grants is not None else None
@@ -108,8 +108,8 @@ class SessionTable:
         row = {
             "session_id": session_id,
             "message_id": message_id,
-            "call_id": storable(call.id),
-            "name": storable(call.name),
+            "call_id": encodable(call.id),
+            "name": encodable(call.name),
             "args": to_column(call.args),
             "started_at": time.time(),
         }
@@ -146,7 +146,7 @@ class SessionTable:
                 statements.CLOSE_RUN,
                 {
                     "session": session_id,
-                    "call": storable(result.call_id),
+                    "call": encodable(result.call_id),
                     "now": time.time(),
                     "failed": result.is_error,
                     "answer": message.id,

@@ -4,7 +4,7 @@ import msgspec
 from sqlalchemy import func, insert, select, update
 
 from crushpy.messages import Usage
-from crushpy.storage.codec import storable
+from crushpy.sanitize import encodable
 from crushpy.storage.records import TaskResult
 from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import sessions, task_results
@@ -34,7 +34,7 @@ class TaskResults:
         self._connection = connection
 
     def add(self, result: TaskResult) -> None:
-        row = {**msgspec.structs.asdict(result), "raw": storable(result.raw)}
+        row = {**msgspec.structs.asdict(result), "raw": encodable(result.raw)}
         with self._connection.transaction():
             self._connection.execute(insert(task_results), row)
 
@@ -43,7 +43,7 @@ class TaskResults:
             self._connection.execute(
                 update(task_results).where(_T.id == result.id),
                 {
-                    "context_summary": storable(result.context_summary or ""),
+                    "context_summary": encodable(result.context_summary or ""),
                     "summary_model": result.summary_model,
                     "cost": result.cost,
                 },

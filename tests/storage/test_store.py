@@ -85,11 +85,19 @@ async def test_text_that_is_not_unicode_is_stored_with_a_mark_in_its_place(store
     await store.add_message(info.id, replied("x", call))
     await store.begin_call(info.id, "m", call)
     first, second = await store.messages(info.id)
-    assert first.text == "bad ? byte"
-    assert second.calls[0].args == {"command": "echo ?"}
+    assert first.text == "bad \ufffd byte"
+    assert second.calls[0].args == {"command": "echo \ufffd"}
     found = await store.latest("/tmp/\udcff")
     assert found is not None
-    assert (found.title, found.system) == ("?", "a?b")
+    assert (found.title, found.system) == ("\ufffd", "a\ufffdb")
+
+
+async def test_a_folder_that_is_not_unicode_is_found_by_the_question_mark_in_its_rows(store: Store) -> None:
+    info = a_session(cwd="/tmp/?")
+    await store.create_session(info, said())
+    found = await store.latest("/tmp/\udcff")
+    assert found is not None
+    assert found.id == info.id
 
 
 async def test_the_database_and_its_side_files_are_private(store: Store, file: Path) -> None:

@@ -68,6 +68,7 @@ class _Reader:
         self.unreadable = ""
         self._depth = depth
         self._command = command
+        # A command with a lone surrogate is never run, so any mark will do; `encodable` would join halves.
         self._source = command.encode(errors="replace")
         self._words = WordReader(self._source, self._substitution, self.fail)
 

@@ -61,6 +61,7 @@ def main() -> None:
     _bound_memory()
     sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
     title, text = to_markdown(sys.stdin.buffer.read().decode(), sys.argv[1])
+    # `replace`: a page may name half a letter by its number, and nothing of ours can be imported here.
     sys.stdout.buffer.write(f"{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
 
 

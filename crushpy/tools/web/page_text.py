@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 from crushpy.messages import Data
+from crushpy.sanitize import encodable
 from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
@@ -97,7 +98,7 @@ async def _convert(text: str, address: str) -> tuple[str, str]:
     )
     try:
         async with asyncio.timeout(_CONVERSION_SECONDS):
-            printed, _ = await process.communicate(text.encode(errors="replace"))
+            printed, _ = await process.communicate(encodable(text).encode())
     finally:
         if process.returncode is None:
             process.kill()
