@@ -16,7 +16,6 @@ ROOMS = ("tools", "permissions", "tui", "shield.py", "access.py")
 SHARED_NAMES = {
     "register": "each module of the command line hands its command over by it",
     "main": "each program starts with it",
-    "Outcome": "still to be told apart: what a tool gives back, and how a boundary went",
 }
 SHARED_FILES = {
     "__init__.py": "Python's own name",

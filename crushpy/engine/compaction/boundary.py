@@ -18,8 +18,8 @@ from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_pla
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.boundary_record import (
     BoundaryOptions,
+    ChildStart,
     Declined,
-    Outcome,
     Rehearsal,
     boundary_event,
     boundary_record,
@@ -80,20 +80,20 @@ class BoundaryBuilder:
         self._emit(Compacting(options.trigger))
         ledger = await self._ledger()
         seed, summary = await self._prepare(options, ledger, limits, plan, state)
-        outcome = self._outcome(seed, ledger, plan, limits)
+        start = self._child_start(seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
         child = child_of(self._session.info, now)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
         boundary = boundary_record(
-            options, self._session.info.id, child.id, now, plan, summary, outcome.coverage
+            options, self._session.info.id, child.id, now, plan, summary, start.coverage
         )
         boundary = msgspec.structs.replace(
             boundary,
             tokens_before=state.budget.used,
-            tokens_after=outcome.tokens,
-            lineage=outcome.lineage,
+            tokens_after=start.tokens,
+            lineage=start.lineage,
             seconds=round(time.monotonic() - started, 3),
         )
         answer = None
@@ -106,19 +106,19 @@ class BoundaryBuilder:
                 boundary,
                 child,
                 seed_message,
-                cuts=outcome.cuts,
+                cuts=start.cuts,
                 result=answer,
                 ledger=to_json(ledger).decode(),
             )
             self._gauge.void()
             if answer is not None and answer.result is not None:
                 options.on_stored(answer.result)
-            self._emit(boundary_event(boundary, outcome.coverage, seed))
+            self._emit(boundary_event(boundary, start.coverage, seed))
             self._session.continue_in(
                 LoadedSession(
                     child,
                     (seed_message, *tail),
-                    outcome.cuts,
+                    start.cuts,
                     inherited=1 + len(tail),
                     before=self._session.usage + summary.usage,
                 )
@@ -155,22 +155,22 @@ class BoundaryBuilder:
             return None
         ledger = await self._ledger()
         seed, summary = await self._prepare(options, ledger, limits, plan, state)
-        outcome = self._outcome(seed, ledger, plan, limits)
+        start = self._child_start(seed, ledger, plan, limits)
         return Rehearsal(
             text=seed_text(seed),
             summary=seed.summary,
             tokens_before=state.budget.used,
-            tokens_after=outcome.tokens,
+            tokens_after=start.tokens,
             messages=len(plan.parts.middle),
             tail=len(plan.parts.tail),
             cost=summary.usage.cost,
-            coverage=counts(outcome.coverage),
-            share=outcome.coverage.share,
-            prose_share=outcome.coverage.prose_share,
+            coverage=counts(start.coverage),
+            share=start.coverage.share,
+            prose_share=start.coverage.prose_share,
             problem=summary.problem,
         )
 
-    def _outcome(self, seed: Seed, ledger: Ledger, plan: Plan, limits: TokenBudget) -> Outcome:
+    def _child_start(self, seed: Seed, ledger: Ledger, plan: Plan, limits: TokenBudget) -> ChildStart:
         """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
         before = self._session.seed
         text = seed_text(seed)
@@ -181,7 +181,7 @@ class BoundaryBuilder:
         shown = apply_cuts(plan.parts.tail, cuts)
         kept = {m.id: self._session.cuts[m.id] for m in plan.parts.tail if m.id in self._session.cuts}
         carried = "\n".join((text, *map(message_text, shown)))
-        return Outcome(
+        return ChildStart(
             tuple({**kept, **cuts}.values()),
             limits.fixed_tokens + size + sum(map(self._gauge.size, shown)),
             measure(
@@ -252,7 +252,7 @@ class BoundaryBuilder:
             seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
-            after = self._outcome(seed, ledger, plan, limits).tokens
+            after = self._child_start(seed, ledger, plan, limits).tokens
             answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)

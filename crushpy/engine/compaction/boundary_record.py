@@ -53,7 +53,7 @@ class Rehearsal(Data, frozen=True, omit_defaults=False):
     problem: str = ""
 
 
-class Outcome(Data, frozen=True):
+class ChildStart(Data, frozen=True):
     """The child's first request."""
 
     cuts: tuple[Cut, ...]
