@@ -211,7 +211,7 @@ def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
     if path == ("database_url",):
         import re
 
-        return re.sub(r"(://[^:/@]*):.*@", r"\1:***@", value)
+        return re.sub(r"^([^:/]*://[^:/@]*):.*@", r"\1:***@", value)
     return value
 
 

@@ -9,7 +9,7 @@ MAX_AGE = 3
 """Generations after which a note that nobody took up is dropped."""
 _BULLET = re.compile(r"^\s*(?:[-*+•]|\d{1,3}[.)])\s+(?=\S)")
 _HEADING = re.compile(r"^\s*#{1,6}\s")
-_MARK = re.compile(r"[\w./:@~-]*[\w/]")
+_MARK = re.compile(r"(?<![\w./:@~-])[\w./:@~-]*[\w/]")
 _WORD = re.compile(r"\w{4,}")
 SAME_WORDS = 0.6
 """Share of a plain note's words that say the same again."""

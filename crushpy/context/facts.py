@@ -11,7 +11,7 @@ INTERRUPTED = "Interrupted"
 """How the result of a call begins that was stopped while it ran: what it had done by then is not known."""
 
 _LEAD = (
-    r"(?:^|[;&|(\n])\s*(?:\w+=\S*\s+)*"
+    r"(?:^|[;&|(\n])[^\S\n]*+(?:\w+=\S*\s+)*"
     r"(?:(?:sudo|time|env|command|exec|npx|bunx|(?:uv|poetry|pipenv|pdm|hatch|rye) run|bundle exec"
     r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )

@@ -7,7 +7,9 @@ from crushpy.context.budget import Budget
 from crushpy.context.partition import Size
 from crushpy.messages import Data, Message, Note, Seed
 
-_INSTRUCTIONS = re.compile(r'\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL)
+_INSTRUCTIONS = re.compile(
+    r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
+)
 NAME_LENGTH = 80
 
 

@@ -22,7 +22,7 @@ TEST_LINES = 3
 """Of a test run's output."""
 OPEN_GENERATIONS = 3
 """How long a failing command counts as open although nobody looked at it again."""
-_PATHS = re.compile(r"[\w.@~+-]*(?:/[\w.@+-]+)+|[\w+-]+\.[A-Za-z]\w{0,4}\b")
+_PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
 _SEARCHED = 4_000
 """Characters of a failing command's output in which the files it names are looked for."""
 

@@ -36,7 +36,7 @@ OVERFLOW = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 
-_NUMBER = r"(\d[\d,_]*)"
+_NUMBER = r"(\d[\d,_]{0,20})"
 LIMITS = tuple(
     re.compile(pattern.replace("#", _NUMBER), re.IGNORECASE)
     for pattern in (
@@ -242,7 +242,7 @@ def _until(text: str, now: float) -> float | None:
     if (number := _number(text)) is not None:
         return number
     if re.fullmatch(r"(?:\d+(?:\.\d+)?(?:ms|[hms]))+", text):
-        spans = re.findall(r"([\d.]+)(ms|[hms])", text)
+        spans = re.findall(r"([\d.]{1,20})(ms|[hms])", text)
         return sum(float(amount) * _UNITS[unit] for amount, unit in spans)
     from datetime import datetime
 
@@ -278,7 +278,7 @@ def _plain(text: str) -> str:
     if not text.lstrip().startswith("<"):
         return text
     title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    return title[1] if title else re.sub(r"<[^>]*>", " ", text)
+    return title[1] if title else re.sub(r"<[^<>]*>", " ", text)
 
 
 def _short(text: str) -> str:

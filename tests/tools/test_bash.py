@@ -17,6 +17,7 @@ from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
 from crushpy.tools.shell.process_tree import Family
+from crushpy.tools.shell.terminal_text import as_plain_text
 
 # --- what comes back ---------------------------------------------------------------------------------------
 
@@ -416,3 +417,9 @@ async def test_the_shells_end_is_noticed_without_pidfd_too(
         assert (await bash(context, "echo hi; exit 4")).text == "hi\n[exit code 4]"
         await timed_out(context, "echo $$ > pid; sleep 60", lambda _: holds_pid(workspace / "pid"))
         assert not alive(await pid_in(workspace / "pid"))
+
+
+def test_of_one_long_line_of_control_characters_what_a_terminal_would_show_is_left() -> None:
+    text = "\0" * 2_000_000 + "\x1b[31mred\x1b[0m" * 20_000 + "\r" * 300_000 + "end"
+    assert as_plain_text(text) == "end"
+    assert as_plain_text("one\r\ntwo\rthree\r\r\nfour\r") == "one\nthree\nfour"

@@ -27,7 +27,7 @@ LEAST_ANSWER = 1_024
 """Tokens that must be left for the answer itself."""
 
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
-_VERSION = re.compile(r"claude-(?:[a-z]+-)*(\d+)(?:[-.](\d{1,2}))?(?!\d)")
+_VERSION = re.compile(r"claude-(?:[a-z]{1,20}-){0,8}(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 
 
 class AnthropicHabits(msgspec.Struct):

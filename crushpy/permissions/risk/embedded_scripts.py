@@ -105,6 +105,14 @@ def _option(text: str, interpreter: Interpreter) -> tuple[bool, bool]:
 # --- awk -------------------------------------------------------------------------------------------------
 
 
+_AWK_STRING = r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*("?+)'
+"""Also one without an end, so that no quote inside it is looked at again."""
+
+
+def _without_string(found: re.Match[str]) -> str:
+    return '""' if found[1] else found[0]
+
+
 def awk_risk(word: Word) -> str:
     """Why an awk program may write or execute, or nothing."""
     if word.kind != "literal":
@@ -113,7 +121,7 @@ def awk_risk(word: Word) -> str:
     if "system" in program or "@" in program:  # @ loads extensions and calls functions by name
         return "the awk program can execute"
     # A regular expression can hold a quote: only without one is it certain what is a string.
-    bare = program if "/" in program else re.sub(r'"[^"\\\n]*+(?:\\.[^"\\\n]*+)*"', '""', program)
+    bare = program if "/" in program else re.sub(_AWK_STRING, _without_string, program)
     if re.search(r"print.*>", bare, re.DOTALL) or "|" in bare.replace("||", ""):
         return "the awk program can write or execute"
     return ""

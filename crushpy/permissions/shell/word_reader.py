@@ -51,7 +51,7 @@ class _Pieces:
             # An unquoted brace or glob beside a value can make several words of it.
             return Word(text, "unknown", self.head, self.splits or bool(re.search(r"[*?\[{]", bare)))
         names_files = self.pattern or re.search(r"^~|[=:]~|[*?\[]", bare)
-        braces = re.search(r"\{.*(?:,|\.\.).*\}", bare, re.DOTALL)
+        braces = re.search(r",|\.\.", bare[bare.find("{") : bare.rfind("}")]) if "{" in bare else None
         return Word(text, "pattern" if names_files or braces else "literal")
 
 

@@ -11,8 +11,9 @@ _ESCAPE = re.compile(
     r"|[ -/]*[0-~]"  # everything else that is short
     r")"
 )
-_LINE_END = re.compile(r"\r+(?=\n|\Z)")
-_OVERWRITTEN = re.compile(r"[^\n]*\r")
+# Each is tried once a line or once a run, not at every character of it: a line can be very long.
+_LINE_END = re.compile(r"(?<!\r)\r++(?=\n|\Z)")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r", re.MULTILINE)
 _BACKSPACED = re.compile(r"[^\n\x08]\x08")
 
 
