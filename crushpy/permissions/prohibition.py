@@ -12,8 +12,8 @@ from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
 _RUNNING_OPTIONS = {
     "find": ("-exec", "-execdir", "-ok", "-okdir"),
-    "fd": ("-x", "-X", "--exec", "--exec-batch"),
-    "fdfind": ("-x", "-X", "--exec", "--exec-batch"),
+    "fd": ("-x", "-X", "--ex"),
+    "fdfind": ("-x", "-X", "--ex"),
 }
 _ONE_DASH = word_set("find go java terraform openssl ffmpeg convert gcc clang")
 """Programs whose long options have one dash: `-delete` is not five letters."""
@@ -24,6 +24,10 @@ _SAME_OPTION = {
     "chown": (word_set("R --recursive"),),
     "git": (word_set("f --force"),),
 }
+
+
+_GLUED = re.compile(r"^(?:--[\w-]+=?|-\w)")
+"""The option before a command that is glued to it: `env -S'rm x'`, `fd -xrm`."""
 
 
 class RuleHit(IntEnum):
@@ -63,6 +67,9 @@ def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]
             if depth < 3 and word.kind == "literal" and re.search(r"\s", word.text):
                 for inner in parse_shell(word.text).commands:
                     yield from _candidates(inner, depth + 1)
+            if depth < 3 and word.is_option and (glued := _GLUED.sub("", word.text)):
+                for inner in parse_shell(glued).commands:
+                    yield from _candidates(inner, depth + 1)
 
 
 def _starts(command: SimpleCommand) -> range:
@@ -74,9 +81,18 @@ def _starts(command: SimpleCommand) -> range:
     texts = [word.text for word in words]
     for place, text in enumerate(texts):
         runs = _RUNNING_OPTIONS.get(command.program, ())
-        if text in runs or (text == "-m" and command.program.startswith(("python", "pypy"))):
+        if (runs and text.startswith(runs)) or (command.program == "git" and _git_runs(texts[1:place], text)):
+            return range(place, len(words))
+        if text == "-m" and command.program.startswith(("python", "pypy")):
             return range(place + 1, len(words))
     return range(0)
+
+
+def _git_runs(before: Sequence[str], text: str) -> bool:
+    """Whether git runs what stands after this word, or is glued to it."""
+    if "rebase" in before:
+        return text.startswith(("-x", "--ex"))
+    return ("bisect" in before and text == "run") or ("submodule" in before and text == "foreach")
 
 
 def _hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:

@@ -60,8 +60,29 @@ def test_no_known_way_round_the_rules_runs_without_a_question(workspace: Path) -
 
 def test_a_deny_of_rm_catches_it_however_it_is_dressed_up_even_under_yolo(workspace: Path) -> None:
     rules = RuleSet.from_strings(deny=["bash(rm)"])
-    others = ("fd -xrm x", "fd --exec-b rm", "docker ps; docker rm x", "ls {x,\\\nrm}")
+    others = ("docker ps; docker rm x", "ls {x,\\\nrm}")
     dressed = [command for command in attacks.ATTACKS if re.search(r"rm( |$)", command)]
     let_through = [each for each in dressed if judge(each, workspace, rules, yolo=True).verdict != "deny"]
     assert set(let_through) <= set(others)
     assert len(dressed) > 80
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "taskset 1 rm x",
+            "chrt 1 rm x",
+            "setarch x86_64 rm x",
+            "prlimit --nproc=1 rm x",
+            "choom -n 1 rm x",
+        ),
+        *("runuser -u a rm x", "runuser -c 'rm x'", "sg x -c 'rm x'", "tmux new 'rm x'", "screen -dm rm x"),
+        *("env -S'rm x'", "fd -xrm x", "fd -x rm", "fd --exec=rm", "fd --exec-b rm", "git bisect run rm x"),
+        *("git rebase -x 'rm x' a", "git rebase -x'rm x' a", "git rebase --exec='rm x' a"),
+        "git submodule foreach 'rm x'",
+    ],
+)
+def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, workspace: Path) -> None:
+    rules = RuleSet.from_strings(deny=["bash(rm)"])
+    assert judge(command, workspace, rules, yolo=True).verdict == "deny"

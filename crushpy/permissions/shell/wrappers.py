@@ -72,6 +72,7 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
 RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
     "sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter chroot"
     " systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate gdb"
+    " taskset chrt setarch runuser prlimit choom sg tmux screen"
 )
 """Programs that run words they are given."""
 RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
