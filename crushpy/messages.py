@@ -267,9 +267,5 @@ def to_json(value: object) -> bytes:
     return msgspec.json.encode(value)
 
 
-def message_from_json(data: bytes | str) -> Message:
-    return msgspec.json.decode(data, type=Message)
-
-
 def parts_from_json(data: bytes | str) -> tuple[Part, ...]:
     return msgspec.json.decode(data, type=tuple[Part, ...])

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 
 from crushpy.messages import Data, Diff, Message, TaskReport, Terminal, Todo, TodoList, ToolCall, ToolResult
 
-CHANGERS = ("edit", "multiedit", "write")
 INTERRUPTED = "Interrupted"
 """How the result of a call begins that was stopped while it ran: what it had done by then is not known."""
 
@@ -141,9 +140,9 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
     if result.is_error or not path:
         return found
     path = direct(path)
-    if call.name in CHANGERS:
-        created = isinstance(result.display, Diff) and result.display.created
-        found.append(Touched(path, "created" if created else "written" if call.name == "write" else "edited"))
+    if isinstance(result.display, Diff):  # whatever tool it was that changed it
+        action = "written" if call.name == "write" else "edited"
+        found.append(Touched(path, "created" if result.display.created else action))
     elif call.name == "view":
         found.append(Touched(path, "read"))
     return found

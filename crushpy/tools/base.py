@@ -133,6 +133,8 @@ class Tool(Generic[A]):
     args: type[A]
     access: ClassVar[ToolAccess]
     """What its calls touch; permission rules for it follow from this."""
+    in_reading_tasks: ClassVar[bool] = False
+    """True where a sub-agent that may change nothing has it."""
     parallel: ClassVar[bool] = False
     """True where it changes nothing, so that several may run side by side."""
 

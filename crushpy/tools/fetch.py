@@ -20,6 +20,7 @@ class FetchTool(Tool[FetchArgs]):
     name = "fetch"
     args = FetchArgs
     access = ToolAccess("host", writes=True)
+    in_reading_tasks = True
     parallel = True
 
     def __init__(self, look_up: "LookUp | None" = None, max_seconds: float = MAX_SECONDS) -> None:

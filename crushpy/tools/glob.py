@@ -31,6 +31,7 @@ class GlobTool(Tool[GlobArgs]):
     name = "glob"
     args = GlobArgs
     access = ToolAccess("path", default=".")
+    in_reading_tasks = True
     parallel = True
 
     def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:

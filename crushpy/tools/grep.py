@@ -36,6 +36,7 @@ class GrepTool(Tool[GrepArgs]):
     name = "grep"
     args = GrepArgs
     access = ToolAccess("path", default=".")
+    in_reading_tasks = True
     parallel = True
 
     def __init__(self, find_ripgrep: FindRipgrep = find_ripgrep, timeout: float = _TIMEOUT) -> None:

@@ -24,6 +24,7 @@ class LsTool(Tool[LsArgs]):
     name = "ls"
     args = LsArgs
     access = ToolAccess("path", default=".")
+    in_reading_tasks = True
     parallel = True
 
     def accesses(self, args: LsArgs, context: ToolContext) -> tuple[Access, ...]:

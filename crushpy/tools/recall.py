@@ -20,6 +20,7 @@ class RecallTool(Tool[RecallArgs]):
     name = "recall"
     args = RecallArgs
     access = ToolAccess("none")
+    in_reading_tasks = True
     parallel = True
 
     async def run(self, args: RecallArgs, context: ToolContext) -> Outcome:

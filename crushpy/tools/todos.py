@@ -21,6 +21,7 @@ class TodosTool(Tool[TodosArgs]):
     name = "todos"
     args = TodosArgs
     access = ToolAccess("none")
+    in_reading_tasks = True
 
     async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):

@@ -35,6 +35,7 @@ class ViewTool(Tool[ViewArgs]):
     name = "view"
     args = ViewArgs
     access = ToolAccess("path")
+    in_reading_tasks = True
     parallel = True
 
     def accesses(self, args: ViewArgs, context: ToolContext) -> tuple[Access, ...]:

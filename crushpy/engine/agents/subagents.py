@@ -32,8 +32,6 @@ SHORT = 2_000
 SUMMARY_TOKENS = 400
 PATIENCE = 30.0
 """Seconds that a summary of a report may take."""
-READING = ("view", "ls", "glob", "grep", "fetch", "todos", "recall")
-"""The tools of a sub-agent that may change nothing."""
 NOT_FOR_TASKS = ("task", "new_session")
 """A sub-agent has no sub-agents, and crushpy itself decides when its session ends."""
 ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "went round in circles"}
@@ -120,7 +118,7 @@ class Subagents:
             updated_at=now,
         )
         tools = self._toolset.only(
-            lambda name: name in READING if order.read_only else name not in NOT_FOR_TASKS
+            lambda tool: tool.in_reading_tasks if order.read_only else tool.name not in NOT_FOR_TASKS
         )
         session = AgentSession(
             self._services.store,

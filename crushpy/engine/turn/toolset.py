@@ -43,9 +43,9 @@ class Toolset:
     def tools(self) -> tuple[AnyTool, ...]:
         return self._tools
 
-    def only(self, wanted: Callable[[str], bool]) -> "Toolset":
-        """Those of the tools whose names are wanted."""
-        return Toolset(tuple(tool for tool in self._tools if wanted(tool.name)), self._templates)
+    def only(self, wanted: Callable[[AnyTool], bool]) -> "Toolset":
+        """Those of the tools that are wanted."""
+        return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
         """The tools offered to an agent; `new_session` only where there are terms for it."""
