@@ -1,8 +1,6 @@
 """Reads the start flags: plainly, without Typer, for the chat; as Typer's parameters for everything else."""
 
-import inspect
 from collections.abc import Callable
-from enum import StrEnum
 from functools import wraps
 from typing import Annotated, Any
 
@@ -37,6 +35,8 @@ def read_plainly(argv: list[str]) -> StartOptions | None:
 
 def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..., None]:
     """`command(options, ...)` as Typer wants it: with a parameter for each flag of the chat, or of `run`."""
+    import inspect
+
     flags = {field: pair for field, pair in start_flags().items() if pair[1].chat or not chat}
     own = list(inspect.signature(command).parameters.values())[1:]
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -62,6 +62,8 @@ def _default(kind: Any, flag: StartFlag) -> object:
 
 
 def _annotation(field: str, kind: Any, flag: StartFlag) -> Any:
+    from enum import StrEnum
+
     import typer
 
     option: Any = typer.Option(
@@ -77,6 +79,6 @@ def _annotation(field: str, kind: Any, flag: StartFlag) -> Any:
 
 def _value(given: Any) -> Any:
     """As the struct has it."""
-    if isinstance(given, StrEnum):
-        return given.value
+    if isinstance(given, str):
+        return str(given)  # a choice arrives as a member of an enum
     return tuple(given) if isinstance(given, list) else given  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
