@@ -203,7 +203,7 @@ class Boundaries:
     def reach(self, session_id: str) -> list[tuple[str, int]]:
         """The sessions that led here, the first first, each with the number of its last message that did.
 
-        After an undo, or beside a branch, a session goes on by itself: that is another story.
+        What a session went on to say after an undo, or after a branch left it, does not count.
         """
         lineage = self._sessions.lineage(session_id)
         left = [self._left_at(parent, child) for parent, child in pairwise(lineage)]

@@ -36,7 +36,7 @@ class Leases:
             return
         mine = update(leases).where(*self._of_mine, _L.session_id == session_id)
         if not self._connection.execute(mine, {"heartbeat": time.time()}).rowcount:
-            self._take(session_id)  # somebody took us for dead; where they are gone again, so be it
+            self._take(session_id)  # another process took it over; raises while that one lives
 
     def move(self, parent_id: str, child_id: str) -> None:
         """Inside the transaction of a boundary: whoever writes to the parent goes on in the child."""
