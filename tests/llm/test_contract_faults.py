@@ -307,6 +307,7 @@ async def test_one_connection_serves_the_whole_conversation(
     under: Under, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crushpy.llm.http_wire.AFTER_DONE", 20.0)  # a busy machine may be slow to end a reply
+    monkeypatch.setattr("crushpy.llm.http_wire.AFTER_FINISH", 20.0)
     llm.always(Reply(text="some text", chunk=2))
     provider = under.provider()
     for _ in range(3):
