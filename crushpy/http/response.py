@@ -42,8 +42,11 @@ class Response:
             if self._open:
                 self._open = False
                 self._keep()
-        finally:
+        except GeneratorExit:
+            raise  # left before the end: `finish` may read the rest, and whoever holds the answer closes it
+        except BaseException:
             self.close()
+            raise
 
     async def _decoded(self, encoding: str) -> AsyncIterator[bytes]:
         from crushpy.http.decoding import Decoder
