@@ -8,6 +8,7 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.overflow import OverflowRecovery
+from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.snapshot import take_snapshot
@@ -101,9 +102,8 @@ class Agent:
         builder = BoundaryBuilder(
             session,
             services.store,
-            services.settings,
+            BoundaryPlanner(session, services.settings, gauge, thresholds),
             gauge,
-            thresholds,
             Summarizer(models, services.templates, gauge, emit),
             self.reviews,
             lambda: take_snapshot(session.info, context.cwd, context.jobs),

@@ -14,7 +14,7 @@ from crushpy.context.cuts import apply_cuts
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
+from crushpy.context.plan import Plan, TokenBudget, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.boundary_record import (
     BoundaryOptions,
@@ -27,16 +27,15 @@ from crushpy.engine.compaction.boundary_record import (
     counts,
 )
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.review import ReviewDesk
-from crushpy.engine.compaction.summarizer import Summarizer, Summary, SummaryJob
-from crushpy.engine.compaction.thresholds import Thresholds
+from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.view import WindowState
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
 from crushpy.events import Compacting, Event, Notice
 from crushpy.ids import new_id
 from crushpy.messages import EarlierNote, Message, Seed, to_json
 from crushpy.redact import redact
-from crushpy.settings import Settings
 from crushpy.shield import shielded
 from crushpy.storage.store import Store
 
@@ -48,9 +47,8 @@ class BoundaryBuilder:
         self,
         session: LiveSession,
         store: Store,
-        settings: Callable[[], Settings],
+        planner: BoundaryPlanner,
         gauge: Gauge,
-        thresholds: Thresholds,
         summarizer: Summarizer,
         reviews: ReviewDesk,
         snapshot: Callable[[], Awaitable[WorkspaceSnapshot]],
@@ -58,9 +56,8 @@ class BoundaryBuilder:
     ) -> None:
         self._session = session
         self._store = store
-        self._settings = settings
+        self._planner = planner
         self._gauge = gauge
-        self._thresholds = thresholds
         self._summarizer = summarizer
         self._reviews = reviews
         self._snapshot = snapshot
@@ -73,8 +70,8 @@ class BoundaryBuilder:
         nothing has changed.
         """
         started = time.monotonic()
-        limits = self._token_budget(state)
-        plan = self._plan(options, limits)
+        limits = self._planner.token_budget(state)
+        plan = self._planner.plan(options, limits)
         if not plan.parts.middle:
             return False
         self._emit(Compacting(options.trigger))
@@ -135,7 +132,7 @@ class BoundaryBuilder:
 
     def too_long(self, summary: str, state: WindowState) -> str:
         """Why a summary cannot be carried as it is; empty where it can."""
-        size, most = self._gauge.count(summary), self._token_budget(state).longest_summary
+        size, most = self._gauge.count(summary), self._planner.token_budget(state).longest_summary
         if size <= most:
             return ""
         return (
@@ -149,8 +146,8 @@ class BoundaryBuilder:
 
     async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
         """What `make` would carry over; nothing is changed. None where there is nothing to leave behind."""
-        limits = self._token_budget(state)
-        plan = self._plan(options, limits)
+        limits = self._planner.token_budget(state)
+        plan = self._planner.plan(options, limits)
         if not plan.parts.middle:
             return None
         ledger = await self._ledger()
@@ -194,43 +191,6 @@ class BoundaryBuilder:
             lineage_coverage(ledger, carried, cwd=self._session.info.cwd),
         )
 
-    def _token_budget(self, state: WindowState) -> TokenBudget:
-        chosen = self._settings().compaction
-        return TokenBudget(
-            state.budget.window,
-            self._thresholds.planned,
-            chosen.keep_recent_tokens,
-            chosen.summary_tokens,
-            chosen.evidence_tokens,
-            state.fixed_tokens,
-        )
-
-    def _plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
-        history = self._session.history
-        plan = make_plan(
-            apply_cuts(history, self._session.cuts),
-            limits,
-            has_seed=self._session.seed is not None,
-            size=self._gauge.size,
-            count=self._gauge.count,
-            minimal_tail=options.minimal_tail,
-        )
-        # A summariser reads the stored bodies, not the cut ones.
-        stored = {message.id: message for message in history}
-        parts = plan.parts
-        middle = tuple(stored[message.id] for message in parts.middle)
-        if not options.summary:
-            return msgspec.structs.replace(plan, parts=msgspec.structs.replace(parts, middle=middle))
-        # The agent or the user wrote what to carry: no tail beside their own words.
-        everything = (*middle, *(stored[message.id] for message in parts.tail))
-        room = limits.carried - FRAME - self._gauge.count(options.summary)
-        return msgspec.structs.replace(
-            plan,
-            parts=msgspec.structs.replace(parts, middle=everything, tail=()),
-            quotes="",
-            evidence_tokens=max(0, min(limits.evidence, room)),
-        )
-
     async def _prepare(
         self,
         options: BoundaryOptions,
@@ -248,7 +208,8 @@ class BoundaryBuilder:
             elif options.evidence_only:
                 summary = Summary()
             else:
-                summary = await self._summarize(options, plan, focus)
+                job = self._planner.summary_job(options, plan, focus)
+                summary = await self._summarizer.run(job, may_postpone=options.may_postpone)
             seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
@@ -301,26 +262,6 @@ class BoundaryBuilder:
         lineage = await self._store.lineage_messages(info.id)
         earlier = [message for message in lineage if message.id not in own]
         return Ledger().extended(earlier, cwd=info.cwd, generation=max(0, info.generation - 1))
-
-    async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str) -> Summary:
-        info = self._session.info
-        chosen = self._settings().compaction
-        seed = self._session.seed
-        job = SummaryJob(
-            middle=plan.parts.middle,
-            previous=seed.notes if seed else "",
-            target_tokens=plan.summary_tokens,
-            names={
-                "focus": focus,
-                "todos": [{"text": todo.text, "status": todo.status} for todo in info.todos],
-                "cwd": info.cwd,
-                "method": info.compaction,
-            },
-            main_model=info.model,
-            auxiliary=chosen.model,
-            template=options.template,
-        )
-        return await self._summarizer.run(job, may_postpone=options.may_postpone)
 
     async def _evidence(self, ledger: Ledger, plan: Plan, limits: TokenBudget) -> str:
         return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
