@@ -7,7 +7,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -66,32 +66,44 @@ class ReplyReader(Protocol):
         ...
 
 
-class HttpWire(ABC):
-    """Implements `llm.protocol.Provider` for one protocol.
+class WireOptions(TypedDict, total=False):
+    """How one server differs from the vendor's usual one."""
 
-    `strip`: a prefix of model names that the server does not know (`openai/`).
-    `key_variable`: which environment variable holds the key, for hints.
-    `extra`: further keys of every request's body.
-    """
+    strip: str
+    """A prefix of model names that the server does not know."""
+    key_variable: str
+    """Which environment variable holds the key, for hints."""
+    key_header: str
+    """Where the key goes; empty: it is sent as a bearer token, as gateways hand them out."""
+    headers: dict[str, str]
+    """Further headers of every request."""
+    extra: Json
+    """Further keys of every request's body."""
+    timeouts: Timeouts | None
+
+
+class HttpWire(ABC):
+    """Implements `llm.protocol.Provider` for one protocol. What the class says is the vendor's usual way."""
 
     slow_to_begin = False
+    strip: ClassVar[str]
+    key_variable: ClassVar[str]
+    key_header: ClassVar[str] = ""
+    headers: ClassVar[dict[str, str]] = {}
 
-    def __init__(
-        self,
-        headers: dict[str, str],
-        *,
-        strip: str,
-        key_variable: str,
-        key_sent: bool,
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        self._strip = strip
-        self._key_variable = key_variable
-        self._key_sent = key_sent
-        self._extra = extra or {}
-        self._headers = {"content-type": "application/json", "accept": "text/event-stream", **headers}
-        self._timeouts = timeouts or Timeouts()
+    def __init__(self, api_key: str | None = None, **options: Unpack[WireOptions]) -> None:
+        self._strip = options.get("strip", self.strip)
+        self._key_variable = options.get("key_variable", self.key_variable)
+        self._key_sent = bool(api_key)
+        self._extra = options.get("extra", {})
+        self._headers = {
+            "content-type": "application/json",
+            "accept": "text/event-stream",
+            **self.headers,
+            **_keyed(options.get("key_header", self.key_header), api_key),
+            **options.get("headers", {}),
+        }
+        self._timeouts = options.get("timeouts") or Timeouts()
         self._client = Client(self._timeouts)
 
     # --- what a protocol adds
@@ -270,6 +282,12 @@ class HttpWire(ABC):
         from crushpy.llm.error_reader import ErrorSource
 
         return ErrorSource(request.model, self._url(request), self._key_variable, self._key_sent)
+
+
+def _keyed(header: str, key: str | None) -> dict[str, str]:
+    if not key:
+        return {}
+    return {header: key} if header else {"authorization": f"Bearer {key}"}
 
 
 def _broken(error: HttpError) -> ModelError:

@@ -18,6 +18,7 @@ from crushpy.messages import Data
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:
+    from crushpy.llm.http_wire import WireOptions
     from crushpy.settings import Settings
 
 OPENAI_BASE = "https://api.openai.com/v1"
@@ -59,24 +60,14 @@ def _chat(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.chat_provider import ChatProvider
 
     return ChatProvider(
-        _openai_base(endpoint, endpoint.api_version),
-        endpoint.key,
-        key_header="api-key" if endpoint.vendor == "azure" and not endpoint.bearer else "",
-        strip=f"{endpoint.vendor}/",
-        key_variable=endpoint.key_variable or "OPENAI_API_KEY",
+        _openai_base(endpoint, endpoint.api_version), endpoint.key, **_openai_options(endpoint)
     )
 
 
 def _responses(endpoint: Endpoint) -> Provider:
     from crushpy.llm.openai.responses_provider import ResponsesProvider
 
-    return ResponsesProvider(
-        _openai_base(endpoint, ""),
-        endpoint.key,
-        key_header="api-key" if endpoint.vendor == "azure" and not endpoint.bearer else "",
-        strip=f"{endpoint.vendor}/",
-        key_variable=endpoint.key_variable or "OPENAI_API_KEY",
-    )
+    return ResponsesProvider(_openai_base(endpoint, ""), endpoint.key, **_openai_options(endpoint))
 
 
 def _openai_base(endpoint: Endpoint, api_version: str) -> str:
@@ -90,25 +81,30 @@ def _openai_base(endpoint: Endpoint, api_version: str) -> str:
 def _anthropic(endpoint: Endpoint) -> Provider:
     from crushpy.llm.anthropic.provider import API_BASE, AnthropicProvider
 
-    return AnthropicProvider(
-        endpoint.api_base or API_BASE,
-        endpoint.key,
-        bearer=endpoint.bearer,
-        strip=f"{endpoint.vendor}/",
-        key_variable=endpoint.key_variable or "ANTHROPIC_API_KEY",
-    )
+    return AnthropicProvider(endpoint.api_base or API_BASE, endpoint.key, **_options(endpoint))
 
 
 def _gemini(endpoint: Endpoint) -> Provider:
     from crushpy.llm.gemini.provider import API_BASE, GeminiProvider
 
-    return GeminiProvider(
-        endpoint.api_base or API_BASE,
-        endpoint.key,
-        bearer=endpoint.bearer,
-        strip=f"{endpoint.vendor}/",
-        key_variable=endpoint.key_variable or "GEMINI_API_KEY",
-    )
+    return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_options(endpoint))
+
+
+def _options(endpoint: Endpoint) -> "WireOptions":
+    """What every wire of our own is told of its server."""
+    options: WireOptions = {"strip": f"{endpoint.vendor}/"}
+    if endpoint.key_variable:
+        options["key_variable"] = endpoint.key_variable
+    if endpoint.bearer:
+        options["key_header"] = ""
+    return options
+
+
+def _openai_options(endpoint: Endpoint) -> "WireOptions":
+    options = _options(endpoint)
+    if endpoint.vendor == "azure":
+        options.setdefault("key_header", "api-key")
+    return options
 
 
 def _litellm(endpoint: Endpoint) -> Provider:

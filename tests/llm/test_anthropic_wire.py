@@ -265,6 +265,6 @@ async def test_an_address_may_end_as_it_likes(llm: ScriptedLLM, end: str) -> Non
 
 async def test_a_token_is_sent_as_one(llm: ScriptedLLM) -> None:
     llm.script("ok")
-    await hear(AnthropicProvider(llm.url, "key", bearer=True), ask(model=CLAUDE))
+    await hear(AnthropicProvider(llm.url, "key", key_header=""), ask(model=CLAUDE))
     assert llm.requests[0].headers["authorization"] == "Bearer key"
     assert "x-api-key" not in llm.requests[0].headers

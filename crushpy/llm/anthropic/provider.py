@@ -1,15 +1,14 @@
 """Anthropic's Messages protocol, spoken by Anthropic and by gateways and servers that do as it does."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
 
-from crushpy.http import Timeouts
 from crushpy.llm.anthropic.reply import MessageReader
 from crushpy.llm.anthropic.request import AnthropicHabits, messages_body
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
 from crushpy.llm.protocol import Done, Request
 from crushpy.messages import Json
 
@@ -25,31 +24,17 @@ _MOST_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
 class AnthropicProvider(HttpWire):
-    """`api_base` with or without /v1. `bearer`: the key is a token, as gateways hand them out."""
+    """`api_base` with or without /v1."""
+
+    strip = "anthropic/"
+    key_variable = "ANTHROPIC_API_KEY"
+    key_header = "x-api-key"
+    headers: ClassVar[dict[str, str]] = {"anthropic-version": VERSION}
 
     def __init__(
-        self,
-        api_base: str = API_BASE,
-        api_key: str | None = None,
-        *,
-        bearer: bool = False,
-        strip: str = "anthropic/",
-        key_variable: str = "ANTHROPIC_API_KEY",
-        headers: dict[str, str] | None = None,
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
+        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[WireOptions]
     ) -> None:
-        keyed: dict[str, str] = {}
-        if api_key:
-            keyed = {"authorization": f"Bearer {api_key}"} if bearer else {"x-api-key": api_key}
-        super().__init__(
-            {"anthropic-version": VERSION, **keyed, **(headers or {})},
-            strip=strip,
-            key_variable=key_variable,
-            key_sent=bool(api_key),
-            extra=extra,
-            timeouts=timeouts,
-        )
+        super().__init__(api_key, **options)
         self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
         self._habits: dict[str, AnthropicHabits] = {}
 

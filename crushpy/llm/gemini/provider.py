@@ -1,12 +1,11 @@
 """Gemini's generateContent protocol, spoken by Google and by gateways that do as it does."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from crushpy.http import Timeouts
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.gemini.reply import ContentReader
 from crushpy.llm.gemini.request import GeminiHabits, content_body
-from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
 from crushpy.llm.protocol import Request
 from crushpy.messages import Json
 
@@ -19,31 +18,16 @@ VERSIONS = ("/v1alpha", "/v1beta", "/v1")
 
 
 class GeminiProvider(HttpWire):
-    """`api_base` with or without /v1beta. `bearer`: the key is a token, as gateways hand them out."""
+    """`api_base` with or without /v1beta."""
+
+    strip = "gemini/"
+    key_variable = "GEMINI_API_KEY"
+    key_header = "x-goog-api-key"
 
     def __init__(
-        self,
-        api_base: str = API_BASE,
-        api_key: str | None = None,
-        *,
-        bearer: bool = False,
-        strip: str = "gemini/",
-        key_variable: str = "GEMINI_API_KEY",
-        headers: dict[str, str] | None = None,
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
+        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[WireOptions]
     ) -> None:
-        keyed: dict[str, str] = {}
-        if api_key:
-            keyed = {"authorization": f"Bearer {api_key}"} if bearer else {"x-goog-api-key": api_key}
-        super().__init__(
-            {**keyed, **(headers or {})},
-            strip=strip,
-            key_variable=key_variable,
-            key_sent=bool(api_key),
-            extra=extra,
-            timeouts=timeouts,
-        )
+        super().__init__(api_key, **options)
         base = api_base.rstrip("/")
         given = next((version for version in VERSIONS if base.endswith(version)), "")
         version = given if given == VERSIONS[0] else VERSIONS[1]

@@ -1,12 +1,12 @@
 """The chat wire: talks to any OpenAI-compatible server without an SDK, so that it starts and streams fast."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
-from crushpy.http import Timeouts, parse_url
+from crushpy.http import parse_url
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools
@@ -28,31 +28,13 @@ class _Habits(msgspec.Struct):
 
 
 class ChatProvider(HttpWire):
-    """`api_base` is what comes before /chat/completions. `key_header`: where Azure wants the key."""
+    """`api_base` is what comes before /chat/completions."""
 
-    def __init__(
-        self,
-        api_base: str,
-        api_key: str | None = None,
-        *,
-        key_header: str = "",
-        strip: str = "openai/",
-        key_variable: str = "OPENAI_API_KEY",
-        headers: dict[str, str] | None = None,
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        keyed: dict[str, str] = {}
-        if api_key:
-            keyed = {key_header: api_key} if key_header else {"authorization": f"Bearer {api_key}"}
-        super().__init__(
-            {**keyed, **(headers or {})},
-            strip=strip,
-            key_variable=key_variable,
-            key_sent=bool(api_key),
-            extra=extra,
-            timeouts=timeouts,
-        )
+    strip = "openai/"
+    key_variable = "OPENAI_API_KEY"
+
+    def __init__(self, api_base: str, api_key: str | None = None, **options: Unpack[WireOptions]) -> None:
+        super().__init__(api_key, **options)
         self._address = Address(api_base, "chat/completions")
         self._habits: dict[str, _Habits] = {}
         self._status = StatusFallback()

@@ -1,11 +1,10 @@
 """OpenAI's Responses protocol: the one in which a model's reasoning survives its tool calls."""
 
 import re
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
-from crushpy.http import Timeouts
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader
+from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
@@ -27,31 +26,13 @@ _LESSONS = (
 
 
 class ResponsesProvider(HttpWire):
-    """`api_base` is what comes before /responses. `key_header`: where Azure wants the key."""
+    """`api_base` is what comes before /responses."""
 
-    def __init__(
-        self,
-        api_base: str,
-        api_key: str | None = None,
-        *,
-        key_header: str = "",
-        strip: str = "openai/",
-        key_variable: str = "OPENAI_API_KEY",
-        headers: dict[str, str] | None = None,
-        extra: Json | None = None,
-        timeouts: Timeouts | None = None,
-    ) -> None:
-        keyed: dict[str, str] = {}
-        if api_key:
-            keyed = {key_header: api_key} if key_header else {"authorization": f"Bearer {api_key}"}
-        super().__init__(
-            {**keyed, **(headers or {})},
-            strip=strip,
-            key_variable=key_variable,
-            key_sent=bool(api_key),
-            extra=extra,
-            timeouts=timeouts,
-        )
+    strip = "openai/"
+    key_variable = "OPENAI_API_KEY"
+
+    def __init__(self, api_base: str, api_key: str | None = None, **options: Unpack[WireOptions]) -> None:
+        super().__init__(api_key, **options)
         self._address = Address(api_base, "responses")
         self._habits: dict[str, ResponsesHabits] = {}
         self._status = StatusFallback()
