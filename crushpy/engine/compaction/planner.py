@@ -1,4 +1,4 @@
-"""Works out a boundary before it is made: how large each part may be, where the history splits, what to ask."""
+"""Works out a boundary before it is made: how large its parts may be, where to split, what to ask."""
 
 from collections.abc import Callable
 
