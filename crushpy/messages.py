@@ -239,6 +239,10 @@ class Cut(Data, frozen=True):
     """Characters kept of its beginning."""
     tail: int = 500
     """Characters kept of its end."""
+    kind: Literal["cut", "drop", "restore"] = "cut"
+    """Shown shortened, left out, or whole again."""
+    made_after: str = ""
+    """The last message there was when it was made: what a provider reported up to there is void."""
 
 
 _TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")

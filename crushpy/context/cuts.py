@@ -1,6 +1,7 @@
-"""Cuts large tool results out of a request. The stored message stays; the cut is a record beside it."""
+"""Shows messages shortened or not at all. The stored message stays; the cut is a record beside it."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -43,7 +44,23 @@ def with_cut(message: Message, cut: Cut) -> Message:
 
 
 def apply_cuts(history: Iterable[Message], cuts: Mapping[str, Cut]) -> list[Message]:
-    return [with_cut(message, cuts[message.id]) if message.id in cuts else message for message in history]
+    """The history as a request shows it: some messages shortened, some left out."""
+    shown: list[Message] = []
+    for message in history:
+        match overlay(cuts, message.id):
+            case "cut":
+                shown.append(with_cut(message, cuts[message.id]))
+            case "":
+                shown.append(message)
+            case _:
+                pass
+    return shown
+
+
+def overlay(cuts: Mapping[str, Cut], message_id: str) -> Literal["", "cut", "drop"]:
+    """How a message is shown: whole, shortened, or not at all."""
+    cut = cuts.get(message_id)
+    return "" if cut is None or cut.kind == "restore" else cut.kind
 
 
 def is_large(message: Message) -> bool:
@@ -58,7 +75,7 @@ def cut_oldest(
     """Cuts large results from the oldest on until `enough(before, after)` says so. Each is cut once only."""
     made: list[Cut] = []
     for message in history:
-        if message.id in cuts or not is_large(message):
+        if overlay(cuts, message.id) or not is_large(message):
             continue
         cut = Cut(message.id)
         made.append(cut)

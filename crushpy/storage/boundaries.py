@@ -99,7 +99,8 @@ class Boundaries:
         return self._execute(statement).scalar() or ""
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(durable=True):
+            self._leases.beat(session_id)
             self._insert_cuts(session_id, shown)
 
     def _insert_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
@@ -137,7 +138,7 @@ class Boundaries:
         ).first()
         return Carried(
             self._in_order(boundary.tail) if boundary else (),
-            tuple(Cut(row.message_id, row.head, row.tail) for row in rows),
+            tuple(Cut(row.message_id, row.head, row.tail, row.kind, row.made_after) for row in rows),
             undone is not None,
         )
 

@@ -133,7 +133,12 @@ CREATE TABLE ledger (
 ALTER TABLE boundary ADD COLUMN lineage TEXT NOT NULL DEFAULT '[0,0]'
 """
 
-STEPS: list[str] = [_FIRST, _LEDGER]
+_EDITS = """
+ALTER TABLE cut ADD COLUMN kind TEXT NOT NULL DEFAULT 'cut';
+ALTER TABLE cut ADD COLUMN made_after TEXT NOT NULL DEFAULT ''
+"""
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

@@ -160,6 +160,10 @@ class CutRow(SQLModel, table=True):
     message_id: str = Field(primary_key=True, sa_type=Text)
     head: int
     tail: int
+    kind: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'cut'")})
+    """cut, drop or restore."""
+    made_after: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+    """The last message there was when it was made."""
 
 
 class LeaseRow(SQLModel, table=True):

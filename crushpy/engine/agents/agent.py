@@ -64,7 +64,8 @@ class AgentSession:
         """`call_ids`: every call id in use; questions about calls are told apart by it."""
         self.models = models
         self.gauge = Gauge(models.window)
-        self.gauge.restore(loaded.history, loaded.inherited, loaded.info.model)
+        cuts = {cut.message_id: cut for cut in loaded.cuts}
+        self.gauge.restore(loaded.history, cuts, loaded.inherited, loaded.info.model)
         self.live = LiveSession(
             store, loaded, emit, stored=stored, exact_size=self.gauge.exact_size, call_ids=call_ids
         )

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 import msgspec
 
 from crushpy.context.coverage import lineage_coverage, measure
-from crushpy.context.cuts import apply_cuts
+from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
@@ -176,7 +176,8 @@ class BoundaryBuilder:
             cut.message_id: cut for cut in cuts_to_fit(plan, limits, text_tokens=size, size=self._gauge.size)
         }
         shown = apply_cuts(plan.parts.tail, cuts)
-        kept = {m.id: self._session.cuts[m.id] for m in plan.parts.tail if m.id in self._session.cuts}
+        before_cuts = self._session.cuts
+        kept = {m.id: before_cuts[m.id] for m in plan.parts.tail if overlay(before_cuts, m.id)}
         carried = "\n".join((text, *map(message_text, shown)))
         return ChildStart(
             tuple({**kept, **cuts}.values()),

@@ -1,13 +1,14 @@
 """Keeps the figures from which the budget is computed: our own counts, and the provider's last report."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context.budget import Budget, Report, Sizes, budget
+from crushpy.context.cuts import apply_cuts
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
-from crushpy.messages import Message, Usage, to_json
+from crushpy.messages import Cut, Message, Usage, to_json
 
 
 class Gauge:
@@ -58,12 +59,18 @@ class Gauge:
         """Forgets the last report: a boundary, another model or another prompt made it meaningless."""
         self._reported, self._cached, self._covered = None, 0, 0
 
-    def restore(self, history: Sequence[Message], inherited: int, model: str) -> None:
-        """Takes up the last stored report; what was carried over a boundary speaks of another window."""
+    def restore(
+        self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
+    ) -> None:
+        """Takes up the last stored report; what was carried over a boundary speaks of another window, and
+        what was said before the context was edited of another request."""
+        edited = {cut.made_after for cut in cuts.values()}
         for number in range(len(history) - 1, inherited - 1, -1):
             message = history[number]
+            if message.id in edited:
+                return
             if message.usage is not None and message.model == model:
-                self.reported(message.usage, history[: number + 1])
+                self.reported(message.usage, apply_cuts(history[: number + 1], cuts))
                 return
 
     def limit_window(self, model: str, tokens: int) -> None:

@@ -3,6 +3,7 @@
 import logging
 from collections.abc import Callable
 
+from crushpy.context.cuts import apply_cuts
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.circuit_breaker import CircuitBreaker
@@ -86,7 +87,7 @@ class CompactionPolicy:
     async def after_reply(self, message: Message) -> None:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._builder.replied()
-        self._gauge.reported(message.usage, self._session.history)
+        self._gauge.reported(message.usage, apply_cuts(self._session.history, self._session.cuts))
         if message.usage is not None:
             await self._session.first_report(message.usage.total)
         threshold = self._thresholds.in_force

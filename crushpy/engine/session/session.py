@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from crushpy.context.cuts import overlay
 from crushpy.context.history import missing_results
 from crushpy.events import (
     Event,
@@ -82,7 +83,7 @@ class LiveSession:
 
     def in_view(self) -> set[str]:
         """Ids of the messages that a request shows whole."""
-        return {message.id for message in self.history if message.id not in self.cuts}
+        return {message.id for message in self.history if not overlay(self.cuts, message.id)}
 
     @property
     def own_messages(self) -> Sequence[Message]:
@@ -102,8 +103,11 @@ class LiveSession:
         self.announce()
 
     async def add_cuts(self, cuts: Sequence[Cut]) -> None:
-        await self._store.add_cuts(self.info.id, tuple(cuts))
-        self.cuts.update({cut.message_id: cut for cut in cuts})
+        """Shows messages differently from now on. What was reported before speaks of another request."""
+        last = self.history[-1].id if self.history else ""
+        made = [msgspec.structs.replace(cut, made_after=last) for cut in cuts]
+        await self._store.add_cuts(self.info.id, made)
+        self.cuts.update({cut.message_id: cut for cut in made})
 
     async def add_prompt(self, prompt: Message) -> None:
         """Commits the user's prompt, and with it the session where that is new."""
