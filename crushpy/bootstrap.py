@@ -10,7 +10,8 @@ import msgspec
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
-from crushpy.engine.session.session import LoadedSession, fork_session, load_session
+from crushpy.engine.session.fork import fork_session
+from crushpy.engine.session.session import LoadedSession, load_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.errors import UsageError
@@ -138,8 +139,36 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     )
 
 
+async def branch_to_open(around: ProjectEnvironment, options: StartOptions) -> StartOptions:
+    """Makes the branch that `at` asks for, before there is a front end; the options that open it."""
+    store = around.store()
+    try:
+        info = await _wanted(around, options, store)
+        branch = await fork_session(store, info, options.at) if info else None
+    finally:
+        await store.close()
+    found = branch.info.id if branch else options.session
+    return msgspec.structs.replace(options, session=found, resume_latest=False, fork=False, at="")
+
+
 async def _stored(around: ProjectEnvironment, options: StartOptions, store: Store) -> LoadedSession | None:
-    """The stored session that is asked for, at the tip of its conversation."""
+    """The stored session that is asked for, at the tip of its conversation, or a branch of it."""
+    info = await _wanted(around, options, store)
+    if info is None:
+        return None
+    if options.fork or options.at:
+        branch = await fork_session(store, info, options.at)
+        await store.take_lease(branch.info.id)
+        return branch
+    if not options.read_only:
+        await store.take_lease(info.id)
+        if options.model or options.compaction:
+            await store.update_session(info.id, model=info.model, compaction=info.compaction)
+    return await load_session(store, info, read_only=options.read_only)
+
+
+async def _wanted(around: ProjectEnvironment, options: StartOptions, store: Store) -> SessionInfo | None:
+    """The session to go on with or to branch from, with what the flags say of it; None for a new one."""
     if options.session:
         info = await store.tip(options.session)
     elif options.resume_latest:
@@ -149,19 +178,15 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
                 f"There is no conversation to continue in {around.cwd}.",
                 "Leave --continue out to start one, or see `crushpy sessions list --all`.",
             )
+    elif options.at:
+        raise UsageError(
+            f"--at {options.at} does not say of which session.",
+            "Add -s ID, or -c for the latest conversation of this folder.",
+        )
     else:
         return None
     changes = {"model": options.model or info.model, "compaction": options.compaction or info.compaction}
-    info = msgspec.structs.replace(info, **changes)
-    if options.fork:
-        branch = await fork_session(store, info)
-        await store.take_lease(branch.info.id)
-        return branch
-    if not options.read_only:
-        await store.take_lease(info.id)
-        if options.model or options.compaction:
-            await store.update_session(info.id, model=info.model, compaction=info.compaction)
-    return await load_session(store, info, read_only=options.read_only)
+    return msgspec.structs.replace(info, **changes)
 
 
 def _new_session(around: ProjectEnvironment) -> SessionInfo:

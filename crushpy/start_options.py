@@ -38,6 +38,15 @@ class StartOptions(Data, frozen=True):
     fork: Annotated[
         bool, StartFlag(("--fork",), "With -c or -s: go on in a branch, and leave the session alone.")
     ] = False
+    at: Annotated[
+        str,
+        StartFlag(
+            ("--at",),
+            "With -c or -s: go on in a branch that ends at this message. Implies --fork.",
+            "MESSAGE",
+        ),
+    ] = ""
+    """An id or the unique beginning of one, of the session or of those it continues."""
     model: Annotated[
         str,
         StartFlag(("--model", "-m"), "For instance openai/gpt-5; see `crushpy models`.", setting="model"),

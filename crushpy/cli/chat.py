@@ -10,9 +10,21 @@ from crushpy.start_options import StartOptions
 
 def start(options: StartOptions) -> int:
     """Runs the chat until the user leaves; the exit code."""
+    if options.at:  # before the app is there: what is wrong with it ends the command
+        options = _branched(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("The chat needs a terminal.", 'Without one: crushpy run "what to do".')
     from crushpy.cli.folder import working_folder
     from crushpy.tui import run_app
 
     return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))))
+
+
+def _branched(options: StartOptions) -> StartOptions:
+    import asyncio
+
+    from crushpy.bootstrap import ProjectEnvironment, branch_to_open
+    from crushpy.cli.folder import working_folder
+
+    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    return asyncio.run(branch_to_open(around, options))

@@ -10,6 +10,7 @@ from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.leases import Leases
+from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.search import Search
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -23,6 +24,7 @@ class Database:
         self.sessions = SessionTable(self.connection, self.leases)
         self.boundaries = Boundaries(self.connection, self.sessions, self.leases)
         self.search = Search(self.connection, self.boundaries)
+        self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions)
         self.task_results = TaskResults(self.connection)
 

@@ -112,6 +112,13 @@ class Carried(Data, frozen=True):
     """A boundary after this session was undone."""
 
 
+class MessagePlace(Data, frozen=True):
+    """A message and the session it was said in."""
+
+    message_id: str
+    session_id: str
+
+
 class SearchHit(Data, frozen=True, omit_defaults=False):
     """A message that a search found."""
 

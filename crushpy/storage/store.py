@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.messages import Cut, Message, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
-from crushpy.storage.records import BoundaryInfo, Carried, ConversationRow, SearchHit, SessionInfo, TaskResult
+from crushpy.storage.records import (
+    BoundaryInfo,
+    Carried,
+    ConversationRow,
+    MessagePlace,
+    SearchHit,
+    SessionInfo,
+    TaskResult,
+)
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -132,6 +140,10 @@ class Store:
     async def message(self, message_id: str, within: str) -> Message:
         """One message of this session, of those it continues, or of their tasks. `UsageError`: none such."""
         return await self._do(lambda database: database.search.message(message_id, within))
+
+    async def find_message(self, id_or_prefix: str, within: str) -> MessagePlace:
+        """A message of this session or of those it continues. `UsageError`: none such, or several."""
+        return await self._do(lambda database: database.lookup.find(id_or_prefix, within))
 
     async def search(
         self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20

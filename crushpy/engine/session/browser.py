@@ -14,7 +14,7 @@ import msgspec
 from crushpy.context.coverage import Coverage, FactCount
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import as_markdown, led_to, redacted
-from crushpy.engine.session.session import fork_session
+from crushpy.engine.session.fork import fork_session
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data, Message, Seed
 from crushpy.sanitize import one_line
@@ -274,9 +274,10 @@ class SessionBrowser:
             raise UsageError(f"Session {session_id} starts with no summary: it continues no other session.")
         return seed
 
-    async def fork(self, session_id: str) -> SessionInfo:
-        """A new branch that goes on from exactly this session, as it is now; the session is left alone."""
-        return (await fork_session(self._store, await self._store.session(session_id))).info
+    async def fork(self, session_id: str, at: str = "") -> SessionInfo:
+        """A new branch that goes on from exactly this session, as it is now or as it was once the message
+        `at` had been said; the session is left alone."""
+        return (await fork_session(self._store, await self._store.session(session_id), at)).info
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Takes back the boundary that opened this session; the parent, which is the tip again."""

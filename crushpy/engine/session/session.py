@@ -21,7 +21,7 @@ from crushpy.events import (
 )
 from crushpy.ids import new_id
 from crushpy.messages import Cut, Data, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
@@ -227,30 +227,6 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         carried.held,
         inherited,
         sum((one.usage for one in before), tasks),
-    )
-
-
-async def fork_session(store: Store, source: SessionInfo) -> LoadedSession:
-    """A branch that goes on from `source` as it is now, beside whoever works there. Copies no message."""
-    loaded = await load_session(store, source, read_only=True)
-    now = time.time()
-    info = msgspec.structs.replace(
-        source,
-        id=new_id(),
-        parent_id=source.id,
-        kind="fork",
-        created_at=now,
-        updated_at=now,
-        ended_at=None,
-        end_reason="",
-        message_count=0,
-        usage=Usage(),
-    )
-    tail = tuple(message.id for message in loaded.history)
-    boundary = BoundaryInfo(new_id(), source.id, info.id, "fork", now, tail)
-    await store.add_boundary(boundary, info, None, cuts=loaded.cuts)
-    return LoadedSession(
-        info, loaded.history, loaded.cuts, inherited=len(tail), before=loaded.before + source.usage
     )
 
 

@@ -37,7 +37,7 @@ async def _replace(chat: CommandHost, options: StartOptions) -> None:
 
 def _fresh(chat: CommandHost, **changes: object) -> StartOptions:
     model = chat.conversation.info.model if chat.conversation else chat.options.model
-    empty = {"session": "", "resume_latest": False, "fork": False, "compaction": "", "model": model}
+    empty = {"session": "", "resume_latest": False, "fork": False, "at": "", "compaction": "", "model": model}
     return msgspec.structs.replace(chat.options, **{**empty, **changes})
 
 

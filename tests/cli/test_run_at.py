@@ -1,0 +1,38 @@
+"""`--at MESSAGE` on the command line: a branch, and clear words where there can be none."""
+
+import json
+
+from command import Cli
+from headless import Run
+from scripted_llm.server import ScriptedLLM
+
+
+def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+    llm.script("The first answer.", "The second answer.", "On the branch.")
+    source = run("the first request").result["session_id"]
+    run("-c", "the second request")
+    shown = json.loads(cli("sessions", "show", source, "--json").stdout)
+    at = shown["messages"][1]["id"]
+    done = run("-s", source, "--at", at, "something else")
+    assert done.code == 0
+    (opened,) = done.of("session")
+    assert opened["id"] != source and opened["parent_id"] == source
+    sent = json.dumps(llm.requests[-1].body["messages"])
+    assert "The first answer." in sent and "the second request" not in sent
+    after = json.loads(cli("sessions", "show", source, "--json").stdout)
+    assert after["messages"] == shown["messages"]
+
+
+def test_at_needs_a_session_and_a_message_that_is_there(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
+    llm.script("The first answer.")
+    source = run("the first request").result["session_id"]
+    for argv, words in (
+        (("--at", "abcd"), "--at abcd does not say of which session"),
+        (("-s", source, "--at", "nosuch"), "there is no message 'nosuch'"),
+        (("-c", "--at", "nosuch"), "there is no message 'nosuch'"),
+    ):
+        done = run(*argv, "go")
+        assert done.code == 2 and words in done.result["error"]
+        chat = cli(*argv)
+        assert chat.returncode == 2 and words in chat.stderr
+    assert len(json.loads(cli("sessions", "tree", source, "--json").stdout)) == 1
