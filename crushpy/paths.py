@@ -45,6 +45,16 @@ class Paths:
         return self.data_dir / "trusted.json"
 
     @property
+    def stored_keys(self) -> Path:
+        """Which providers have a key in the system's keyring: names alone."""
+        return self.data_dir / "stored_keys.json"
+
+    @property
+    def model_lists(self) -> Path:
+        """What servers said they offer, for a while."""
+        return self.data_dir / "model_lists.json"
+
+    @property
     def database(self) -> Path:
         return self.data_dir / "crushpy.db"
 

@@ -72,9 +72,17 @@ _NAME_OF_ONE = re.compile(
 )
 
 
+_hidden: set[str] = set()
+
+
+def hide_from_now_on(secret: str) -> None:
+    """A secret that is in no variable of the environment: a key from the keyring."""
+    _hidden.add(secret)
+
+
 def redact(text: str) -> str:
     """`text` with every secret replaced that shows by its look, by its name or by our own environment."""
-    for value in _environment_secrets():
+    for value in _known_secrets():
         text = text.replace(value, MARK)
     text = _hide_private_keys(text)
     text = _TOKEN.sub(MARK, text)
@@ -95,10 +103,10 @@ def redact_data(value: Any, *, whole: bool = False) -> Any:
     return value
 
 
-def _environment_secrets() -> list[str]:
+def _known_secrets() -> list[str]:
     """Longest first: one may be part of another."""
     values = {value.strip() for name, value in os.environ.items() if name.upper().endswith(_VARIABLES)}
-    return sorted((value for value in values if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
+    return sorted((value for value in values | _hidden if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
 
 
 def _hide_private_keys(text: str) -> str:

@@ -11,7 +11,7 @@ from command import Cli
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-pytest_plugins = ["scripted_llm.fixtures", "talk", "headless", "eager", "certificates"]
+pytest_plugins = ["scripted_llm.fixtures", "talk", "headless", "eager", "certificates", "keyrings"]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")

@@ -7,6 +7,7 @@ COMMANDS = {
     "template": "See, change and check what the model is told.",
     "config": "Read and change settings.",
     "models": "List models, their windows and prices.",
+    "connect": "Store a provider's key in the system's keyring.",
     "permissions": "List, test and revoke permission rules.",
     "trust": "Let a project bring its own settings and templates.",
     "untrust": "Take that back.",

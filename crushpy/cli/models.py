@@ -6,13 +6,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.folder import working_folder
-
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crushpy.llm.model_listing import ListedModel
-    from crushpy.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -31,10 +28,11 @@ def models_command(
     """List the models within reach: by the keys that are set, the settings, and servers on this machine."""
     import asyncio
 
+    from crushpy.cli.loaded_settings import settings_here
     from crushpy.llm.model_listing import list_local_models, list_models
     from crushpy.llm.provider_factory import default_model
 
-    settings = _settings()
+    settings = settings_here()
     known = _matching(list_models(settings), wanted)
     local = _matching(asyncio.run(list_local_models(settings)), wanted)
     listed = [model for model in known if everything or model.ready]
@@ -45,22 +43,6 @@ def models_command(
         hidden = [model for model in known if not model.ready and not everything]
         _print_text(listed, local, hidden, default, wanted)
     sys.stdout.flush()
-
-
-def _settings() -> "Settings":
-    from crushpy.paths import Paths, project_root
-    from crushpy.settings import load, project_file
-
-    paths, cwd = Paths(), working_folder()
-    trusted = False
-    if project_file(cwd).exists():
-        from crushpy.permissions.trust import is_trusted
-
-        trusted = is_trusted(paths, project_root(cwd))
-    loaded = load(paths, cwd, trusted=trusted)
-    for warning in loaded.warnings:
-        print(f"crushpy: {warning}", file=sys.stderr)
-    return loaded.settings
 
 
 def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":

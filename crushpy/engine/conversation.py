@@ -258,6 +258,9 @@ class Conversation:
     async def select_model(self, model: str) -> None:
         """Switches the model from the next request on. Raises where no provider serves it."""
         self._models.require_known(model)
+        if not self.busy:
+            await self._models.forget(model)  # its key may have been stored a moment ago
+        await self._models.prepare(model)
         self._models.provider(model)
         self._save("model", model)
         await self._session.update(model=model)

@@ -1,5 +1,6 @@
 """The model side of a conversation: which provider serves a model, and what is sent to it."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from copy import copy
 
@@ -14,7 +15,7 @@ from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.provider_factory import select
+from crushpy.llm.provider_factory import select, waits_for_keyring
 from crushpy.llm.status_placement import placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
@@ -47,6 +48,19 @@ class Models:
         if model not in self._providers:
             self._providers[model] = select(model, self.settings)
         return self._providers[model]
+
+    async def prepare(self, model: str) -> None:
+        """Makes the provider of `model` where that may take a while: its key is in the system's keyring.
+
+        Raises as `provider` does. Without it `provider` does the same, and holds everything else up.
+        """
+        if model not in self._providers and waits_for_keyring(model, self.settings):
+            self._providers[model] = await asyncio.to_thread(select, model, self.settings)
+
+    async def forget(self, model: str) -> None:
+        """The next request to `model` looks for its key anew."""
+        if provider := self._providers.pop(model, None):
+            await provider.close()
 
     def slow_to_begin(self, model: str) -> bool:
         """Whether the first request to `model` leaves only after seconds."""

@@ -18,6 +18,7 @@ async def ask_once(
         messages=(Message("aside", "user", (Text(element(tag, text)),)),),
         max_output_tokens=limit,
     )
+    await models.prepare(model)
     call = ModelCall(
         models.provider(model),
         request,

@@ -54,6 +54,11 @@ def all_models() -> list[ModelInfo]:
     return [DEMO_INFO, *map(lookup, sorted(_chat_names()))]
 
 
+def provider_names() -> set[str]:
+    """Every provider that the catalog has chat models of."""
+    return {name.partition("/")[0] for name in _chat_names()}
+
+
 def is_known(name: str) -> bool:
     return name == DEMO or _entry(name) is not None
 

@@ -101,7 +101,7 @@ class ErrorSource(msgspec.Struct, frozen=True):
     where: str
     """The address, or the provider's name."""
     key_variable: str = ""
-    """The environment variable that holds the key, where there is one."""
+    """The environment variable that holds the key, or the command that stored it."""
     key_sent: bool = True
 
 
@@ -261,6 +261,8 @@ def _key_hint(source: ErrorSource) -> str:
     name = source.key_variable
     if not source.key_sent:
         return f"No key was sent. Set {name or 'the key of the provider'} in the environment."
+    if " " in name:
+        return f"Check the key in the keyring: `{name}` stores another."
     where = f"{name} in the environment" if name else "the key in the environment"
     return f"Check {where}; `crushpy doctor` shows which keys are found."
 

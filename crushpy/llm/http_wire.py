@@ -72,7 +72,7 @@ class WireOptions(TypedDict, total=False):
     strip: str
     """A prefix of model names that the server does not know."""
     key_variable: str
-    """Which environment variable holds the key, for hints."""
+    """Which environment variable holds the key, or which command stored it, for hints."""
     key_header: str
     """Where the key goes; empty: it is sent as a bearer token, as gateways hand them out."""
     headers: dict[str, str]

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
+from crushpy.llm.key_store import find_key, stored_names, variable_hint
 from crushpy.llm.protocol import Piece, Provider, Request
 from crushpy.messages import Data
 from crushpy.settings.schema import ProviderSettings
@@ -37,7 +38,7 @@ class Endpoint(Data, frozen=True):
     """Empty: the vendor's usual address."""
     key: str | None = None
     key_variable: str = ""
-    """The environment variable that holds the key, for hints."""
+    """The environment variable that holds the key or would, for hints."""
     own_key_variable: bool = False
     """The settings name that variable."""
     protocol: str = "auto"
@@ -46,11 +47,20 @@ class Endpoint(Data, frozen=True):
     """Azure's older addresses name one."""
     window: int | None = None
     """Of the built-in model, which has no server that knows it."""
+    key_stored: bool = False
+    """The key is in the system's keyring."""
+    key_problem: str = ""
+    """Why it could not be read there."""
 
     @property
     def bearer(self) -> bool:
         """Whether the key is a token, as gateways and directories hand them out."""
         return self.key_variable.endswith("_TOKEN")
+
+    @property
+    def key_origin(self) -> str:
+        """What a hint names where the key is wrong: the variable, or the command that stores another."""
+        return f"crushpy connect {self.vendor}" if self.key_stored else self.key_variable
 
 
 # --- the protocols -------------------------------------------------------------------------------------
@@ -93,8 +103,8 @@ def _gemini(endpoint: Endpoint) -> Provider:
 def _options(endpoint: Endpoint) -> "WireOptions":
     """What every wire of our own is told of its server."""
     options: WireOptions = {"strip": f"{endpoint.vendor}/"}
-    if endpoint.key_variable:
-        options["key_variable"] = endpoint.key_variable
+    if endpoint.key_origin:
+        options["key_variable"] = endpoint.key_origin
     if endpoint.bearer:
         options["key_header"] = ""
     return options
@@ -111,8 +121,9 @@ def _litellm(endpoint: Endpoint) -> Provider:
     from crushpy.llm.litellm.provider import LiteLLMProvider
 
     # A key in its usual variable, for the usual server, is left to litellm: it knows how each is sent.
-    key = endpoint.key if endpoint.api_base or endpoint.own_key_variable else None
-    provider = LiteLLMProvider(endpoint.api_base or None, key, key_variable=endpoint.key_variable)
+    passed = endpoint.api_base or endpoint.own_key_variable or endpoint.key_stored
+    key = endpoint.key if passed else None
+    provider = LiteLLMProvider(endpoint.api_base or None, key, key_variable=endpoint.key_origin)
     if endpoint.vendor != "openai" and speaks_chat(endpoint.vendor, endpoint.api_base):
         return _AsOpenAI(provider)
     return provider
@@ -155,7 +166,7 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
     if endpoint.vendor in VENDOR_PROTOCOLS:
         return VENDOR_PROTOCOLS[endpoint.vendor]
     if endpoint.vendor == "azure":
-        if not (endpoint.key and endpoint.api_base):
+        if not ((endpoint.key or endpoint.key_stored) and endpoint.api_base):
             return "litellm"  # it knows further ways to be let in there
         return "responses" if catalog.needs_responses_api(endpoint.model) else "chat"
     if not speaks_chat(endpoint.vendor, endpoint.api_base):
@@ -166,7 +177,13 @@ def protocol_of(endpoint: Endpoint, settings: "Settings") -> str:
 
 def spoken(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
     """The key in `PROTOCOLS` of what is spoken to `model`, whether or not there is a key for it."""
-    return protocol_of(_found(model, settings, os.environ if environ is None else environ), settings)
+    environ = os.environ if environ is None else environ
+    return protocol_of(_found(model, settings, environ, open_keyring=False), settings)
+
+
+def waits_for_keyring(model: str, settings: "Settings") -> bool:
+    """Whether `select` would have to open the system's keyring: some milliseconds, or as long as it hangs."""
+    return _found(model, settings, os.environ, open_keyring=False).key_stored
 
 
 def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
@@ -179,29 +196,32 @@ def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) 
     endpoint = _found(model, settings, environ)
     if not endpoint.vendor:
         raise BadRequest(f"There is no model {model}.", catalog.explain_unknown(model))
-    _require_key(endpoint)
+    _require_key(endpoint, settings)
     return endpoint
 
 
-def _found(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
+def _found(
+    model: str, settings: "Settings", environ: Mapping[str, str], *, open_keyring: bool = True
+) -> Endpoint:
     """What is known of where `model` is served; without a vendor where nothing is."""
     if model == catalog.DEMO:
         return Endpoint(model, "demo")
     vendor = catalog.provider_of(model)
     if not vendor and openai_base(environ):
         vendor = "openai"  # a bare name, and a server of the user's own that will know it
+    found = find_key(vendor, settings, environ, open_keyring=open_keyring)
     chosen = settings.providers.get(vendor) or ProviderSettings()
-    variables = _key_variables(vendor, chosen)
-    held = next((name for name in variables if environ.get(name)), "")
     return Endpoint(
         model,
         vendor,
         chosen.api_base or vendors.base_of(vendor, environ),
-        environ[held] if held else None,
-        held or next(iter(variables), ""),
+        found.key,
+        found.place.variable,
         bool(chosen.api_key_env),
         chosen.protocol,
         environ.get("AZURE_API_VERSION", "") if vendor == "azure" else "",
+        key_stored=found.place.stored,
+        key_problem=found.problem,
     )
 
 
@@ -212,9 +232,10 @@ def default_model(settings: "Settings", environ: Mapping[str, str] | None = None
         return settings.model
     for vendor in vendors.PROVIDERS:
         chosen = settings.providers.get(vendor.name) or ProviderSettings()
-        if environ.get(chosen.api_key_env) or vendors.find_key(vendor.name, environ):
+        if any(environ.get(name) for name in (chosen.api_key_env, *vendor.variables)):
             return vendor.default_model
-    return catalog.DEMO
+    stored = stored_names()
+    return next((vendor.default_model for vendor in vendors.PROVIDERS if vendor.name in stored), catalog.DEMO)
 
 
 def is_official(base: str) -> bool:
@@ -257,15 +278,13 @@ class _AsOpenAI:
 # --- keys ----------------------------------------------------------------------------------------------
 
 
-def _key_variables(vendor: str, chosen: ProviderSettings) -> tuple[str, ...]:
-    """Where the key for a vendor may be. The key of one vendor never goes to another's server."""
-    if chosen.api_key_env:
-        return (chosen.api_key_env,)
-    return vendors.AZURE_KEYS if vendor == "azure" else vendors.variables_of(vendor)
-
-
-def _require_key(endpoint: Endpoint) -> None:
+def _require_key(endpoint: Endpoint, settings: "Settings") -> None:
     """Raises AuthenticationFailed where a key is needed and not there."""
+    if endpoint.key_problem:
+        raise AuthenticationFailed(
+            f"There is no key for {endpoint.model}: {endpoint.key_problem}",
+            f"Store it again: crushpy connect {endpoint.vendor}. {variable_hint(endpoint.vendor, settings)}",
+        )
     if endpoint.key or not endpoint.key_variable:
         return
     official = endpoint.vendor == "openai" and is_official(endpoint.api_base)
@@ -283,6 +302,7 @@ def _require_key(endpoint: Endpoint) -> None:
 def _no_key(vendor: str) -> str:
     server = f"{BASE_VARIABLES[0]}=http://..." if vendor == "openai" else f"[providers.{vendor}] api_base"
     return (
-        f"Set it in the environment, or use a server of your own ({server}), or another model with -m "
-        f"(`crushpy models` lists what is within reach; {catalog.DEMO} needs no key)."
+        f"Set it in the environment, store it with `crushpy connect {vendor}`, use a server of your own "
+        f"({server}), or another model with -m (`crushpy models` lists what is within reach; "
+        f"{catalog.DEMO} needs no key)."
     )

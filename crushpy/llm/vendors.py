@@ -3,6 +3,7 @@
 Says whether a key is there; never shows one.
 """
 
+import re
 from collections.abc import Mapping
 
 from crushpy.messages import Data
@@ -65,6 +66,28 @@ AZURE_KEYS = ("AZURE_API_KEY", "AZURE_OPENAI_API_KEY", "AZURE_AD_TOKEN")
 AZURE_BASES = ("AZURE_API_BASE", "AZURE_OPENAI_ENDPOINT")
 """Azure has no model of its own to offer: what it serves is named by whoever set it up."""
 
+BASES = (*(name for provider in PROVIDERS for name in provider.base_variables), *AZURE_BASES)
+"""Every variable that may hold an address."""
+
+KEYLESS = {
+    "demo": "demo/tour is built in and needs no key.",
+    "bedrock": "Bedrock takes AWS credentials (AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile).",
+    "sagemaker": "SageMaker takes AWS credentials, as Bedrock does.",
+    "vertex_ai": "Vertex takes Google's credentials (GOOGLE_APPLICATION_CREDENTIALS, or gcloud auth).",
+    "github_copilot": "GitHub Copilot logs in through litellm, in the browser.",
+}
+"""Providers that take no single key, and what they take."""
+
+_ELSEWHERE = {
+    "cohere": ("COHERE_API_KEY", "CO_API_KEY"),
+    "friendliai": ("FRIENDLI_TOKEN", "FRIENDLIAI_API_KEY"),
+    "huggingface": ("HF_TOKEN", "HUGGINGFACE_API_KEY"),
+    "perplexity": ("PERPLEXITYAI_API_KEY", "PERPLEXITY_API_KEY"),
+    "vercel_ai_gateway": ("VERCEL_AI_GATEWAY_API_KEY", "VERCEL_OIDC_TOKEN"),
+    "watsonx": ("WATSONX_APIKEY", "WATSONX_API_KEY", "WX_API_KEY"),
+}
+"""Variables that litellm reads under other names than <PROVIDER>_API_KEY."""
+
 
 def variables_of(provider: str) -> tuple[str, ...]:
     """Where the key of `provider` may be; empty where crushpy does not know."""
@@ -72,13 +95,25 @@ def variables_of(provider: str) -> tuple[str, ...]:
     return known.variables if known is not None else ()
 
 
+def key_variables(provider: str, own: str = "") -> tuple[str, ...]:
+    """Where the key of `provider` is looked for; `own` is the one variable that the settings name.
+
+    The key of one vendor never goes to another's server.
+    """
+    if own:
+        return (own,)
+    return AZURE_KEYS if provider == "azure" else variables_of(provider)
+
+
+def guessed_variables(provider: str) -> tuple[str, ...]:
+    """Where litellm looks for the key of a provider that is not in the table above."""
+    if key_variables(provider):
+        return ()
+    return _ELSEWHERE.get(provider) or (f"{re.sub('[^A-Za-z0-9]', '_', provider).upper()}_API_KEY",)
+
+
 def base_of(provider: str, environ: Mapping[str, str]) -> str:
     """The address of `provider` that the environment names; empty where it names none."""
     known = BY_NAME.get(provider)
     names = known.base_variables if known else AZURE_BASES if provider == "azure" else ()
     return next((environ[name].strip() for name in names if environ.get(name, "").strip()), "")
-
-
-def find_key(provider: str, environ: Mapping[str, str]) -> str | None:
-    """The key of `provider`, or None where no variable holds one."""
-    return next((environ[name] for name in variables_of(provider) if environ.get(name)), None)

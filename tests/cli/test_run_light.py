@@ -12,7 +12,7 @@ from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 from crushpy.llm import tokens
 
-NEVER = {"litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich"}
+NEVER = {"litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich", "keyring"}
 """What a run over the lean wire has no need of."""
 LATER = NEVER | {
     *("sqlmodel", "sqlalchemy", "pydantic", "jinja2", "tomlkit", "markdownify", "bs4", "tree_sitter"),

@@ -8,23 +8,41 @@ from crushpy.llm.errors import ModelError
 
 
 def keys(scene: Scene) -> Iterator[Finding]:
-    """Which keys there are, by name only."""
-    from crushpy.llm.vendors import PROVIDERS
+    """Where the key of each provider comes from: the environment, the keyring, or nowhere. Never the key."""
+    from crushpy.llm.key_store import locate_key, stored_names
+    from crushpy.llm.vendors import BASES, PROVIDERS
 
-    named = (chosen.api_key_env for chosen in scene.settings.providers.values())
-    usual = (variable for provider in PROVIDERS for variable in provider.variables)
-    held = [name for name in dict.fromkeys((*named, *usual)) if name and os.environ.get(name)]
-    for name in held:
-        value = os.environ[name]
-        if value != value.strip().strip("'\""):
-            yield warn(f"{name} is set, with white space or quotes round it", "Set it again without them.")
-        else:
-            yield ok(f"{name} is set")
-    for name in ("OPENAI_BASE_URL", "OPENAI_API_BASE"):
+    usual = (*(provider.name for provider in PROVIDERS), "azure")
+    without: list[str] = []
+    for name in dict.fromkeys((*scene.settings.providers, *usual, *sorted(stored_names(scene.paths)))):
+        place = locate_key(name, scene.settings)
+        if place.held:
+            yield _in_environment(name, place.variable)
+        elif place.stored:
+            yield _in_keyring(scene, name)
+        elif place.variable or name not in scene.settings.providers:
+            without.append(name)
+    for name in BASES:
         if os.environ.get(name):
             yield ok(f"{name} is {os.environ[name]}")
-    if not held:
-        yield ok("none is set", "`crushpy models` shows which would bring which models.")
+    hint = "`crushpy connect PROVIDER` stores one; `crushpy models` shows which would bring which models."
+    yield ok(f"none for {', '.join(without)}" if set(usual) - {*without} else "none is set", hint)
+
+
+def _in_environment(name: str, variable: str) -> Finding:
+    value = os.environ[variable]
+    if value != value.strip().strip("'\""):
+        return warn(f"{variable} is set, with white space or quotes round it", "Set it again without them.")
+    return ok(f"{name}: environment, {variable} is set")
+
+
+def _in_keyring(scene: Scene, name: str) -> Finding:
+    from crushpy.llm.key_store import find_key
+
+    found = find_key(name, scene.settings)
+    if found.problem:
+        return fail(f"{name}: keyring, and it cannot be read. {found.problem}", f"crushpy connect {name}")
+    return ok(f"{name}: keyring")
 
 
 async def model(scene: Scene) -> AsyncIterator[Finding]:
@@ -36,7 +54,8 @@ async def model(scene: Scene) -> AsyncIterator[Finding]:
     if name == DEMO:
         yield warn(
             "it is built in and no language model",
-            "Set a provider's key such as ANTHROPIC_API_KEY, or use a server of your own: `crushpy models`.",
+            "Run `crushpy connect anthropic`, set a provider's key such as ANTHROPIC_API_KEY, "
+            "or use a server of your own: `crushpy models`.",
         )
     yield _window(scene, name)
     reachable = True
@@ -52,19 +71,17 @@ async def model(scene: Scene) -> AsyncIterator[Finding]:
 
 def _why(scene: Scene, name: str) -> str:
     from crushpy.llm.catalog import provider_of
-    from crushpy.llm.vendors import variables_of
+    from crushpy.llm.key_store import locate_key
 
     if scene.settings.model:
         return f"the settings say so ({scene.loaded.origins.get('model', 'default')})"
     provider = provider_of(name)
-    chosen = scene.settings.providers.get(provider)
-    variables = (chosen.api_key_env if chosen else "", *variables_of(provider))
-    held = next((variable for variable in variables if variable and os.environ.get(variable)), "")
-    return (
-        f"no setting names a model and {held} is set"
-        if held
-        else "no setting names a model, and no key is set"
-    )
+    place = locate_key(provider, scene.settings)
+    if place.held:
+        return f"no setting names a model and {place.variable} is set"
+    if place.stored:
+        return f"no setting names a model and the keyring has the key for {provider}"
+    return "no setting names a model, and no key is set"
 
 
 def _window(scene: Scene, name: str) -> Finding:

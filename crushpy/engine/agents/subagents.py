@@ -79,7 +79,7 @@ class Subagents:
 
     async def work(self, order: Delegation, emit: Callable[[Event], None]) -> Finished:
         """Has a sub-agent work until it stops. Its events go to `emit`, its questions to the user."""
-        agent = self._agent(order, emit)
+        agent = await self._agent(order, emit)
         turn = agent.turn(self._limits, self.spent)
         status = await turn.run(user_message(order.prompt))
         self.unasked = self.unasked or agent.tools.unasked
@@ -94,11 +94,12 @@ class Subagents:
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
 
-    def _agent(self, order: Delegation, emit: Callable[[Event], None]) -> Agent:
+    async def _agent(self, order: Delegation, emit: Callable[[Event], None]) -> Agent:
         parent = self._parent.live.info
         model = order.model or parent.model
         try:
             self._parent.models.require_known(model)
+            await self._parent.models.prepare(model)
             self._parent.models.provider(model)
         except ModelError as error:
             raise ToolError(f"{error.message} {error.hint}") from error

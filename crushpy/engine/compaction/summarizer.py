@@ -190,6 +190,7 @@ class Summarizer:
             messages=(user_message(content),),
             max_output_tokens=2 * job.target_tokens,
         )
+        await self._models.prepare(model)
         call = self._model_call(model, request, auxiliary=model != job.main_model)
         self._calls += 1
         try:

@@ -82,7 +82,10 @@ class Turn:
 
     async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
         try:
-            if self._session.stored or self._models.slow_to_begin(self._session.info.model):
+            if self._session.stored:
+                await commit()
+            await self._models.prepare(self._session.info.model)
+            if not commit.done and self._models.slow_to_begin(self._session.info.model):
                 await commit()
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:
