@@ -1,7 +1,9 @@
 """The one place that wires the rooms together."""
 
+import os
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
 
@@ -17,7 +19,8 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.errors import UsageError
 from crushpy.events import Notice
 from crushpy.ids import new_id
-from crushpy.llm.provider_factory import default_model
+from crushpy.llm.errors import ModelError
+from crushpy.llm.provider_factory import default_model, find_endpoint
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
@@ -162,8 +165,10 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
         return branch
     if not options.read_only:
         await store.take_lease(info.id)
-        if options.model or options.compaction:
-            await store.update_session(info.id, model=info.model, compaction=info.compaction)
+        if options.model or options.compaction or info.imported:
+            await store.update_session(
+                info.id, model=info.model, compaction=info.compaction, system=info.system or None
+            )
     return await load_session(store, info, read_only=options.read_only)
 
 
@@ -185,8 +190,26 @@ async def _wanted(around: ProjectEnvironment, options: StartOptions, store: Stor
         )
     else:
         return None
+    if info.imported and not info.system:  # not gone on with here yet
+        info = _adopted(around, info)
     changes = {"model": options.model or info.model, "compaction": options.compaction or info.compaction}
     return msgspec.structs.replace(info, **changes)
+
+
+def _adopted(around: ProjectEnvironment, info: SessionInfo) -> SessionInfo:
+    """An imported session with a system prompt of ours, and with the model the user works with: the one it
+    was made with only where nothing else was chosen and there is a key for it."""
+    model = default_model(around.settings)
+    if info.model and not around.settings.model:
+        with suppress(ModelError):
+            find_endpoint(info.model, around.settings, os.environ)
+            model = info.model
+    return msgspec.structs.replace(
+        info,
+        model=model,
+        compaction=around.settings.compaction.method,
+        system=around.system_prompt(time.time()),
+    )
 
 
 def _new_session(around: ProjectEnvironment) -> SessionInfo:

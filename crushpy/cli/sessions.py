@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli import lineage
+from crushpy.cli import lineage, session_import
 from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson, json_text, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
@@ -37,6 +37,7 @@ def register(app: typer.Typer) -> None:
     group.command("export")(export_command)
     group.command("delete")(delete_command)
     lineage.register(group)
+    session_import.register(group)
     app.add_typer(
         group, name="sessions", help="List, show, search, export, undo and delete what was said and done."
     )
@@ -173,7 +174,8 @@ def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
     for row in conversations:
         folder = (one_line(row.cwd),) if folders else ()
         start = (row.id, age(now - row.updated_at), one_line(row.model), str(row.messages))
-        rows.append((*start, *folder, one_line(row.title) or "-"))
+        mark = f" [{row.imported}]" if row.imported else ""
+        rows.append((*start, *folder, (one_line(row.title) or "-") + mark))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)
     if sys.stdout.isatty():

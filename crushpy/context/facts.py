@@ -26,6 +26,7 @@ _TESTS = re.compile(
     rf"|{_LEAD.removesuffix('?')}tests?(?:\.\w+)?(?=\s|$)"
 )
 
+_JOBS = ("job_output", "job_kill")
 _MOST_SEARCHED = 2_000
 """Characters of a command that are looked at: what comes later is a script, not a call."""
 
@@ -109,6 +110,10 @@ def command_of(
             return None
         background = bool(call.args.get("background"))
         note = "interrupted" if interrupted else shown.note if shown else ""
+    elif shown is not None and call.name not in _JOBS:  # the shell of another agent
+        text, background, note = shown.command.strip(), False, shown.note
+        if not text:
+            return None
     elif call.name == "job_output" and shown is not None and _has_ended(shown, result):
         text, background, note = shown.command.strip(), False, shown.note
         job = (str(call.args.get("job_id", "")), text)
@@ -136,12 +141,13 @@ def touched_by(call: ToolCall, result: ToolResult) -> list[Touched]:
     found: list[Touched] = []
     if isinstance(result.display, TaskReport):
         found += [Touched(direct(file.path), file.action) for file in result.display.changed]
-    path = str(call.args.get("file_path", "")).strip()
+    changed = result.display.path if isinstance(result.display, Diff) else ""
+    path = str(call.args.get("file_path", "") or changed).strip()
     if result.is_error or not path:
         return found
     path = direct(path)
     if isinstance(result.display, Diff):  # whatever tool it was that changed it
-        action = "written" if call.name == "write" else "edited"
+        action = "written" if call.name in ("write", "Write") else "edited"
         found.append(Touched(path, "created" if result.display.created else action))
     elif call.name == "view":
         found.append(Touched(path, "read"))

@@ -78,14 +78,15 @@ class Boundaries:
 
     def _refuse_second(self, parent_id: str) -> None:
         """A session goes on in one child only."""
-        child = self._continued_in(parent_id)
+        child = self.continued_in(parent_id)
         if child is not None:
             raise StorageError(
                 f"session {parent_id} goes on in {child} already",
                 f"Another process continued it: open {child}, or undo that fresh start.",
             )
 
-    def _continued_in(self, session_id: str) -> str | None:
+    def continued_in(self, session_id: str) -> str | None:
+        """The child in which a session goes on."""
         statement = (
             select(_B.child_id)
             .where(_B.parent_id == session_id, _B.undone_at.is_(None), _B.trigger != FORK)
@@ -172,7 +173,7 @@ class Boundaries:
         info = self._sessions.find(id_or_prefix)
         seen = {info.id}
         while True:
-            child = self._continued_in(info.id)
+            child = self.continued_in(info.id)
             if child is None or child in seen:  # a circle cannot hang the walk
                 return info
             seen.add(child)

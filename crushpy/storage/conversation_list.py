@@ -35,7 +35,15 @@ _LONGEST = 20_000
 def _rows(tips: "Statement") -> "Statement":
     """`tips` without what is heavy (system prompts), in the same order."""
     return tips.with_only_columns(
-        _S.id, _S.root_id, _S.title, _S.cwd, _S.model, _S.updated_at, _S.generation, _S.message_count
+        _S.id,
+        _S.root_id,
+        _S.title,
+        _S.cwd,
+        _S.model,
+        _S.updated_at,
+        _S.generation,
+        _S.message_count,
+        _S.imported,
     )
 
 
@@ -102,6 +110,7 @@ class ConversationList:
                 updated_at=row.updated_at,
                 generations=row.generation + 1,
                 messages=totals.get(row.id, row.message_count),
+                imported=row.imported,
             )
             for row in found
         ]

@@ -9,6 +9,7 @@ from pathlib import Path
 from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.conversation_list import ConversationList
+from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.search import Search
@@ -26,6 +27,7 @@ class Database:
         self.search = Search(self.connection, self.boundaries)
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions)
+        self.imports = Imports(self.connection, self.boundaries)
         self.task_results = TaskResults(self.connection)
 
     def delete_conversation(self, root_id: str) -> int:

@@ -138,7 +138,23 @@ ALTER TABLE cut ADD COLUMN kind TEXT NOT NULL DEFAULT 'cut';
 ALTER TABLE cut ADD COLUMN made_after TEXT NOT NULL DEFAULT ''
 """
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS]
+_IMPORTS = """
+ALTER TABLE session ADD COLUMN imported TEXT NOT NULL DEFAULT '';
+CREATE TABLE import_record (
+    root_id TEXT NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    source TEXT NOT NULL,
+    foreign_id TEXT NOT NULL,
+    file TEXT NOT NULL,
+    tip_id TEXT NOT NULL,
+    last_message TEXT NOT NULL,
+    last_piece TEXT NOT NULL,
+    open_calls TEXT NOT NULL,
+    imported_at FLOAT NOT NULL
+);
+CREATE INDEX import_by_source ON import_record (source, foreign_id)
+"""
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

@@ -38,6 +38,8 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     todos: tuple[Todo, ...] = ()
     grants: tuple[str, ...] = ()
     """Permission rules granted for this conversation."""
+    imported: str = ""
+    """The agent that the conversation was brought over from; empty for our own."""
 
 
 class ConversationRow(Data, frozen=True, omit_defaults=False):
@@ -54,6 +56,7 @@ class ConversationRow(Data, frozen=True, omit_defaults=False):
     """How many sessions lead to the tip, the tip included."""
     messages: int
     """Of all those sessions."""
+    imported: str = ""
 
 
 class BoundaryInfo(Data, frozen=True, omit_defaults=False):
@@ -63,12 +66,13 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     parent_id: str
     child_id: str
     trigger: str
-    """agent, auto, manual, overflow or fallback; fork where a branch was made by hand."""
+    """agent, auto, manual, overflow or fallback; fork where a branch was made by hand; imported where another
+    agent had compacted."""
     created_at: float
     tail: tuple[str, ...] = ()
     """Messages of the parent that the child carries on verbatim."""
     summary_source: str = ""
-    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
+    """model, agent, user, edited (by the user; another wrote it), imported or evidence (no prose)."""
     summary_model: str = ""
     template_name: str = ""
     template_hash: str = ""
@@ -117,6 +121,31 @@ class MessagePlace(Data, frozen=True):
 
     message_id: str
     session_id: str
+
+
+class ImportRecord(Data, frozen=True):
+    """Where an imported conversation came from, and how far it was read."""
+
+    root_id: str
+    source: str
+    foreign_id: str
+    file: str
+    tip_id: str
+    last_message: str
+    """The last message that was imported."""
+    last_piece: str
+    """The same in the other agent's words."""
+    open_calls: tuple[str, ...] = ()
+    """Calls at the end that had no result yet, in the other agent's words."""
+    imported_at: float = 0.0
+
+
+class SessionBreak(Data, frozen=True):
+    """In a stream of messages: the session ends here, and a child goes on."""
+
+    boundary: BoundaryInfo
+    child: SessionInfo
+    seed: Message
 
 
 class SearchHit(Data, frozen=True, omit_defaults=False):

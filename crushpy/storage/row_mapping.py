@@ -42,6 +42,7 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
         "cost": info.usage.cost,
         "todos": to_column(info.todos),
         "grants": to_column(info.grants),
+        "imported": info.imported,
     }
 
 
@@ -67,6 +68,7 @@ def session_from_row(row: Row[Any]) -> SessionInfo:
         ),
         todos=_todos.decode(row.todos),
         grants=_grants.decode(row.grants),
+        imported=row.imported,
     )
 
 

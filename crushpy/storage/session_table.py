@@ -78,12 +78,14 @@ class SessionTable:
         title: str | None,
         model: str | None,
         compaction: str | None,
+        system: str | None,
         todos: tuple[Todo, ...] | None,
         grants: tuple[str, ...] | None,
         end_reason: str | None,
     ) -> None:
         changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}
         changes |= {"model": model, "compaction": compaction, "end_reason": end_reason}
+        changes["system"] = encodable(system) if system is not None else None
         changes["todos"] = to_column(todos) if todos is not None else None
         changes["grants"] = to_column(grants) if grants is not None else None
         changes = {name: value for name, value in changes.items() if value is not None}

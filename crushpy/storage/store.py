@@ -4,7 +4,7 @@ SQLModel is imported on that thread when the first job arrives, so that opening 
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -15,8 +15,10 @@ from crushpy.storage.records import (
     BoundaryInfo,
     Carried,
     ConversationRow,
+    ImportRecord,
     MessagePlace,
     SearchHit,
+    SessionBreak,
     SessionInfo,
     TaskResult,
 )
@@ -25,6 +27,8 @@ if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
 T = TypeVar("T")
+ImportStep = Message | SessionBreak
+EndOfImport = Callable[[], tuple[str, ImportRecord]]
 
 
 class Store:
@@ -82,6 +86,7 @@ class Store:
         title: str | None = None,
         model: str | None = None,
         compaction: str | None = None,
+        system: str | None = None,
         todos: tuple[Todo, ...] | None = None,
         grants: tuple[str, ...] | None = None,
         end_reason: str | None = None,
@@ -93,6 +98,7 @@ class Store:
                 title=title,
                 model=model,
                 compaction=compaction,
+                system=system,
                 todos=todos,
                 grants=grants,
                 end_reason=end_reason,
@@ -225,6 +231,23 @@ class Store:
     async def task_usage(self, root_id: str) -> Usage:
         """What all tasks of a conversation used together."""
         return await self._do(lambda database: database.task_results.usage(root_id))
+
+    # --- what other agents kept ------------------------------------------------------------------------
+
+    async def import_record(self, source: str, foreign_id: str) -> ImportRecord | None:
+        """How far that session of another agent was imported; None where it was not."""
+        return await self._do(lambda database: database.imports.find(source, foreign_id))
+
+    async def was_continued(self, record: ImportRecord) -> bool:
+        """Whether an imported conversation went on here."""
+        return await self._do(lambda database: database.imports.was_continued(record))
+
+    async def import_conversation(
+        self, first: SessionInfo | None, tip_id: str, steps: Iterator[ImportStep], end: EndOfImport
+    ) -> None:
+        """Stores what `steps` gives, as it comes, in one transaction: in the new session `first`, or at the
+        end of `tip_id`. `end` is asked last for the title of a new conversation and for its record."""
+        await self._do(lambda database: database.imports.write(first, tip_id, steps, end))
 
     # --- one writer ------------------------------------------------------------------------------------
 

@@ -42,6 +42,8 @@ class SessionRow(SQLModel, table=True):
     """JSON."""
     grants: str = Field(sa_type=Text)
     """JSON."""
+    imported: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+    """The agent that the conversation was brought over from; empty for our own."""
 
 
 class MessageRow(SQLModel, table=True):
@@ -136,6 +138,26 @@ class LedgerRow(SQLModel, table=True):
     """JSON."""
 
 
+class ImportRow(SQLModel, table=True):
+    """Where an imported conversation came from, and how far it was read."""
+
+    __tablename__ = "import_record"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("import_by_source", "source", "foreign_id"),)
+
+    root_id: str = Field(primary_key=True, **_OF_SESSION)
+    source: str = Field(sa_type=Text)
+    foreign_id: str = Field(sa_type=Text)
+    file: str = Field(sa_type=Text)
+    tip_id: str = Field(sa_type=Text)
+    last_message: str = Field(sa_type=Text)
+    """The last message that was imported."""
+    last_piece: str = Field(sa_type=Text)
+    """The same in the other agent's words."""
+    open_calls: str = Field(sa_type=Text)
+    """JSON: calls at the end that had no result yet."""
+    imported_at: float = Field(sa_type=Float)
+
+
 class TaskResultRow(SQLModel, table=True):
     """What a task gave back, whole, and the short form its caller may have got instead."""
 
@@ -185,5 +207,6 @@ tool_runs: Table = SQLModel.metadata.tables["tool_run"]
 boundaries: Table = SQLModel.metadata.tables["boundary"]
 task_results: Table = SQLModel.metadata.tables["task_result"]
 ledgers: Table = SQLModel.metadata.tables["ledger"]
+imports: Table = SQLModel.metadata.tables["import_record"]
 cuts: Table = SQLModel.metadata.tables["cut"]
 leases: Table = SQLModel.metadata.tables["lease"]

@@ -89,6 +89,8 @@ def _head(info: SessionInfo) -> list[tuple[str, str]]:
         ("messages", str(info.message_count)),
         ("tokens", f"{used.total - used.output_tokens:,} in, {used.output_tokens:,} out; ${used.cost:.4f}"),
     ]
+    if info.imported:
+        head.append(("imported", f"from {info.imported}"))
     if info.parent_id:
         head.append(("parent", f"{info.parent_id} (this is a {info.kind})"))
     if info.ended_at is not None:

@@ -19,11 +19,13 @@ _DECIDED = {
     "auto": ("crushpy decided", "the window reached the threshold"),
     "manual": ("you decided", "compacted by hand"),
     "overflow": ("crushpy decided", "the provider refused the request as too large"),
+    "imported": ("another agent decided", "before this conversation was imported"),
     "fallback": ("crushpy decided", "the safety net: the window was almost full"),
 }
 _SOURCES = {
     "agent": "summary by the agent",
     "user": "summary in your words",
+    "imported": "summary by the agent it comes from",
     "evidence": "no summary: the evidence stands alone",
 }
 

@@ -1,0 +1,223 @@
+"""`crushpy sessions import`: brings the sessions of other agents over."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crushpy.cli.folder import working_folder
+from crushpy.cli.output import AsJson, print_json, print_text
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from crushpy.engine.session.importing import ImportOutcome
+    from crushpy.importers.foreign import Finding, ForeignSession, Source
+
+
+def register(group: typer.Typer) -> None:
+    group.command("import")(import_command)
+
+
+def import_command(
+    agent: Annotated[
+        str,
+        typer.Argument(
+            metavar="[claude|codex|opencode|pi|crush]", help="Whose sessions.", show_default=False
+        ),
+    ] = "",
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[PATH]", help="A file or folder instead of where they live.", show_default=False
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Say what would be imported; store nothing.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Import sessions of another coding agent, or list what there is. Theirs stay as they are."""
+    if not agent:
+        _list(as_json=as_json)
+        return
+    raise typer.Exit(asyncio.run(_import(_source(agent), path, dry_run=dry_run, as_json=as_json)))
+
+
+def _source(name: str) -> "Source":
+    import difflib
+
+    from crushpy.errors import UsageError
+    from crushpy.importers.sources import SOURCES
+
+    known = {source.name: source for source in SOURCES}
+    if name.lower() in known:
+        return known[name.lower()]
+    close = difflib.get_close_matches(name.lower(), known, 1, 0.4)
+    hint = f"Did you mean {close[0]}? " if close else ""
+    raise UsageError(f"there is no agent {name!r} to import from", f"{hint}Known: {', '.join(known)}.")
+
+
+def _list(*, as_json: bool) -> None:
+    """What is there, and where it was looked for. Imports nothing."""
+    from crushpy.importers.foreign import ForeignSession
+    from crushpy.importers.sources import SOURCES
+    from crushpy.messages import counted
+    from crushpy.sanitize import one_line
+
+    cwd = working_folder()
+    rows: list[dict[str, Any]] = []
+    for source in SOURCES:
+        places = source.places(cwd)
+        found = [one for one in _all_of(source, places) if isinstance(one, ForeignSession)]
+        number = len({one.id for one in found})
+        row: dict[str, Any] = {"name": source.name, "title": source.title, "sessions": number}
+        rows.append(row | {"places": [str(place) for place in places]})
+    if as_json:
+        print_json(rows)
+        return
+    width = max(len(row["name"]) for row in rows)
+    for row in rows:
+        where = one_line(", ".join(row["places"]))
+        print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {where}\n")
+    if any(row["sessions"] for row in rows):
+        print(
+            "Nothing was imported: name one of them, as in `crushpy sessions import claude`.", file=sys.stderr
+        )
+
+
+def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSession | Finding]":
+    from crushpy.errors import CrushpyError
+    from crushpy.importers.foreign import Finding
+
+    for place in places:
+        try:
+            yield from source.sessions(place)
+        except CrushpyError as error:
+            yield Finding(place, error.message)
+
+
+async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
+    from crushpy.engine.session.importing import SessionImporter
+    from crushpy.paths import Paths
+    from crushpy.settings import load
+    from crushpy.storage.store import Store
+
+    cwd = working_folder()
+    places = [_existing(path)] if path is not None else list(source.places(cwd))
+    paths = Paths()
+    settings = load(paths, cwd).settings
+    store = Store(paths.database, settings.database_url)
+    outcomes: list[ImportOutcome] = []
+    known = store if not dry_run or store.file.exists() else None
+    importer = SessionImporter(known, compaction=settings.compaction.method, dry_run=dry_run)
+    try:
+        async for outcome in importer.run(source, _all_of(source, places)):
+            outcomes.append(outcome)
+            if not as_json:
+                _tell(outcome, dry_run=dry_run)
+    finally:
+        await store.close()
+        for warning in store.warnings:
+            print(f"crushpy: {warning}", file=sys.stderr)
+    return _report(source, places, outcomes, path, dry_run=dry_run, as_json=as_json)
+
+
+def _existing(path: Path) -> Path:
+    from crushpy.errors import UsageError
+
+    try:
+        found = path.expanduser().absolute()
+        there = found.is_file() or found.is_dir()
+    except (OSError, ValueError, RuntimeError):
+        found, there = path, False
+    if not there:
+        raise UsageError(
+            f"there is no file or folder {path}", "Leave it out to look where the sessions live."
+        )
+    return found
+
+
+def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
+    """One line for a conversation; nothing for one that is as it was."""
+    from crushpy.messages import counted
+    from crushpy.sanitize import one_line
+
+    if outcome.status in ("imported", "updated", "again"):
+        words = [
+            outcome.tip if not dry_run else "would be " + outcome.status,
+            counted(outcome.messages, "message"),
+        ]
+        if outcome.status == "updated":
+            words[1] = f"{counted(outcome.messages, 'new message')}"
+        if outcome.boundaries:
+            words.append(counted(outcome.boundaries, "fresh start"))
+        words.append(one_line(outcome.title))
+        if outcome.unmapped:
+            words.append(f"(not mapped: {_counts(outcome.unmapped)})")
+        print_text("  ".join(words) + "\n")
+    if outcome.note:
+        print(f"{one_line(outcome.file)}: {one_line(outcome.note)}", file=sys.stderr)
+    elif outcome.status == "empty" and outcome.unmapped:
+        print(f"{one_line(outcome.file)}: {_counts(outcome.unmapped)}", file=sys.stderr)
+
+
+def _counts(unmapped: dict[str, int]) -> str:
+    from crushpy.sanitize import one_line
+
+    return ", ".join(f"{number:,} {one_line(kind)}" for kind, number in unmapped.items())
+
+
+def _report(
+    source: "Source",
+    places: list[Path],
+    outcomes: "list[ImportOutcome]",
+    path: Path | None,
+    *,
+    dry_run: bool,
+    as_json: bool,
+) -> int:
+    """The last words; 1 where a path was named and nothing in it could be used."""
+    from collections import Counter
+
+    from crushpy.messages import counted
+    from crushpy.sanitize import one_line
+
+    usable = [one for one in outcomes if one.status in ("imported", "updated", "again", "unchanged", "busy")]
+    added = [one for one in usable if one.status in ("imported", "updated", "again")]
+    unmapped: Counter[str] = Counter()
+    for one in outcomes:
+        unmapped.update(one.unmapped)
+        if one.status in ("skipped", "failed", "empty"):
+            unmapped[f"session: {one.status}"] += 1
+    code = 0 if usable or path is None else 1
+    if as_json:
+        import msgspec
+
+        print_json(
+            {
+                "source": source.name,
+                "dry_run": dry_run,
+                "places": [str(place) for place in places],
+                "conversations": [msgspec.to_builtins(one) for one in outcomes],
+                "imported": len(added),
+                "messages": sum(one.messages for one in added),
+                "unmapped": dict(sorted(unmapped.items())),
+            }
+        )
+        return code
+    if not usable:
+        where = one_line(", ".join(map(str, places)))
+        print(f"There is nothing of {source.title} to import. Looked at: {where}", file=sys.stderr)
+        return code
+    verb = "would be imported" if dry_run else "imported"
+    messages = counted(sum(one.messages for one in added), "message")
+    words = [f"{counted(len(added), 'conversation')} with {messages} {verb}"]
+    if len(usable) > len(added):
+        words.append(f"{len(usable) - len(added)} as before")
+    if unmapped:
+        words.append(f"not mapped: {_counts(dict(sorted(unmapped.items())))}")
+    print("; ".join(words) + ".", file=sys.stderr)
+    return code

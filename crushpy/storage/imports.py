@@ -1,0 +1,138 @@
+"""Conversations of other agents: streamed in, one transaction each, and how far each was read.
+
+Lives on the storage thread. Messages keep their own times; nothing is counted as said just now.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import msgspec
+from sqlalchemy import func, insert, select, update
+
+from crushpy.messages import Message, Usage
+from crushpy.sanitize import encodable
+from crushpy.storage import statements
+from crushpy.storage.boundaries import Boundaries
+from crushpy.storage.codec import to_column
+from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
+from crushpy.storage.row_mapping import boundary_to_row, message_to_row, session_to_row
+from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.tables import boundaries, imports, messages, sessions
+
+_M = messages.c
+_S = sessions.c
+_BATCH_CHARS = 2_000_000
+"""Characters of messages that are held before they are written."""
+_INSERT = insert(messages)
+_calls = msgspec.json.Decoder(tuple[str, ...])
+
+
+class Imports:
+    def __init__(self, connection: SqliteConnection, session_boundaries: Boundaries) -> None:
+        self._connection = connection
+        self._boundaries = session_boundaries
+        self._execute = connection.execute
+
+    def find(self, source: str, foreign_id: str) -> ImportRecord | None:
+        statement = (
+            select(imports)
+            .where(imports.c.source == source, imports.c.foreign_id == encodable(foreign_id))
+            .order_by(imports.c.imported_at.desc())
+        )
+        row = self._execute(statement).first()
+        if row is None:
+            return None
+        given: dict[str, Any] = {field: getattr(row, field) for field in ImportRecord.__struct_fields__}
+        given["open_calls"] = _calls.decode(row.open_calls)
+        return ImportRecord(**given)
+
+    def was_continued(self, record: ImportRecord) -> bool:
+        if self._boundaries.continued_in(record.tip_id) is not None:
+            return True
+        last = select(_M.id).where(_M.session_id == record.tip_id).order_by(_M.seq.desc())
+        return self._execute(last.limit(1)).scalar() != record.last_message
+
+    def write(
+        self,
+        first: SessionInfo | None,
+        tip_id: str,
+        steps: Iterator[Message | SessionBreak],
+        end: Callable[[], tuple[str, ImportRecord]],
+    ) -> None:
+        with self._connection.transaction(durable=True):
+            if first is not None:
+                self._execute(statements.INSERT_SESSION, session_to_row(first))
+            growing = _GrowingSession(self._connection, first.id if first else tip_id)
+            for step in steps:
+                if isinstance(step, Message):
+                    growing.add(step)
+                    continue
+                growing.close()
+                ended = {"end_reason": step.boundary.trigger, "ended_at": step.boundary.created_at}
+                self._execute(update(sessions).where(_S.id == step.boundary.parent_id), ended)
+                self._execute(statements.INSERT_SESSION, session_to_row(step.child))
+                self._execute(insert(boundaries), boundary_to_row(step.boundary))
+                growing = _GrowingSession(self._connection, step.child.id)
+                growing.add(step.seed)
+            growing.close()
+            title, record = end()
+            if first is not None:
+                named = {"title": encodable(title)}
+                self._execute(update(sessions).where(_S.root_id == first.root_id), named)
+            self._keep(record)
+
+    def _keep(self, record: ImportRecord) -> None:
+        row = {field: encodable(getattr(record, field)) for field in record.__struct_fields__}
+        row["open_calls"] = to_column(record.open_calls)
+        self._execute(insert(imports).prefix_with("OR REPLACE"), row)
+
+
+class _GrowingSession:
+    """A session that gets messages in batches, and its totals at the end."""
+
+    def __init__(self, connection: SqliteConnection, session_id: str) -> None:
+        self._execute = connection.execute
+        self._id = session_id
+        last = select(func.max(_M.seq)).where(_M.session_id == session_id)
+        self._seq: int = self._execute(last).scalar() or 0
+        self._rows: list[dict[str, Any]] = []
+        self._size = 0
+        self._usage = Usage()
+        self._count = 0
+        self._latest = 0.0
+        self._model = ""
+
+    def add(self, message: Message) -> None:
+        self._seq += 1
+        row = message_to_row(self._id, message)
+        row["seq"] = self._seq
+        del row["session"]
+        self._rows.append(row)
+        self._size += len(row["parts"])
+        self._usage += message.usage or Usage()
+        self._count += 1
+        self._latest = max(self._latest, message.created_at)
+        self._model = message.model or self._model
+        if self._size > _BATCH_CHARS:
+            self._write()
+
+    def close(self) -> None:
+        self._write()
+        used = self._usage
+        changes: dict[str, Any] = {
+            "message_count": _S.message_count + self._count,
+            "input_tokens": _S.input_tokens + used.input_tokens,
+            "output_tokens": _S.output_tokens + used.output_tokens,
+            "cache_read_tokens": _S.cache_read_tokens + used.cache_read_tokens,
+            "cache_write_tokens": _S.cache_write_tokens + used.cache_write_tokens,
+            "cost": _S.cost + used.cost,
+            "updated_at": func.max(_S.updated_at, self._latest),
+        }
+        if self._model:
+            changes["model"] = encodable(self._model)
+        self._execute(update(sessions).where(_S.id == self._id).values(changes))
+
+    def _write(self) -> None:
+        if self._rows:
+            self._execute(_INSERT, self._rows)
+        self._rows, self._size = [], 0
