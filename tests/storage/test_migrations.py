@@ -72,6 +72,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "cut",
             "lease",
             "ledger",
+            "import_record",
         }
         assert shape(ours) == shape(theirs)
 
