@@ -145,6 +145,20 @@ class Compacting(Event, frozen=True, tag="compacting"):
     trigger: str
 
 
+class PreparationChanged(Event, frozen=True, tag="preparation"):
+    """The summary of the next boundary is made in the background. Anywhere after `session`.
+
+    preparing, then ready or failed; used or discarded ends it.
+    """
+
+    state: str
+    """preparing, ready, failed, used or discarded."""
+    moment: str = ""
+    """The natural moment that began it; empty where the window was nearly full."""
+    cost: float = 0.0
+    """US dollars so far."""
+
+
 class ReviewNeeded(Event, frozen=True, tag="review"):
     """A summary waits for the user's word before the boundary. Answer with `Conversation.review(id, ...)`.
 
@@ -190,6 +204,12 @@ class Boundary(Event, frozen=True, tag="boundary"):
     evidence: str = ""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the conversation began: how many there were, and how many were carried."""
+    prepared: bool = False
+    """The summary was there already when the boundary was due."""
+    moment: str = ""
+    """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
+    waited_ms: int = 0
+    """How long the turn stood still for it."""
 
 
 class Notice(Event, frozen=True, tag="notice"):
@@ -255,6 +275,7 @@ AnyEvent = (
     | TodosChanged
     | TitleChanged
     | Compacting
+    | PreparationChanged
     | ReviewNeeded
     | ReviewDone
     | Boundary

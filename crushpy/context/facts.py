@@ -9,13 +9,14 @@ from crushpy.messages import Data, Diff, Message, TaskReport, Terminal, Todo, To
 INTERRUPTED = "Interrupted"
 """How the result of a call begins that was stopped while it ran: what it had done by then is not known."""
 
-_LEAD = (
+COMMAND_START = (
     r"(?:^|[;&|(\n])[^\S\n]*+(?:\w+=\S*\s+)*"
     r"(?:(?:sudo|time|env|command|exec|npx|bunx|(?:uv|poetry|pipenv|pdm|hatch|rye) run|bundle exec"
     r"|timeout (?:-\S+ )*\S+|\S{0,99}python[\d.]* (?:-\w+ )*-m)\s+)*(?:\S{0,99}/)?"
 )
+"""A pattern for the place where a command begins, with what may stand before its name."""
 _TESTS = re.compile(
-    rf"{_LEAD}(?:"
+    rf"{COMMAND_START}(?:"
     r"(?:pytest|py\.test|tox|nox|unittest|trial|nosetests|jest|vitest|mocha|ava|karma|rspec|phpunit|pest|ctest"
     r"|nextest|minitest|playwright test|cypress run|busted|bats)\b"
     r"|(?:npm|pnpm|yarn|bun|deno|cargo|go|make|just|task|mvn|mvnw|gradle|gradlew|dotnet|mix|rake|swift|bazel"
@@ -23,7 +24,7 @@ _TESTS = re.compile(
     r"(?:-\S+\s+|run\s+)*(?:test|tests|check|nextest|verify|spec)\b"
     r"|run[-_]?tests?\b"
     r")"
-    rf"|{_LEAD.removesuffix('?')}tests?(?:\.\w+)?(?=\s|$)"
+    rf"|{COMMAND_START.removesuffix('?')}tests?(?:\.\w+)?(?=\s|$)"
 )
 
 _JOBS = ("job_output", "job_kill")

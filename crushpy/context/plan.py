@@ -91,6 +91,31 @@ def make_plan(
     return Plan(parts, keep, minimal_tail, limits.summary_target, evidence, quotes)
 
 
+def plan_after(
+    history: Sequence[Message],
+    limits: TokenBudget,
+    *,
+    summarised: int,
+    has_seed: bool,
+    summary_size: int,
+    size: Size,
+    count: Callable[[str], int],
+) -> Plan | None:
+    """The plan of a boundary whose first messages are summarised already: all that came since is its tail.
+
+    None where that leaves the child's first request no room for the evidence.
+    """
+    head = tuple(history[:1]) if has_seed else ()
+    parts = Parts(head, tuple(history[len(head) : summarised]), tuple(history[summarised:]))
+    tail = sum(map(size, parts.tail))
+    room = limits.carried - FRAME - summary_size - tail
+    quotes = last_words(parts, limit=max(0, min(limits.request, room // 4)), count=count)
+    evidence = min(limits.evidence, room - count(quotes))
+    if not parts.middle or not parts.tail or evidence < limits.evidence // 2:
+        return None
+    return Plan(parts, tail, False, limits.summary_target, max(0, evidence), quotes)
+
+
 def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size) -> tuple[Cut, ...]:
     """Which results of the tail are shown cut, beside carried texts of `text_tokens`.
 

@@ -7,11 +7,13 @@ from crushpy.context.budget import Budget
 TAG = "context_status"
 
 
-def status_text(budget: Budget) -> str:
-    """One line of JSON in a tag. It goes with a request and is never stored."""
-    facts = {
+def status_text(budget: Budget, moment: str = "") -> str:
+    """One line of JSON in a tag. It goes with a request and is never stored. `moment` is a hint."""
+    facts: dict[str, int | str] = {
         "used_pct": budget.used_pct,
         "remaining_tokens": budget.remaining,
         "context_window": budget.window,
     }
+    if moment:
+        facts["moment"] = moment
     return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"

@@ -240,6 +240,11 @@ class Conversation:
         """What fills the model's window, part by part."""
         return self._agent.view.inspect()
 
+    @property
+    def preparation(self) -> str:
+        """Whether the summary of the next fresh start is preparing or ready; empty where neither."""
+        return self._agent.policy.preparation
+
     async def count_exactly(self) -> None:
         """Loads the token vocabulary, so that figures are counts and not guesses."""
         await asyncio.to_thread(self._agent.gauge.load)
@@ -254,6 +259,7 @@ class Conversation:
         compaction = msgspec.structs.replace(self._settings.compaction, method=method)
         self._settings = msgspec.structs.replace(self._settings, compaction=compaction)
         await self._session.update(compaction=method)
+        self._agent.policy.method_replaced()
 
     async def select_model(self, model: str) -> None:
         """Switches the model from the next request on. Raises where no provider serves it."""
@@ -264,7 +270,7 @@ class Conversation:
         self._models.provider(model)
         self._save("model", model)
         await self._session.update(model=model)
-        self._agent.policy.context_replaced()
+        self._agent.policy.model_replaced()
 
     def select_effort(self, effort: str) -> None:
         """How long the model thinks, from the next request on."""
@@ -299,7 +305,7 @@ class Conversation:
     async def _undo(self) -> bool:
         parent = await undo_boundary(self._store, self._session.info.id, follow=True)
         loaded = await load_session(self._store, parent)
-        self._agent.policy.context_replaced()
+        self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
         return True
 
@@ -384,6 +390,7 @@ class Conversation:
         if self._titling is not None:
             self._titling.cancel()
             await asyncio.wait([self._titling])
+        await self._agent.policy.close()
         await self._context.jobs.close()
         await self._models.close()
         if self._session.stored:

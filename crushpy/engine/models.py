@@ -66,6 +66,10 @@ class Models:
         """Whether the first request to `model` leaves only after seconds."""
         return self.provider(model).slow_to_begin
 
+    def serves_one_at_a_time(self, model: str) -> bool:
+        """Whether `model` is on a server of the user's own, where two requests stand in each other's way."""
+        return catalog.provider_of(model) in catalog.LOCAL
+
     def require_known(self, model: str) -> None:
         """Raises BadRequest, with the nearest names, for a model of a provider nobody has heard of."""
         provider = catalog.provider_of(model)

@@ -41,6 +41,23 @@ class Compaction(Data, frozen=True):
         Share,
         Meta(description="With llm: how full the window is when crushpy ends the session itself."),
     ] = 0.90
+    prepare: Annotated[
+        bool,
+        Meta(
+            description="With auto: whether the summary is made in the background once the window is nearly "
+            "full, so that nobody waits for it."
+        ),
+    ] = True
+    moments: Annotated[
+        bool,
+        Meta(
+            description="Whether a natural moment (a todo done, a commit, tests green again, a new prompt) "
+            "may end a session early."
+        ),
+    ] = True
+    soft_threshold: Annotated[
+        Share, Meta(description="How full the window is when natural moments begin to count.")
+    ] = 0.60
     keep_recent_tokens: Annotated[
         int, Meta(ge=0, description="How many tokens of the latest messages are carried over word for word.")
     ] = 20000

@@ -154,7 +154,13 @@ CREATE TABLE import_record (
 CREATE INDEX import_by_source ON import_record (source, foreign_id)
 """
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS]
+_PREPARED = """
+ALTER TABLE boundary ADD COLUMN prepared BOOLEAN NOT NULL DEFAULT 0;
+ALTER TABLE boundary ADD COLUMN moment TEXT NOT NULL DEFAULT '';
+ALTER TABLE boundary ADD COLUMN waited_ms INTEGER NOT NULL DEFAULT 0
+"""
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

@@ -90,6 +90,12 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     undone_at: float | None = None
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the root: how many there were, and how many of them were carried."""
+    prepared: bool = False
+    """The summary was there already when the boundary was due."""
+    moment: str = ""
+    """The natural moment it was made at; empty where it was none."""
+    waited_ms: int = 0
+    """How long the turn stood still for it."""
 
 
 class TaskResult(Data, frozen=True, omit_defaults=False):

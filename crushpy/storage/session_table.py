@@ -97,6 +97,12 @@ class SessionTable:
             updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
             self.require(updated.rowcount, session_id)
 
+    def add_usage(self, session_id: str, usage: Usage) -> None:
+        """Counts a model call that left no message."""
+        with self._connection.transaction():
+            counted = self._execute(statements.ADD_USAGE, {"session": session_id, **_figures(usage)})
+            self.require(counted.rowcount, session_id)
+
     # --- messages and tool runs ------------------------------------------------------------------------
 
     def messages(self, session_id: str) -> list[Message]:
@@ -126,18 +132,9 @@ class SessionTable:
 
     def append(self, session_id: str, message: Message) -> None:
         """Adds a message inside the running transaction."""
-        usage = message.usage or _NO_USAGE
         counted = self._execute(
             statements.COUNT_MESSAGE,
-            {
-                "session": session_id,
-                "now": time.time(),
-                "input": usage.input_tokens,
-                "output": usage.output_tokens,
-                "cache_read": usage.cache_read_tokens,
-                "cache_write": usage.cache_write_tokens,
-                "price": usage.cost,
-            },
+            {"session": session_id, "now": time.time(), **_figures(message.usage or _NO_USAGE)},
         )
         self.require(counted.rowcount, session_id)
         self._leases.beat(session_id)
@@ -162,3 +159,13 @@ class SessionTable:
                 f"session {session_id} is not in the database {self._connection.file}",
                 "It was deleted meanwhile. Start a new session.",
             )
+
+
+def _figures(usage: Usage) -> dict[str, float]:
+    return {
+        "input": usage.input_tokens,
+        "output": usage.output_tokens,
+        "cache_read": usage.cache_read_tokens,
+        "cache_write": usage.cache_write_tokens,
+        "price": usage.cost,
+    }

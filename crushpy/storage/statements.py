@@ -55,12 +55,10 @@ SESSION = select(sessions).where(_S.id == _session)
 
 # --- messages and tool runs ----------------------------------------------------------------------------
 
-COUNT_MESSAGE = (
+ADD_USAGE = (
     update(sessions)
     .where(_S.id == _session)
     .values(
-        updated_at=bindparam("now"),
-        message_count=_S.message_count + 1,
         input_tokens=_S.input_tokens + bindparam("input"),
         output_tokens=_S.output_tokens + bindparam("output"),
         cache_read_tokens=_S.cache_read_tokens + bindparam("cache_read"),
@@ -68,6 +66,7 @@ COUNT_MESSAGE = (
         cost=_S.cost + bindparam("price"),
     )
 )
+COUNT_MESSAGE = ADD_USAGE.values(updated_at=bindparam("now"), message_count=_S.message_count + 1)
 INSERT_MESSAGE = insert(messages).values(
     seq=select(func.coalesce(func.max(_M.seq), 0) + 1).where(_M.session_id == _session).scalar_subquery()
 )

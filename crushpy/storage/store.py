@@ -184,6 +184,10 @@ class Store:
         """What a session's requests hold beside its own messages."""
         return await self._do(lambda database: database.boundaries.carried(session_id))
 
+    async def add_usage(self, session_id: str, usage: Usage) -> None:
+        """Adds to what a session used: a model call that left no message of its own."""
+        await self._do(lambda database: database.sessions.add_usage(session_id, usage))
+
     async def add_cuts(self, session_id: str, cuts: Sequence[Cut]) -> None:
         await self._do(lambda database: database.boundaries.add_cuts(session_id, cuts))
 

@@ -126,6 +126,9 @@ class BoundaryRow(SQLModel, table=True):
     undone_at: float | None = Field(sa_type=Float)
     lineage: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'[0,0]'")})
     """JSON: how many facts there were since the root, and how many of them were carried."""
+    prepared: bool = Field(sa_column_kwargs={"server_default": text("0")})
+    moment: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+    waited_ms: int = Field(sa_column_kwargs={"server_default": text("0")})
 
 
 class LedgerRow(SQLModel, table=True):

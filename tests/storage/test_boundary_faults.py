@@ -138,8 +138,10 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         connection.execute("UPDATE session SET parent_id = ? WHERE id = ?", (last, first))
         connection.execute("UPDATE session SET kind = 'continuation' WHERE id = ?", (first,))
         connection.execute(
-            "INSERT INTO boundary SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, NULL, 0.0,"
-            " 0.0, 0, '', '{}', NULL, '[0,0]'",
+            'INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,'
+            " summary_model, template_name, template_hash, tokens_before, tokens_after, cost, seconds,"
+            " cut_chars, problem, coverage)"
+            " SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, 0.0, 0.0, 0, '', '{}'",
             (last, first),
         )
     everyone = {session.id for session in sessions}

@@ -10,6 +10,7 @@ from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.overflow import OverflowRecovery
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.policy import CompactionPolicy
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.snapshot import take_snapshot
 from crushpy.engine.compaction.summarizer import Summarizer
@@ -100,18 +101,32 @@ class Agent:
         self.reviews = ReviewDesk(emit)
         self.view = ContextView(session, models, gauge, emit, told=services.told)
         thresholds = Thresholds(session, services.settings)
+        planner = BoundaryPlanner(session, services.settings, gauge, thresholds)
+        # What happens in the background is told by events of its own: nobody waits for its retries.
+        unseen = Summarizer(models, services.templates, gauge, lambda _: None, session.count)
+        preparations = Preparations(self.view, planner, unseen, emit)
         builder = BoundaryBuilder(
             session,
             services.store,
-            BoundaryPlanner(session, services.settings, gauge, thresholds),
+            planner,
             gauge,
             Summarizer(models, services.templates, gauge, emit),
+            preparations,
             self.reviews,
             lambda: take_snapshot(session.info, context.cwd, context.jobs),
             emit,
         )
         self.policy = CompactionPolicy(
-            session, self.view, thresholds, gauge, builder, services.settings, emit, interactive=interactive
+            session,
+            self.view,
+            thresholds,
+            models,
+            gauge,
+            builder,
+            preparations,
+            services.settings,
+            emit,
+            interactive=interactive,
         )
         self._overflow = OverflowRecovery(session, self.view, gauge, builder, emit)
         self.tools = ToolRunner(

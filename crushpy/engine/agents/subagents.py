@@ -82,6 +82,7 @@ class Subagents:
         agent = await self._agent(order, emit)
         turn = agent.turn(self._limits, self.spent)
         status = await turn.run(user_message(order.prompt))
+        await agent.policy.close()
         self.unasked = self.unasked or agent.tools.unasked
         self._parent.live.spend(agent.session.usage)
         session_id = agent.session.info.id

@@ -28,6 +28,7 @@ from crushpy.engine.compaction.boundary_record import (
 )
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.planner import BoundaryPlanner
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.view import WindowState
@@ -50,6 +51,7 @@ class BoundaryBuilder:
         planner: BoundaryPlanner,
         gauge: Gauge,
         summarizer: Summarizer,
+        preparations: Preparations,
         reviews: ReviewDesk,
         snapshot: Callable[[], Awaitable[WorkspaceSnapshot]],
         emit: Callable[[Event], None],
@@ -59,6 +61,7 @@ class BoundaryBuilder:
         self._planner = planner
         self._gauge = gauge
         self._summarizer = summarizer
+        self._preparations = preparations
         self._reviews = reviews
         self._snapshot = snapshot
         self._emit = emit
@@ -71,12 +74,14 @@ class BoundaryBuilder:
         """
         started = time.monotonic()
         limits = self._planner.token_budget(state)
-        plan = self._planner.plan(options, limits)
+        begun = self._preparations.plan(options, state)
+        ready = self._preparations.state == "ready"
+        plan = begun or self._planner.plan(options, limits)
         if not plan.parts.middle:
             return False
         self._emit(Compacting(options.trigger))
         ledger = await self._ledger()
-        seed, summary = await self._prepare(options, ledger, limits, plan, state)
+        seed, summary = await self._compose(options, ledger, limits, plan, state, begun=begun is not None)
         start = self._child_start(seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
@@ -86,12 +91,15 @@ class BoundaryBuilder:
         boundary = boundary_record(
             options, self._session.info.id, child.id, now, plan, summary, start.coverage
         )
+        waited = time.monotonic() - started
         boundary = msgspec.structs.replace(
             boundary,
             tokens_before=state.budget.used,
             tokens_after=start.tokens,
             lineage=start.lineage,
-            seconds=round(time.monotonic() - started, 3),
+            seconds=round(max(waited, summary.seconds), 3),
+            prepared=ready and summary.counted,
+            waited_ms=round(waited * 1_000),
         )
         answer = None
         if options.answers is not None:
@@ -99,6 +107,8 @@ class BoundaryBuilder:
             answer = result_message(msgspec.structs.replace(options.answers, text=told))
 
         async def commit() -> None:
+            if not summary.counted:
+                await self._session.count(summary.usage)
             await self._store.add_boundary(
                 boundary,
                 child,
@@ -108,6 +118,7 @@ class BoundaryBuilder:
                 ledger=to_json(ledger).decode(),
             )
             self._gauge.void()
+            self._preparations.boundary_made(used=summary.counted)
             if answer is not None and answer.result is not None:
                 options.on_stored(answer.result)
             self._emit(boundary_event(boundary, start.coverage, seed))
@@ -117,7 +128,7 @@ class BoundaryBuilder:
                     (seed_message, *tail),
                     start.cuts,
                     inherited=1 + len(tail),
-                    before=self._session.usage + summary.usage,
+                    before=self._session.usage,
                 )
             )
 
@@ -151,7 +162,7 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return None
         ledger = await self._ledger()
-        seed, summary = await self._prepare(options, ledger, limits, plan, state)
+        seed, summary = await self._compose(options, ledger, limits, plan, state)
         start = self._child_start(seed, ledger, plan, limits)
         return Rehearsal(
             text=seed_text(seed),
@@ -192,15 +203,18 @@ class BoundaryBuilder:
             lineage_coverage(ledger, carried, cwd=self._session.info.cwd),
         )
 
-    async def _prepare(
+    async def _compose(
         self,
         options: BoundaryOptions,
         ledger: Ledger,
         limits: TokenBudget,
         plan: Plan,
         state: WindowState,
+        *,
+        begun: bool = False,
     ) -> tuple[Seed, Summary]:
-        """The child's first message. With a review, until the user accepts it."""
+        """The child's first message. With a review, until the user accepts it. `begun`: a preparation of
+        this plan is there or on its way."""
         evidence = await self._evidence(ledger, plan, limits)
         focus, written = options.focus, options.summary
         while True:
@@ -209,8 +223,8 @@ class BoundaryBuilder:
             elif options.evidence_only:
                 summary = Summary()
             else:
-                job = self._planner.summary_job(options, plan, focus)
-                summary = await self._summarizer.run(job, may_postpone=options.may_postpone)
+                summary = await self._summarize(options, plan, focus, begun=begun)
+                begun = False
             seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
@@ -263,6 +277,15 @@ class BoundaryBuilder:
         lineage = await self._store.lineage_messages(info.id)
         earlier = [message for message in lineage if message.id not in own]
         return Ledger().extended(earlier, cwd=info.cwd, generation=max(0, info.generation - 1))
+
+    async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str, *, begun: bool) -> Summary:
+        may_postpone = options.may_postpone
+        prepared = await self._preparations.summary(may_postpone=may_postpone) if begun else None
+        if prepared is not None:
+            return prepared
+        return await self._summarizer.run(
+            self._planner.summary_job(options, plan, focus), may_postpone=may_postpone
+        )
 
     async def _evidence(self, ledger: Ledger, plan: Plan, limits: TokenBudget) -> str:
         return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it

@@ -31,6 +31,8 @@ class BoundaryOptions(Data, frozen=True):
     minimal_tail: bool = False
     may_postpone: bool = True
     review: bool = False
+    moment: str = ""
+    """The natural moment it is made at."""
     template: Template | None = None
     """Instead of the summary template in force."""
 
@@ -116,6 +118,7 @@ def boundary_record(
         cut_chars=summary.cut_chars,
         problem=summary.problem,
         coverage=counts(coverage),
+        moment=options.moment,
     )
 
 
@@ -139,6 +142,9 @@ def boundary_event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Bo
         summary=seed.summary,
         evidence=seed.evidence,
         lineage=boundary.lineage,
+        prepared=boundary.prepared,
+        moment=boundary.moment,
+        waited_ms=boundary.waited_ms,
     )
 
 

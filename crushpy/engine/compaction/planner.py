@@ -5,7 +5,7 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.context.cuts import apply_cuts
-from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan
+from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.summarizer import SummaryJob
@@ -61,6 +61,24 @@ class BoundaryPlanner:
             quotes="",
             evidence_tokens=max(0, min(limits.evidence, room)),
         )
+
+    def plan_after(
+        self, summarised: int, limits: TokenBudget, expected: int, summary: str | None = None
+    ) -> Plan | None:
+        """The plan where the first messages are summarised already, or will be in `expected` tokens.
+
+        None where what came since is too large to be carried as it is.
+        """
+        plan = plan_after(
+            apply_cuts(self._session.history, self._session.cuts),
+            limits,
+            summarised=summarised,
+            has_seed=self._session.seed is not None,
+            summary_size=expected if summary is None else self._gauge.count(summary),
+            size=self._gauge.size,
+            count=self._gauge.count,
+        )
+        return None if plan is None else self._with_stored_middle(plan)
 
     def _with_stored_middle(self, plan: Plan) -> Plan:
         """A summariser reads the stored bodies, not the cut ones."""

@@ -4,13 +4,16 @@ import logging
 from collections.abc import Callable
 
 from crushpy.context.cuts import apply_cuts
+from crushpy.context.moments import moment_at
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.circuit_breaker import CircuitBreaker
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import ContextView, WindowState
+from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice
@@ -30,8 +33,10 @@ class CompactionPolicy:
         session: LiveSession,
         view: ContextView,
         thresholds: Thresholds,
+        models: Models,
         gauge: Gauge,
         builder: BoundaryBuilder,
+        preparations: Preparations,
         settings: Callable[[], Settings],
         emit: Callable[[Event], None],
         *,
@@ -40,27 +45,65 @@ class CompactionPolicy:
         self._session = session
         self._view = view
         self._thresholds = thresholds
+        self._models = models
         self._gauge = gauge
         self._builder = builder
+        self._preparations = preparations
         self._settings = settings
         self._emit = emit
         self._interactive = interactive
         self._breaker = CircuitBreaker()
+        self._todos = session.info.todos
+        """As they were at the last call."""
 
     # --- by itself --------------------------------------------------------------------------------------
 
     async def before_call(self) -> None:
         """Ends the session where its window is full enough, and goes on in a child.
 
-        Under `llm` this is the safety net, at a threshold of its own.
+        Under `llm` this is the safety net, at a threshold of its own. Under `auto` the boundary is prepared
+        a little earlier, and a natural moment may be the time for one that is ready.
         """
+        self._view.moment = ""
         threshold = self._thresholds.in_force
         if threshold is None:
             return
         state = await self._view.settled(threshold)
-        if not state.budget.reaches(threshold) or self._breaker.blocks(state.budget.used):
+        moment = self._moment(state)
+        if self._breaker.blocks(state.budget.used):
             return
-        options = BoundaryOptions(self._thresholds.trigger, review=self._asks_first)
+        if state.budget.reaches(threshold):
+            await self._cross(BoundaryOptions(self._thresholds.trigger, review=self._asks_first), state)
+        elif self._thresholds.trigger == "fallback":
+            self._view.moment = moment
+        elif moment and not self._asks_first and self._preparations.ready(state):
+            await self._cross(BoundaryOptions("auto", moment=moment), state)
+        else:
+            self._preparations.check(state)
+            self._prepare(state, moment)
+
+    def _moment(self, state: WindowState) -> str:
+        """The natural moment this is, where the window is full enough for one to count."""
+        before, self._todos = self._todos, self._session.info.todos
+        soft = self._thresholds.soft
+        if soft is None or not state.budget.reaches(soft):
+            return ""
+        return moment_at(self._session.history, before, self._todos)
+
+    def _prepare(self, state: WindowState, moment: str = "") -> None:
+        """Has the next summary made in the background, at a moment or where the window is nearly full."""
+        start = self._thresholds.prepared_from
+        if start is not None and (moment or state.budget.reaches(start)) and self._may_prepare:
+            self._preparations.begin(moment)
+
+    @property
+    def _may_prepare(self) -> bool:
+        """Not on a server of the user's own that the agent needs itself: its next call would have to wait."""
+        main = self._session.info.model
+        writer = self._settings().compaction.model or main
+        return not (self._models.serves_one_at_a_time(main) and self._models.serves_one_at_a_time(writer))
+
+    async def _cross(self, options: BoundaryOptions, state: WindowState) -> None:
         try:
             if await self._builder.make(options, state):
                 self._breaker.boundary_made()
@@ -97,6 +140,15 @@ class CompactionPolicy:
         self._breaker.reported(state.budget.used, threshold * state.budget.window)
         if self._breaker.first_time():
             self._say_in_vain(state)
+        if not self._breaker.blocks(state.budget.used) and self._goes_on(message, state, threshold):
+            self._prepare(state)
+
+    def _goes_on(self, message: Message, state: WindowState, threshold: float) -> bool:
+        """Whether there is time to prepare before the next call. A run that ends here needs no next session,
+        but a user reads the reply and may well go on."""
+        if message.calls:
+            return not state.budget.reaches(threshold)
+        return self._interactive
 
     def _say_nothing_to_compact(self, state: WindowState) -> None:
         self._view.tell_once(
@@ -156,7 +208,28 @@ class CompactionPolicy:
         options = BoundaryOptions("manual", focus=focus, template=template)
         return await self._builder.rehearse(options, await self._view.counted())
 
-    def context_replaced(self) -> None:
-        """Another model, or another history: the old reading is void, and trying again makes sense."""
+    def model_replaced(self) -> None:
+        """Another model: the old reading is void, and trying again makes sense."""
         self._gauge.void()
         self._breaker.rearm()
+        self._preparations.discard()
+
+    def history_replaced(self) -> None:
+        """Another history, after an undo: so is what was prepared."""
+        self._gauge.void()
+        self._breaker.rearm()
+        self._preparations.renew()
+
+    def method_replaced(self) -> None:
+        """Who decides is another now: only crushpy prepares."""
+        if self._thresholds.trigger == "fallback":
+            self._preparations.discard()
+
+    @property
+    def preparation(self) -> str:
+        """Whether the next boundary is preparing or ready; empty where neither."""
+        return self._preparations.state
+
+    async def close(self) -> None:
+        """Ends what is done in the background."""
+        await self._preparations.close()

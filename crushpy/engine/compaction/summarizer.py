@@ -6,7 +6,7 @@ a failure means for the session is decided by whoever asked.
 
 import asyncio
 import hashlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 
 import msgspec
 
@@ -71,6 +71,10 @@ class Summary(Data, frozen=True):
     """Characters of tool results left out because the middle was larger than all chunks together."""
     problem: str = ""
     """Why there is no summary, or why not the first model's."""
+    seconds: float = 0.0
+    """How long it took in the background; 0 where somebody waited for it."""
+    counted: bool = False
+    """Its usage is in the conversation's total already."""
     source: str = ""
     """edited where the user changed it, user where it is all the user's; else empty."""
 
@@ -87,17 +91,29 @@ class Summarizer:
     """`gauge` counts, and knows the windows: also those that only an error told."""
 
     def __init__(
-        self, models: Models, templates: Templates, gauge: Gauge, emit: Callable[[Event], None]
+        self,
+        models: Models,
+        templates: Templates,
+        gauge: Gauge,
+        emit: Callable[[Event], None],
+        count_usage: Callable[[Usage], Awaitable[None]] | None = None,
     ) -> None:
+        """`count_usage` hears of each call at once; without it, whoever uses the summary counts its usage."""
         self._models = models
         self._templates = templates
         self._gauge = gauge
         self._count = gauge.count
         self._emit = emit
+        self._count_usage = count_usage
         self._usage = Usage()
         self._calls = 0
         self._in_vain = 0
         self._recovering = False
+
+    @property
+    def usage(self) -> Usage:
+        """Of the run at hand, or of the last one."""
+        return self._usage
 
     def replied(self) -> None:
         """A model answered: whatever overflowed before, the next time may be different."""
@@ -121,7 +137,7 @@ class Summarizer:
     def _summary(
         self, job: SummaryJob, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
     ) -> Summary:
-        found = job.template or self._instructions(job, "")[1]
+        found = self.template(job)
         return Summary(
             text=text,
             model=model,
@@ -202,8 +218,10 @@ class Summarizer:
             self._in_vain += 1
             raise
         self._in_vain = 0
-        message = self._models.priced(draft.message(model, set()))
-        self._usage += message.usage or Usage()
+        usage = self._models.priced(draft.message(model, set())).usage or Usage()
+        self._usage += usage
+        if self._count_usage is not None:
+            await self._count_usage(usage)
         return self._checked(draft, source, job)
 
     def _model_call(self, model: str, request: Request, *, auxiliary: bool) -> ModelCall:
@@ -233,8 +251,13 @@ class Summarizer:
         """What the summariser is told, and the template that says so."""
         names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:
-            return fill_template(job.template.text, job.template.path, names), job.template
+            text = fill_template(job.template.text, job.template.path, names)
+            return text.rstrip("\n"), job.template
         return self._templates.rendered("summary", **names)
+
+    def template(self, job: SummaryJob) -> Template:
+        """The template by which `job` would be done now."""
+        return self._instructions(job, "")[1]
 
     def _pass_on(self, event: Event) -> None:
         if isinstance(event, Retry):

@@ -11,6 +11,10 @@ from crushpy.settings import Settings
 Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
 
 
+PREPARED_FROM = 0.85
+"""The share of the threshold at which a boundary is prepared."""
+
+
 class Thresholds:
     """Those of one session, read anew each time: settings and method may change between two requests."""
 
@@ -34,6 +38,22 @@ class Thresholds:
         if threshold is not None and self._session.held:
             return max(threshold, compaction.fallback_threshold)
         return threshold
+
+    @property
+    def prepared_from(self) -> float | None:
+        """The share from which on the next boundary is prepared; None where none is."""
+        if self.trigger == "fallback" or not self._settings().compaction.prepare:
+            return None
+        threshold = self.in_force
+        return None if threshold is None else PREPARED_FROM * threshold
+
+    @property
+    def soft(self) -> float | None:
+        """The share from which on a natural moment counts; None where none does."""
+        compaction, threshold = self._settings().compaction, self.in_force
+        if not compaction.moments or threshold is None or self._session.held:
+            return None
+        return compaction.soft_threshold if threshold > compaction.soft_threshold else None
 
     @property
     def planned(self) -> float:

@@ -46,6 +46,8 @@ class ContextView:
         self._gauge = gauge
         self._emit = emit
         self._told = told
+        self.moment = ""
+        """The natural moment at which the next request is made; in `llm` the status names it."""
 
     def now(self, pending: Sequence[Message] = ()) -> WindowState:
         """The state by the figures at hand; `pending` is not stored yet."""
@@ -77,7 +79,7 @@ class ContextView:
         self._explain(state.budget)
         return msgspec.structs.replace(
             state.request,
-            status=status_text(state.budget) if info.compaction == "llm" else "",
+            status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,
         )

@@ -70,6 +70,15 @@ class LiveSession:
         """Adds what a task of this conversation used; its own session has it stored."""
         self._before += usage
 
+    async def count(self, usage: Usage) -> None:
+        """Adds what a model call used that left no message, here and in what is stored."""
+        session_id = self.info.id
+        await self._store.add_usage(session_id, usage)
+        if self.info.id == session_id:
+            self.info = msgspec.structs.replace(self.info, usage=self.info.usage + usage)
+        else:  # the tip moved on meanwhile
+            self._before += usage
+
     @property
     def call_ids(self) -> set[str]:
         """Every call id this session has used."""

@@ -1,0 +1,203 @@
+"""Makes the summary of the next boundary in the background, so that nobody waits for it when it is due.
+
+Nothing depends on it: where it fails, comes too late or no longer fits, the boundary goes its usual way.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from crushpy.context.plan import Plan, TokenBudget
+from crushpy.engine.compaction.boundary_record import BoundaryOptions
+from crushpy.engine.compaction.planner import BoundaryPlanner
+from crushpy.engine.compaction.summarizer import Postponed, Summarizer, Summary, SummaryJob
+from crushpy.engine.compaction.view import ContextView, WindowState
+from crushpy.events import Event, PreparationChanged
+from crushpy.messages import Data, Message
+from crushpy.start_soon import start_soon
+
+log = logging.getLogger(__name__)
+
+ORDINARY = BoundaryOptions("auto")
+"""What a preparation is made for: no words of the user's, no template of its own."""
+
+
+class Frozen(Data, frozen=True):
+    """What is summarised. It holds while the session begins with just these messages."""
+
+    prefix: tuple[Message, ...]
+    """Head and middle, as a request shows them: a cut or an edit makes another prefix."""
+    job: SummaryJob
+
+
+class Preparations:
+    """Those of one session: at most one for each boundary, whatever becomes of it."""
+
+    def __init__(
+        self,
+        view: ContextView,
+        planner: BoundaryPlanner,
+        summarizer: Summarizer,
+        emit: Callable[[Event], None],
+    ) -> None:
+        """`summarizer` is for preparations alone: another may be at work at the same time."""
+        self._view = view
+        self._planner = planner
+        self._summarizer = summarizer
+        self._emit = emit
+        self._begun = False
+        self._moment = ""
+        self._frozen: Frozen | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._summary: Summary | None = None
+        self._failure: Postponed | None = None
+
+    # --- its life ---------------------------------------------------------------------------------------
+
+    @property
+    def state(self) -> str:
+        """preparing, ready, or empty."""
+        if self._frozen is None or self._failure is not None:
+            return ""
+        if self._summary is None:
+            return "preparing"
+        return "ready" if self._summary.text else ""
+
+    def begin(self, moment: str = "") -> None:
+        """Starts one beside what is running, unless this boundary has had its own."""
+        if self._begun:
+            return
+        self._begun, self._moment = True, moment
+        self._task = start_soon(self._run())
+
+    async def _run(self) -> None:
+        try:
+            frozen = await self._freeze()
+            if frozen is None:
+                self._begun = False  # nothing to leave behind yet
+                return
+            self._frozen = frozen
+            self._say("preparing")
+            started = time.monotonic()
+            summary = await self._summarizer.run(frozen.job, may_postpone=True)
+            seconds = time.monotonic() - started
+            self._summary = msgspec.structs.replace(summary, seconds=seconds, counted=True)
+            self._say("ready" if summary.text else "failed")
+        except Postponed as error:
+            self._failure = error
+            log.info("not prepared: %s", error.message)
+            self._say("failed")
+        except Exception:
+            log.exception("a preparation failed")
+            self._frozen = None
+            self._say("failed")
+
+    async def _freeze(self) -> Frozen | None:
+        """What would be the middle now; None where there is none, or no room for what follows it."""
+        state = await self._view.counted()
+        limits = self._planner.token_budget(state)
+        plan = self._planner.plan(ORDINARY, limits)
+        length = len(plan.parts.head) + len(plan.parts.middle)
+        if self._planner.plan_after(length, limits, limits.longest_summary) is None:
+            return None
+        job = self._planner.summary_job(ORDINARY, plan)
+        job = msgspec.structs.replace(job, template=self._summarizer.template(job))
+        return Frozen(state.history[:length], job)
+
+    def discard(self) -> None:
+        """It is of no use any more. The boundary it was made for gets no other."""
+        self._drop("discarded")
+
+    def renew(self) -> None:
+        """Another history: what was prepared is void, and its next boundary may have its own."""
+        self._drop("discarded")
+        self._begun = False
+
+    def boundary_made(self, *, used: bool) -> None:
+        """The next boundary may have its own."""
+        self._drop("used" if used else "discarded")
+        self._begun = False
+
+    def _drop(self, why: str) -> None:
+        cost = self._cost
+        if self._task is not None:
+            self._task.cancel()
+        was_of_use = bool(self.state)
+        self._task, self._frozen, self._summary, self._failure = None, None, None, None
+        if was_of_use:
+            self._emit(PreparationChanged(why, self._moment, cost))
+
+    async def close(self) -> None:
+        """Ends the call in flight, if there is one."""
+        task = self._task
+        self._begun, self._task, self._frozen = True, None, None
+        if task is not None:
+            task.cancel()
+            await asyncio.wait([task])
+
+    def _say(self, state: str) -> None:
+        self._emit(PreparationChanged(state, self._moment, self._cost))
+
+    @property
+    def _cost(self) -> float:
+        return self._summarizer.usage.cost
+
+    # --- its use ----------------------------------------------------------------------------------------
+
+    def ready(self, state: WindowState) -> bool:
+        """Whether a boundary now would not have to wait for a summary."""
+        return self.state == "ready" and self.plan(ORDINARY, state) is not None
+
+    def plan(self, options: BoundaryOptions, state: WindowState) -> Plan | None:
+        """The plan of a boundary that uses what was prepared, or what is on its way; None where it cannot."""
+        if self._frozen is None or not self.state:
+            return None
+        if (options.focus, options.summary, options.template) != ("", "", None):
+            return None
+        if options.evidence_only or options.minimal_tail:
+            return None
+        limits = self._planner.token_budget(state)
+        plan = self._fitting(self._frozen, state, limits)
+        if plan is None:
+            self.discard()
+        return plan
+
+    def check(self, state: WindowState) -> None:
+        """Discards what no longer fits the session, its model or the template."""
+        if self.state:
+            self.plan(ORDINARY, state)
+
+    def _fitting(self, frozen: Frozen, state: WindowState, limits: TokenBudget) -> Plan | None:
+        length = len(frozen.prefix)
+        if state.history[:length] != frozen.prefix:
+            return None
+        text = self._summary.text if self._summary is not None else None
+        plan = self._planner.plan_after(length, limits, limits.summary_target, text)
+        if plan is None:
+            return None
+        now = self._planner.summary_job(ORDINARY, plan)
+        then = frozen.job
+        same = (now.main_model, now.auxiliary, now.target_tokens) == (
+            then.main_model,
+            then.auxiliary,
+            then.target_tokens,
+        )
+        return plan if same and self._summarizer.template(now) == then.template else None
+
+    async def summary(self, *, may_postpone: bool) -> Summary | None:
+        """What was prepared; where it is still on its way, the call is taken over. None: there is nothing.
+
+        Who is cancelled meanwhile leaves it as it is. Raises Postponed where that is allowed.
+        """
+        task = self._task
+        if task is None:
+            return None
+        await asyncio.wait([task])
+        if self._failure is not None and may_postpone:
+            raise self._failure
+        if self._failure is not None:
+            return Summary(problem=self._failure.message, counted=True)
+        return self._summary
