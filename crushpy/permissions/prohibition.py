@@ -8,7 +8,8 @@ from functools import cache
 
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.parser import parse_shell
-from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
+from crushpy.permissions.shell.spellings import spells
+from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS, SHELLS
 
 _RUNNING_OPTIONS = {
     "find": ("-exec", "-execdir", "-ok", "-okdir"),
@@ -43,17 +44,15 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
-            found = max(found, _hit(rule, words))
+            found = max(found, _hit(rule, words), _reads_script(words))
     return found
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
-    """True where the rule's words all stand in `text`, whatever it means: for what cannot be read."""
-    bare = re.sub(r"['\"\\]", "", text)
-    tokens = {*re.split(r"[^\w.+:/@=-]+", bare), *re.split(r"[^\w.+:/@-]+", bare)}
-    tokens |= {token.rpartition("/")[2] for token in tokens}
+    """True where the rule's words all stand in `text`, however they are spelled: for what cannot be read."""
     wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
-    return all(any(part in tokens for part in (word, re.sub(r"['\"\\]", "", word))) for word in wanted)
+    plain = {re.sub(r"['\"\\]", "", word) for word in wanted}
+    return spells(text, frozenset(plain)) == plain
 
 
 def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:
@@ -109,6 +108,12 @@ def _hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
         else:
             operands.append(word)
     return min(sure, _operands(operands, words)) if sure else RuleHit.NO
+
+
+def _reads_script(words: Sequence[Word]) -> RuleHit:
+    """A shell that is given no script reads one from its input, and that can be anything."""
+    given = [word for word in words[1:] if not word.is_option and word.text != "-"]
+    return RuleHit.MAYBE if _base(words[0].text) in SHELLS and not given else RuleHit.NO
 
 
 def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:

@@ -86,3 +86,96 @@ def test_a_deny_of_rm_catches_it_however_it_is_dressed_up_even_under_yolo(worksp
 def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, workspace: Path) -> None:
     rules = RuleSet.from_strings(deny=["bash(rm)"])
     assert judge(command, workspace, rules, yolo=True).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            r"$'\x72m' x",
+            r"$'\162m' x",
+            r"$'\u0072m' x",
+            "r\\\nm x",
+            "/bin/r? x",
+            "/bin/?? x",
+            "/b*/r[l-n] x",
+        ),
+        *(
+            "{rm,x}",
+            "{r,c}m x",
+            "r{l..n} x",
+            "{r{m,x},y} z",
+            "r$@m x",
+            "r${z}m x",
+            "r${z:+}m x",
+            "a=r; b=m; $a$b x",
+        ),
+        *(
+            "${x:-rm} y",
+            "${x:-rm -rf} y",
+            "${x:-${y:-rm}} z",
+            "${x/y/rm} z",
+            "sudo ${x:-rm} y",
+            "IFS=_; x=rm_y; $x",
+        ),
+        *(
+            'bash -c "${x:-rm} y"',
+            r"$(printf '\x72m') x",
+            "echo rm x | sh",
+            "sh <<< 'rm x'",
+            "bash -s <<E\nrm x\nE",
+        ),
+        *("for x in l r; do ${x}m y; done", "r`true`m x; rm y", '$"rm" x'),
+    ],
+)
+def test_a_deny_of_rm_catches_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
+    rules = RuleSet.from_strings(deny=["bash(rm)"])
+    assert judge(command, workspace, rules, yolo=True).verdict == "deny"
+    assert judge(command, workspace, rules).verdict != "allow"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "git ${x:-push}",
+            'git "${x:-push}"',
+            "git ${x-push}",
+            "git ${x:+push}",
+            "git pus{h,}",
+            "git p*h",
+            "git pu\\\nsh",
+        ),
+        *(
+            "gi\\\nt push",
+            "/usr/bin/gi? push",
+            "g{i,}t push",
+            r"git $'\x70ush'",
+            "git {push,origin}",
+            "x=push; git $x",
+        ),
+    ],
+)
+def test_a_deny_of_a_subcommand_catches_it_however_the_word_is_spelled(command: str, workspace: Path) -> None:
+    rules = RuleSet.from_strings(deny=["bash(git push)"])
+    assert judge(command, workspace, rules, yolo=True).verdict == "deny"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        *(
+            "$x y",
+            "f() { ls src/*; }; f",
+            "PATH=.:$PATH make",
+            "for f in *.py; do $run $f; done",
+            "ls {a,b}{c..f}",
+        ),
+        *("git ${x:-status}", "echo 'form' | sh", "PAGER=less git log", "eval ls", "x=arm; $x"),
+    ],
+)
+def test_under_yolo_what_cannot_be_read_runs_where_it_spells_nothing_denied(
+    command: str, workspace: Path
+) -> None:
+    rules = RuleSet.from_strings(deny=["bash(rm)", "bash(git push)"])
+    assert judge(command, workspace, rules, yolo=True).verdict == "allow"

@@ -11,7 +11,7 @@ ReadScript = Callable[[str], tuple[SimpleCommand, ...]]
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)=(.*)", re.DOTALL)
 _SHELL_FLAGS = re.compile(r"-[eulx]+")
 _SHELL_SCRIPT = re.compile(r"-[eulx]*c")
-_SHELLS = frozenset(("sh", "bash", "dash"))
+SHELLS = frozenset(("sh", "bash", "dash"))
 
 
 class _Wrapper(Data, frozen=True):
@@ -85,7 +85,7 @@ RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
 
 def unwrap(command: SimpleCommand, read_script: ReadScript) -> SimpleCommand:
     """`command` with what it would run in turn, where that can be read; else as it is."""
-    if command.program in _SHELLS:
+    if command.program in SHELLS:
         script = _script(command.words)
         if script is None:
             return command
