@@ -1,18 +1,19 @@
 """The decision for a shell command: every simple command in it, every redirection, every variable."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.access import Access
-from crushpy.permissions.allowance import cd_target, covered_by
+from crushpy.permissions.allowance import FreeFolder, cd_target, covered_by, is_bare_repository
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.prohibition import RuleHit, hits, mentions
+from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
 from crushpy.permissions.risk.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
-from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
-from crushpy.permissions.shell.obeyed_variables import is_obeyed
+from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, SimpleCommand, with_inner
+from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
 from crushpy.permissions.shell.parser import parse_shell
 from crushpy.permissions.suggestions import suggest_rule
 
@@ -29,6 +30,7 @@ def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: boo
     parts.extend(_variables(reading))
     for redirect in reading.redirects:
         parts.extend(_redirect(redirect, reading, rules, workspace))
+    parts.extend(_bare_repository(reading.commands, workspace))
     parts.extend(_commands(reading.commands, rules, workspace, access.tool))
     return parts or [Decision("ask", "no rule covers it")]
 
@@ -58,10 +60,38 @@ def _hit(rule: Rule, reading: ShellReading) -> RuleHit:
 
 
 def _variables(reading: ShellReading) -> list[Decision]:
-    inner = [each for command in reading.commands for each in with_inner(command)]
-    assigned = [*reading.variables, *(variable for command in inner for variable in command.variables)]
-    names = dict.fromkeys(variable.name for variable in assigned if is_obeyed(variable))
-    return [Decision("ask", f"setting {name} can change what is executed") for name in names]
+    """What variables ask about: those that steer any program, and all that reach one which obeys any."""
+    exports_all = any(each.program == "set" and _exports_all(each) for each in _every(reading.commands))
+    exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
+    asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
+    for command in reading.commands:
+        for program, variables in _environments(command, exported):
+            for variable in variables:
+                if is_obeyed(variable):
+                    asked.setdefault(variable.name, "is executed")
+                elif program not in PLAIN_PROGRAMS and program != "git" and may_be_obeyed(variable):
+                    asked.setdefault(variable.name, f"{program} executes")
+    return [Decision("ask", f"setting {name} can change what {what}") for name, what in asked.items()]
+
+
+def _environments(
+    command: SimpleCommand, given: Sequence[Assignment]
+) -> Iterator[tuple[str, Sequence[Assignment]]]:
+    """Each program that would run, with the variables it gets."""
+    variables = (*given, *command.variables)
+    if command.inner and command.transparent:
+        yield "", [each for each in variables if is_obeyed(each)]
+    else:
+        yield command.program, variables
+    for inner in command.inner:
+        yield from _environments(inner, variables)
+
+
+def _exports_all(command: SimpleCommand) -> bool:
+    """Whether `set` hands every variable on from here."""
+    return any(
+        word.text == "allexport" or (word.is_option and "a" in word.text) for word in command.words[1:]
+    )
 
 
 def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
@@ -86,9 +116,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
 
 def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
     """The folders in which a command of this line may run; none where that is not known."""
-    moves = [
-        each for command in reading.commands for each in with_inner(command) if each.words[0].text in _MOVES
-    ]
+    moves = [each for each in _every(reading.commands) if each.words[0].text in _MOVES]
     if not moves:
         return [workspace]
     target = cd_target(moves[0], workspace) if moves[0].words[0].text == "cd" else None
@@ -97,16 +125,21 @@ def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
     return [workspace, target]
 
 
+def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
+    return [each for command in commands for each in with_inner(command)]
+
+
 def _commands(
     commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str
 ) -> list[Decision]:
     allow = {rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)}
     words = list(allow)
+    roaming = _free_folder(commands, workspace)
     parts: list[Decision] = []
     for command in commands:
-        rule = covered_by(words, command, workspace)
+        rule = covered_by(words, command, roaming)
         if rule is None:
-            parts.extend(_uncovered(command, words, workspace))
+            parts.extend(_uncovered(command, words, roaming))
         elif rule:
             parts.append(by_rule("allow", allow[tuple(rule)]))
     if not parts and commands:
@@ -115,11 +148,29 @@ def _commands(
     return parts
 
 
-def _uncovered(command: SimpleCommand, rules: Sequence[Sequence[str]], workspace: Path) -> list[Decision]:
+def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
+    """Where `cd` may go without a rule: a folder can give orders to what runs in it."""
+    every = _every(commands)
+    moves = sum(each.words[0].text in _MOVES for each in every)
+    steered = {
+        each.program
+        for each in every
+        if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
+    }
+    return FreeFolder(workspace, below=moves < 2 and steered <= {"git"}, git="git" in steered)
+
+
+def _bare_repository(commands: Sequence[SimpleCommand], workspace: Path) -> list[Decision]:
+    if any(each.program == "git" for each in _every(commands)) and is_bare_repository(workspace):
+        return [Decision("ask", "this folder is a bare repository, and git does what its settings say")]
+    return []
+
+
+def _uncovered(command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder) -> list[Decision]:
     if not (command.inner and command.transparent):
         return [_ask(command)]
-    inner = [each for each in command.inner if covered_by(rules, each, workspace) is None]
-    return [part for each in inner for part in _uncovered(each, rules, workspace)]
+    inner = [each for each in command.inner if covered_by(rules, each, free) is None]
+    return [part for each in inner for part in _uncovered(each, rules, free)]
 
 
 def _ask(command: SimpleCommand) -> Decision:
@@ -132,5 +183,6 @@ def _ask(command: SimpleCommand) -> Decision:
     elif risks:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
-        reason = f"no rule covers `{shown}`"
+        moves = command.words[0].text == "cd"
+        reason = f"no rule covers `{shown}`{', and the folder can steer what runs in it' if moves else ''}"
     return Decision("ask", reason, (rule,) if rule else ())

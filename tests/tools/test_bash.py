@@ -423,3 +423,19 @@ def test_of_one_long_line_of_control_characters_what_a_terminal_would_show_is_le
     text = "\0" * 2_000_000 + "\x1b[31mred\x1b[0m" * 20_000 + "\r" * 300_000 + "end"
     assert as_plain_text(text) == "end"
     assert as_plain_text("one\r\ntwo\rthree\r\r\nfour\r") == "one\nthree\nfour"
+
+
+async def test_git_takes_no_orders_from_text_files_that_look_like_a_repository(workspace: Path) -> None:
+    async with lent(workspace) as context:
+        await bash(
+            context,
+            "git init -q real && cd real && git config user.email a@b && git config user.name a"
+            " && echo 1 > f && echo 'f diff=x' > .gitattributes && git add . && git commit -qm a && cd .."
+            " && git clone -q --bare real fake && echo 'f diff=x' > fake/info/attributes"
+            " && git config -f fake/config diff.x.textconv 'touch pwn; cat'",
+        )
+        explicit = await bash(context, "git --git-dir=fake log -p; ls")
+        assert "pwn" in explicit.text
+        found = await bash(context, "rm -f pwn fake/pwn; cd fake && git log -p; ls")
+    assert "pwn" not in found.text.split()
+    assert "bare" in found.text

@@ -65,13 +65,80 @@ PROGRAMS = {
     "unzip": _risk(operands=True),
     "gzip": _risk(operands=True),
     "gunzip": _risk(operands=True),
-    "pytest": _risk("", "basetemp junitxml junit-xml log-file result-log rootdir"),
-    "ruff": _risk("o", "output-file fix unsafe-fixes config add-noqa"),
-    "eslint": _risk("oc", "output-file fix rulesdir resolve-plugins-relative-to config plugin parser"),
-    "mypy": _risk("", "python-executable install-types config-file"),
-    "cargo": _risk("", "config"),
-    "npm": _risk("", "script-shell prefix userconfig globalconfig"),
-    "go": _risk("", "exec toolexec vettool overlay modfile"),
+    "pytest": _risk(
+        "ocp",
+        "basetemp junitxml junit-xml log-file result-log report-log rootdir debug override-ini pastebin"
+        " confcutdir config-file inifile cov-config cov-report pdbcls tx px rsyncdir html csv alluredir"
+        " json-report-file store-durations durations-path profile-svg",
+        "kmnrW",
+    ),
+    "ruff": _risk("o", "output-file fix unsafe-fixes config add-noqa cache-dir"),
+    "eslint": _risk(
+        "ocf",
+        "output-file fix rulesdir resolve-plugins-relative-to config plugin parser format cache-file"
+        " cache-location",
+    ),
+    "mypy": _risk(
+        "p",
+        "python-executable install-types config-file cache-dir junit-xml html-report txt-report xml-report"
+        " cobertura-xml-report any-exprs-report linecount-report linecoverage-report lineprecision-report"
+        " xslt-html-report xslt-txt-report memory-xml-report shadow-file custom-typeshed-dir",
+    ),
+    "pyright": _risk("pv", "project pythonpath venvpath typeshedpath createstub writebaseline baselinefile"),
+    "tsc": _risk(
+        "p",
+        "project outdir outfile declarationdir tsbuildinfofile generatetrace generatecpuprofile build"
+        " rootdir",
+    ),
+    "jest": _risk(
+        "cu",
+        "config rootdir outputfile setupfiles setupfilesafterenv globalsetup globalteardown transform runner"
+        " testrunner reporters resolver cachedirectory coveragedirectory testenvironment preset modulepaths"
+        " snapshotserializers testresultsprocessor updatesnapshot filter roots projects",
+        "tiw",
+    ),
+    "vitest": _risk("cru", "config root outputfile reporter environment dir coverage update pool ui", "tw"),
+    "cargo": _risk(
+        "ZC",
+        "config target-dir manifest-path out-dir artifact-dir lockfile-path index registry root path git",
+        "pjF",
+    ),
+    "npm": _risk(
+        "C",
+        "script-shell prefix userconfig globalconfig logs-dir cache node-options shell init-module git"
+        " local-prefix globaldir tmp",
+        "w",
+    ),
+    "pnpm": _risk(
+        "C",
+        "dir prefix script-shell store-dir virtual-store-dir modules-dir lockfile-dir global-dir cache-dir"
+        " state-dir node-options config-dir pnpmfile global-pnpmfile shell-emulator",
+        "rFw",
+    ),
+    "yarn": _risk(
+        "",
+        "cwd prefix global-folder modules-folder cache-folder link-folder preferred-cache-folder"
+        " script-shell use-yarnrc",
+    ),
+    "gradle": _risk(
+        "pbcIgDPF",
+        "project-dir build-file settings-file init-script gradle-user-home project-cache-dir include-build"
+        " system-prop project-prop write-locks write-verification-metadata profile scan",
+        "x",
+    ),
+    "mvn": _risk("fsgtlDPb", "file settings global-settings toolchains log-file define builder"),
+    "dotnet": _risk(
+        "or", "output results-directory settings diag artifacts-path collect test-adapter-path logger"
+    ),
+    "pip": _risk(
+        "t", "log cache-dir target prefix root src report python proxy cert index-url extra-index-url"
+    ),
+    "tox": _risk("cx", "conf workdir root result-json override installpkg", "epn"),
+    "nox": _risk("f", "noxfile envdir report", "esktR"),
+    "rspec": _risk("roI", "require out options default-path", "fetP"),
+    "phpunit": _risk(
+        "cd", "configuration bootstrap include-path log-junit log-teamcity coverage-html coverage-text"
+    ),
     "psql": _risk("cfoL", "command file output log-file"),
     "sqlite3": _risk("", "cmd init"),
     "read": _risk("", "", "dnNptu"),
@@ -123,4 +190,4 @@ def _risky_option(text: str, risk: Risk) -> str | None:
 
 def is_long(name: str, options: Sequence[str]) -> bool:
     """True where `name` is one of the long options or may stand for it."""
-    return bool(name) and any(option.startswith(name) for option in options)
+    return bool(name) and any(option.startswith((name, name.lower())) for option in options)

@@ -8,7 +8,19 @@ from crushpy.permissions.risk.special_programs import SPECIAL
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
 
-ALIKE = {"fdfind": "fd", "gmake": "make", "gawk": "awk", "mawk": "awk", "nawk": "awk", "gsed": "sed"}
+ALIKE = {
+    **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
+    **dict.fromkeys(("cc", "g++", "c++", "clang", "clang++"), "gcc"),
+    **dict.fromkeys(("fdfind",), "fd"),
+    **dict.fromkeys(("gmake",), "make"),
+    **dict.fromkeys(("gsed",), "sed"),
+    **dict.fromkeys(("py.test",), "pytest"),
+    **dict.fromkeys(("basedpyright",), "pyright"),
+    **dict.fromkeys(("gradlew",), "gradle"),
+    **dict.fromkeys(("mvnw",), "mvn"),
+    **dict.fromkeys(("pip3",), "pip"),
+}
+"""Programs under another name."""
 
 OPERANDS_MATTER = word_set(
     "rm rmdir mv cp ln chmod chown chgrp install truncate shred dd mkdir touch kill pkill killall mkfs mount"
@@ -25,11 +37,21 @@ def risky_words(command: SimpleCommand) -> Risks:
         return special(words)
     risks = interpreter_risks(program, words)
     if risks is not None:
-        return risks
+        return risks | _module_risks(words)
     if runs := _runs_rest(program, words):
         return runs
     risk = PROGRAMS.get(program)
     return option_risks(words, risk) if risk is not None else {}
+
+
+def _module_risks(words: Sequence[Word]) -> Risks:
+    """`python -m pytest` is pytest: the words after the module are its own."""
+    texts = [word.text if word.kind == "literal" else "" for word in words]
+    if "-m" not in texts or not texts[0].rpartition("/")[2].startswith(("python", "pypy")):
+        return {}
+    start = texts.index("-m") + 1
+    inner = risky_words(SimpleCommand(tuple(words[start:]))) if start < len(words) else {}
+    return {start + place: why for place, why in inner.items()}
 
 
 def _runs_rest(program: str, words: Sequence[Word]) -> Risks:

@@ -159,6 +159,48 @@ def _read_builtin(words: Sequence[Word]) -> Risks:
     }
 
 
+def _pytest(words: Sequence[Word]) -> Risks:
+    risks = option_risks(words, PROGRAMS["pytest"])
+    for place, word in enumerate(words):
+        harmless = word.text in _PYTEST_HARMLESS or _PYTEST_REPORT.fullmatch(word.text)
+        if word.kind == "literal" and harmless:
+            risks.pop(place, None)
+            if word.text == "-p":
+                risks.pop(place + 1, None)
+    return risks
+
+
+_PYTEST_HARMLESS = word_set("--co --cov --no-cov --lf --ff -pno:cacheprovider")
+_PYTEST_REPORT = re.compile(r"--cov-report=(?:term(?:-missing)?(?::skip-covered)?)?|--cov=[\w./-]+")
+
+_ONE_DASH = {
+    "go": word_set(
+        "exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile"
+        " mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir"
+    ),
+    "gcc": word_set("o wrapper specs fplugin B save-temps dumpdir dumpbase"),
+}
+_GLUED = {"gcc": ("-o", "-B", "-fplugin", "-specs", "@"), "go": ()}
+
+
+def _one_dash(program: str) -> Callable[[Sequence[Word]], Risks]:
+    """Programs whose long options have one dash, and may have two."""
+
+    def risks_of(words: Sequence[Word]) -> Risks:
+        risks: Risks = {}
+        for place, word in enumerate(words[1:], 1):
+            name, equals, _ = word.text.lstrip("-").partition("=")
+            if word.may_be_option:
+                risks[place] = "it could turn out to be an option that writes or executes"
+            elif (word.is_option and name in _ONE_DASH[program]) or word.text.startswith(_GLUED[program]):
+                risks[place] = f"with it {program} can write or execute"
+                if name in _ONE_DASH[program] and not equals and place + 1 < len(words):
+                    risks[place + 1] = f"it is what {word.text} stands for"
+        return risks
+
+    return risks_of
+
+
 SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "git": git_risks,
     "find": _find,
@@ -171,4 +213,7 @@ SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
     "curl": _curl,
     "tar": _tar,
     "read": _read_builtin,
+    "pytest": _pytest,
+    "go": _one_dash("go"),
+    "gcc": _one_dash("gcc"),
 }

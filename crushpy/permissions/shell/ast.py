@@ -39,6 +39,8 @@ class Assignment(Data, frozen=True):
 
     name: str
     value: str | None
+    exported: bool = False
+    """True where the line hands it on to programs: `export X=1`."""
 
 
 class Redirect(Data, frozen=True):

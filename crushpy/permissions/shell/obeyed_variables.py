@@ -12,16 +12,27 @@ _OBEYED = re.compile(
     r"|VIRTUAL_ENV|DISPLAY|TMPDIR|OPENSSL_.*|PGSERVICE.*|TERMINFO.*|GCONV_PATH|NLSPATH|HISTFILE|CDPATH"
 )
 _HARMLESS = re.compile(
-    r"PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER)|RUST_(?:BACKTRACE|LOG)"
+    r"LANG|LANGUAGE|LC_\w+|TZ|TERM|COLUMNS|LINES|NO_COLOR|FORCE_COLOR|CLICOLOR(?:_FORCE)?|CI|DEBIAN_FRONTEND|PYTHON(?:UNBUFFERED|DONTWRITEBYTECODE|HASHSEED|IOENCODING|UTF8|FAULTHANDLER)|RUST_(?:BACKTRACE|LOG)"
     r"|GIT_(?:TERMINAL_PROMPT|OPTIONAL_LOCKS)|CARGO_TERM_COLOR|GO(?:OS|ARCH|MAXPROCS)"
 )
 
 
+_PLAIN_VALUE = re.compile(r"[\w.,:@%+/-]*")
+
+
 def is_obeyed(assignment: Assignment) -> bool:
-    """True where the variable can decide what is executed."""
+    """True where the variable can decide what is executed, whichever program it is."""
     name, value = assignment.name, assignment.value
     if name.endswith("PAGER") and value in ("", "cat"):
         return False
     if name.endswith("EDITOR") and value in ("true", ":"):
         return False
     return bool(_OBEYED.fullmatch(name)) and not _HARMLESS.fullmatch(name)
+
+
+def may_be_obeyed(assignment: Assignment) -> bool:
+    """True where it could decide that for a program that obeys any variable, as make does."""
+    if assignment.value is not None and _PLAIN_VALUE.fullmatch(assignment.value):
+        pager = assignment.name.endswith(("PAGER", "EDITOR")) and not is_obeyed(assignment)
+        return not pager and not _HARMLESS.fullmatch(assignment.name)
+    return True

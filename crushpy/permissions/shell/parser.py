@@ -8,6 +8,8 @@ import re
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
 from crushpy.permissions.shell import unsafe_syntax
 from crushpy.permissions.shell.ast import (
     Assignment,
@@ -160,11 +162,12 @@ class _Reader:
                 self.fail(unsafe_syntax.in_test_word(self._words.part(child), double=double))
 
     def _declaration(self, node: "Node") -> None:
+        # `declare`, `typeset` and `readonly` keep what an earlier export said: all count as handing on.
         for child in node.children[1:]:
             if child.type == "variable_assignment":
-                self.variables.extend(self._assignments(child))
+                self.variables.extend(replace(each, exported=True) for each in self._assignments(child))
             elif unsafe_syntax.NAME.fullmatch(self._text(child)):
-                self.variables.append(Assignment(self._text(child), None))
+                self.variables.append(Assignment(self._text(child), None, exported=True))
             elif self._text(child) not in ("-x", "-r", "-g"):
                 self._strange(node)
 

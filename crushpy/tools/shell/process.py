@@ -212,7 +212,17 @@ def _environment(mark: str) -> dict[str, str]:
     # Inside a command of another crushpy, that one must find our children too.
     environment[MARK_VARIABLE] = os.environ.get(MARK_VARIABLE, "") + mark
     environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
-    return environment
+    return environment | _git_settings(environment.get("GIT_CONFIG_COUNT", ""))
+
+
+def _git_settings(count: str) -> dict[str, str]:
+    """A folder of text files that looks like a repository gives git no orders."""
+    place = int(count) if count.isdecimal() else 0
+    return {
+        "GIT_CONFIG_COUNT": str(place + 1),
+        f"GIT_CONFIG_KEY_{place}": "safe.bareRepository",
+        f"GIT_CONFIG_VALUE_{place}": "explicit",
+    }
 
 
 def _why_not(error: OSError, cwd: Path) -> str:
