@@ -279,8 +279,10 @@ def _plain(text: str) -> str:
     """The gist of a page that a proxy or gateway sent in place of JSON."""
     if not text.lstrip().startswith("<"):
         return text
-    title = re.search(r"<title[^>]*>(.*?)</title>", text, re.IGNORECASE | re.DOTALL)
-    return title[1] if title else re.sub(r"<[^<>]*>", " ", text)
+    lower = text.lower()
+    start = lower.find(">", lower.find("<title")) + 1 if "<title" in lower else 0
+    end = lower.find("</title>", start)
+    return text[start:end] if 0 < start <= end else re.sub(r"<[^<>]*>", " ", text)
 
 
 def _short(text: str) -> str:
