@@ -51,8 +51,8 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
 def mentions(rule: Sequence[str], text: str) -> bool:
     """True where the rule's words all stand in `text`, however they are spelled: for what cannot be read."""
     wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
-    plain = {re.sub(r"['\"\\]", "", word) for word in wanted}
-    return spells(text, frozenset(plain)) == plain
+    plain = frozenset(re.sub(r"['\"\\]", "", word) for word in wanted)
+    return spells(text, plain) == plain
 
 
 def _candidates(command: SimpleCommand, depth: int) -> Iterator[tuple[Word, ...]]:
