@@ -26,6 +26,21 @@ def write_private(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
+def write_new(path: Path, content: bytes, *, replace: bool) -> None:
+    """Makes a file that only its owner can read, in one step and never through a link.
+
+    Raises FileExistsError where anything is there, unless it may be replaced; OSError.
+    """
+    temporary = write_beside(path, content, 0o600)
+    try:
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)  # unlike a rename, this refuses what is there
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
 def write_beside(target: Path, content: bytes, mode: int) -> Path:
     """A file of another name in the same folder, safely on disk: ready to take the place of `target`."""
     temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"

@@ -18,9 +18,11 @@ def reporting_errors() -> Generator[None]:
         finally:
             sys.stdout.flush()
     except CrushpyError as error:
-        print(f"crushpy: {error.message}", file=sys.stderr)
+        from crushpy.sanitize import clean
+
+        print(f"crushpy: {clean(error.message)}", file=sys.stderr)
         if error.hint:
-            print(f"  {error.hint}", file=sys.stderr)
+            print(f"  {clean(error.hint)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
         forget_output()

@@ -28,6 +28,9 @@ STDIN_PATIENCE = 3.0
 """Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
 
 
+INTERRUPTED, TERMINATED = 130, 143
+
+
 def run_headless(options: StartOptions, prompt: str, *, tasks: str, form: str, quiet: bool) -> int:
     """Works on a prompt, or on a file of tasks; the exit code. A `result` is printed last, always."""
     out = Out({"text": lambda: Prose(quiet=quiet), "json": OneJson, "stream-json": StreamJson}[form]())
@@ -36,10 +39,10 @@ def run_headless(options: StartOptions, prompt: str, *, tasks: str, form: str, q
         code = asyncio.run(_work(options, _do(options, prompt, tasks), out))
     except CrushpyError as error:
         code = _failed(out, error)
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as stopped:
         _on_signals(signal.SIG_IGN)
-        out(Result("", "", "", Usage(), 0.0, 130, "interrupted"))
-        code = 130
+        code = _stopped_by(*stopped.args[:1])
+        out(Result("", "", "", Usage(), 0.0, code, "interrupted"))
     except Exception as error:
         logging.getLogger(__name__).exception("the run failed")
         code = _failed(out, unexpected(error))
@@ -59,8 +62,13 @@ def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handler
             signal.signal(one, action)
 
 
-def _interrupted(*_: object) -> None:
-    raise KeyboardInterrupt
+def _interrupted(number: int, *_: object) -> None:
+    raise KeyboardInterrupt(number)
+
+
+def _stopped_by(number: int = signal.SIGINT) -> int:
+    """The exit code of a run that a signal ended."""
+    return TERMINATED if number == signal.SIGTERM else INTERRUPTED
 
 
 def _do(
@@ -90,7 +98,8 @@ async def _work(
     conversation.subscribe(watch)
     loop = asyncio.get_running_loop()
 
-    def interrupt(*_: object) -> None:
+    def interrupt(number: int, *_: object) -> None:
+        watch.signal = number
         loop.call_soon_threadsafe(conversation.interrupt)
 
     _on_signals(interrupt)
@@ -114,6 +123,8 @@ class _Watch:
         self._warnings = warnings
         self._opened = False
         self._text = ""
+        self.signal: int = signal.SIGINT
+        """Which signal asked for the end, where one did."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, MessageCommitted) and event.text.strip():
@@ -140,7 +151,7 @@ class _Watch:
         failure = self._conversation.failure
         if status == "error" and failure is not None:
             return failure.exit_code
-        return {"interrupted": 130, "limit": 4}.get(status, 1)
+        return {"interrupted": _stopped_by(self.signal), "limit": 4}.get(status, 1)
 
 
 def _with_stdin(prompt: str) -> str:

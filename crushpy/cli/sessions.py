@@ -21,6 +21,10 @@ if TYPE_CHECKING:
     from crushpy.messages import Message
     from crushpy.storage.records import ConversationRow, SessionInfo
 
+KeepSecrets = Annotated[
+    bool, typer.Option("--no-redact", help="Leave in what looks like a password, key or token.")
+]
+
 SHOWN = 30
 """How many conversations a listing shows unless told otherwise."""
 
@@ -57,9 +61,9 @@ def list_sessions(
     asyncio.run(_list(everywhere, limit, as_json=as_json))
 
 
-def show_command(session: SessionId, as_json: AsJson = False) -> None:
-    """Print a session: its head, its messages, and a line for each tool call."""
-    asyncio.run(_show(session, as_json=as_json))
+def show_command(session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False) -> None:
+    """Print a session: its head, its messages, and a line for each tool call. Secrets are redacted."""
+    asyncio.run(_show(session, as_json=as_json, keep_secrets=keep_secrets))
 
 
 def export_command(
@@ -68,12 +72,11 @@ def export_command(
     output: Annotated[
         Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to the terminal.")
     ] = None,
-    keep_secrets: Annotated[
-        bool, typer.Option("--no-redact", help="Leave in what looks like a password, key or token.")
-    ] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it is there already.")] = False,
+    keep_secrets: KeepSecrets = False,
 ) -> None:
     """Write a session, and those it continues, in full. Secrets are redacted."""
-    asyncio.run(_export(session, form, output, keep_secrets=keep_secrets))
+    asyncio.run(_export(session, form, output, force=force, keep_secrets=keep_secrets))
 
 
 def delete_command(
@@ -96,7 +99,13 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         shown = SHOWN if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
-        where = "yet" if everywhere else f"of {cwd} yet; `crushpy sessions list --all` shows the others"
+        from crushpy.sanitize import one_line
+
+        where = (
+            "yet"
+            if cwd is None
+            else f"of {one_line(cwd)} yet; `crushpy sessions list --all` shows the others"
+        )
         print(f"There are no conversations {where}.", file=sys.stderr)
         return
     print_text(_table(rows[:shown], folders=everywhere))
@@ -104,19 +113,23 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         print("There are more: `--limit N` shows N of them.", file=sys.stderr)
 
 
-async def _show(name: str, *, as_json: bool) -> None:
-    from crushpy.engine.session.export import session_as_text
+async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
+    from crushpy.engine.session.export import redacted, session_as_text
 
     async with open_browser() as browser:
         found = await find_session(browser, name)
         info, messages = await browser.messages(found.id)
+    if not keep_secrets:
+        info, messages = redacted(info, messages)
     if as_json:
         print_json(_in_full(info, messages))
     else:
         print_text(session_as_text(info, messages))
 
 
-async def _export(name: str, form: ExportFormat, output: Path | None, *, keep_secrets: bool) -> None:
+async def _export(
+    name: str, form: ExportFormat, output: Path | None, *, force: bool, keep_secrets: bool
+) -> None:
     from crushpy.engine.session.export import as_markdown
     from crushpy.messages import counted
 
@@ -132,7 +145,7 @@ async def _export(name: str, form: ExportFormat, output: Path | None, *, keep_se
     if output is None:
         print_text(text)
         return
-    _write(output, text)
+    _write(output, text, force=force)
     count = sum(len(messages) for _, messages in sessions)
     print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
 
@@ -184,10 +197,17 @@ def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(file: Path, text: str) -> None:
+def _write(file: Path, text: str, *, force: bool) -> None:
+    """To a file of the user's own, never through a link: what was said may be private."""
     from crushpy.errors import UsageError
+    from crushpy.private_files import write_new
 
+    if file.is_dir():
+        raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")
     try:
-        file.write_text(text, encoding="utf-8")
+        write_new(file, text.encode(), replace=force)
+    except FileExistsError as error:
+        what = "a link" if file.is_symlink() else "there already"
+        raise UsageError(f"{file} is {what}", "Choose another file, or replace it with --force.") from error
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", "Choose another file.") from error

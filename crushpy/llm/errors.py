@@ -13,7 +13,10 @@ class ModelError(CrushpyError):
     """What to do about it where the error itself does not say."""
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
-        super().__init__(message, hint or self.way_out)
+        from crushpy.redact import redact
+
+        # A server may repeat what it was sent, the key included.
+        super().__init__(redact(message), redact(hint) or self.way_out)
         self.status = status
 
 

@@ -55,6 +55,10 @@ def find_key(
     environ = os.environ if environ is None else environ
     place = locate_key(provider, settings, environ)
     if place.held:
+        if not place.variable.upper().endswith("_API_KEY"):  # those are known to be secret by their name
+            from crushpy.redact import hide_from_now_on
+
+            hide_from_now_on(environ[place.variable])
         return FoundKey(place, environ[place.variable])
     if not (place.stored and open_keyring):
         return FoundKey(place)

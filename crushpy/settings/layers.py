@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
-from crushpy.paths import Paths
+from crushpy.paths import Paths, guard_home
 from crushpy.settings import setting_keys, values
 from crushpy.settings.files import exists, project_file, read_table, user_files
 from crushpy.settings.schema import Settings
@@ -65,6 +65,7 @@ def load(
     `flags` maps dotted keys to values or text; a value of None counts as not given.
     """
     merge = _Merge()
+    merge.warnings.extend(guard_home(paths))
     config, state = user_files(paths)
     merge.add_file("user", config)
     merge.add_file("state", state)

@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import cast
 
@@ -15,9 +15,11 @@ _HINTS = {
     "SQLITE_CANTOPEN": "Make sure the folder exists and is writable, or set CRUSHPY_HOME to one that is.",
     "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
     "SQLITE_BUSY": "Another program has been writing to it for over ten seconds. Close that one, try again.",
-    "SQLITE_CORRUPT": "The file is damaged. Move it away to start with a new one; `sqlite3 FILE .recover` "
-    "can save what is in it.",
+    "SQLITE_CORRUPT": "The file is damaged. The next start keeps it under another name and begins a new one; "
+    "`sqlite3 FILE .recover` can save what is in it.",
 }
+DAMAGED = ".damaged"
+"""Ends the name of a file beside the database: reading failed, and the next start looks through it."""
 _FILE_HINT = "Check the folder's permissions and the free space, or set CRUSHPY_HOME to another folder."
 _OTHER_HINT = "Run `crushpy doctor` to check the database."
 
@@ -37,6 +39,9 @@ def explained(file: Path) -> Generator[None]:
         fault = _sqlite_fault(error)
         if fault is None:
             raise
+        if fault_name(fault).startswith("SQLITE_CORRUPT"):
+            with suppress(OSError):
+                file.with_name(f"{file.name}{DAMAGED}").touch(mode=0o600)
         raise StorageError(f"cannot use the database {file}: {fault}", hint_for(fault)) from error
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.paths import private_dir
 from crushpy.private_files import locked
-from crushpy.storage.faults import fault_name
+from crushpy.storage.faults import DAMAGED, fault_name
 from crushpy.storage.migrations import refuse_foreign, upgrade
 
 if TYPE_CHECKING:
@@ -18,6 +18,14 @@ if TYPE_CHECKING:
 BUSY_SECONDS = 10.0
 """How long a write waits for other processes."""
 _ATTEMPTS = 20
+_QUICKLY_CHECKED = 16 * 1024 * 1024
+"""A file up to this size is looked through whenever it is opened: a few milliseconds."""
+
+
+class DamagedFile(sqlite3.DatabaseError):
+    """Part of the file makes no sense, though its beginning does."""
+
+    sqlite_errorname = "SQLITE_CORRUPT"
 
 
 def open_database(file: Path, warnings: list[str]) -> "Database":
@@ -53,6 +61,7 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection = _existing(file)
     try:
         refuse_foreign(connection, file)
+        _look_through(connection, file)
         _use_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")
         upgrade(connection, file)
@@ -61,6 +70,17 @@ def _connect(file: Path) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
+
+
+def _look_through(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises DamagedFile. A large file is only looked through where it failed before."""
+    suspected = file.with_name(f"{file.name}{DAMAGED}")
+    if not suspected.exists() and file.stat().st_size > _QUICKLY_CHECKED:
+        return
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise DamagedFile(str(found).replace("\n", " "))
+    suspected.unlink(missing_ok=True)
 
 
 def _existing(file: Path) -> sqlite3.Connection:
@@ -114,6 +134,7 @@ def _set_aside(file: Path) -> Path | None:
         try:
             with closing(_existing(file)) as connection:
                 connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                _look_through(connection, file)
             return None
         except sqlite3.DatabaseError as fault:
             if not _is_broken(fault):
@@ -123,6 +144,7 @@ def _set_aside(file: Path) -> Path | None:
             with suppress(FileNotFoundError):
                 file.with_name(file.name + ending).rename(aside.with_name(aside.name + ending))
         file.rename(aside)
+        file.with_name(f"{file.name}{DAMAGED}").unlink(missing_ok=True)
         return aside
 
 

@@ -19,4 +19,8 @@ def run_app(options: StartOptions) -> int:
         give_title_back()
     if app.farewell:
         print(app.farewell)
+    if app.ended_by:
+        import signal
+
+        return 143 if app.ended_by == signal.SIGTERM else 130
     return app.return_code or 0

@@ -74,6 +74,8 @@ class CrushpyApp(App[object]):
         self._options = options
         self._typed = typed
         self._chat: ChatScreen | None = None
+        self.ended_by = 0
+        """The signal that asked us to go, if one did."""
         self.keys: dict[str, str] = {}
         """Keys that the user changed, by action."""
 
@@ -101,7 +103,7 @@ class CrushpyApp(App[object]):
     def on_mount(self) -> None:
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
-            loop.add_signal_handler(getattr(signal, name), self._leave)
+            loop.add_signal_handler(getattr(signal, name), self._leave, getattr(signal, name))
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
 
@@ -122,8 +124,9 @@ class CrushpyApp(App[object]):
         gc.freeze()  # what was loaded stays for good: no collection need look at it again
         gc.enable()
 
-    def _leave(self) -> None:
+    def _leave(self, number: int) -> None:
         """A signal asks us to go: end what runs, restore the terminal."""
+        self.ended_by = number
         self.run_worker(self.chat.leave(), exclusive=False)
 
     def adopt(self, settings: "Settings") -> None:

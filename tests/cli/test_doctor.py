@@ -180,7 +180,7 @@ def test_a_home_that_is_no_folder_is_broken(doctor: Doctor, home: Path) -> None:
 def test_a_home_open_to_others_is_a_warning(doctor: Doctor, home: Path) -> None:
     home.mkdir()
     home.chmod(0o755)
-    assert f"chmod 700 {home}" in doctor().find("is open to others")["hint"]
+    assert doctor().find("was open to other users")["mark"] == "warn"
 
 
 def test_templates_are_checked(doctor: Doctor, config: Path, workspace: Path, cli: Cli) -> None:

@@ -57,6 +57,21 @@ def test_what_does_not_pass_ends_with_5_and_says_why(
     assert done.result["session_id"] == done.lines[0]["id"]
 
 
+@pytest.mark.parametrize("variable", ["OPENAI_API_KEY", "MY_SERVERS_WORD"])
+def test_a_server_that_repeats_the_key_does_not_make_it_known(
+    run: Run, llm: ScriptedLLM, home: Path, variable: str
+) -> None:
+    key = "correct horse-battery.staple"
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(f'[providers.openai]\napi_key_env = "{variable}"\n')
+    llm.always(Fail(401, message=f"Incorrect API key provided: {key}."))
+    done = run("go", env={variable: key})
+    assert done.code == 5
+    assert llm.requests[0].headers["authorization"] == f"Bearer {key}"
+    assert key not in "".join(map(str, done.lines)) + done.stderr
+    assert "[redacted]" in done.of("error")[0]["message"]
+
+
 def test_a_provider_that_is_not_there_is_named(run: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -193,7 +208,7 @@ def run_with_room(room: int, llm_env: dict[str, str], workspace: Path) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(("room", "length"), [(0, 1), (200_000, 1), (260_000, 1), (300_000, 20_000)])
+@pytest.mark.parametrize(("room", "length"), [(0, 1), (300_000, 1), (360_000, 1), (400_000, 20_000)])
 def test_a_disk_that_takes_no_more_ends_with_1_and_the_session_goes_on_when_there_is_room_again(
     run: Run, llm: ScriptedLLM, llm_env: dict[str, str], workspace: Path, room: int, length: int
 ) -> None:

@@ -41,7 +41,7 @@ def test_a_signal_in_the_middle_of_a_reply_ends_with_a_result_that_keeps_the_tex
     live.until_type("text")
     live.process.send_signal(number)
     done = live.end()
-    assert done.code == 130
+    assert done.code == done.result["exit_code"] == (143 if number == signal.SIGTERM else 130)
     assert done.result["text"] == "Half a"
     assert done.result["session_id"] == done.lines[0]["id"]
     assert done.stderr == ""
@@ -60,7 +60,7 @@ def test_a_signal_in_the_middle_of_a_tool_leaves_no_process_and_a_result_for_eve
     sleeper = sleeper_of(workspace)
     live.process.terminate()
     done = live.end()
-    assert done.code == 130
+    assert done.code == 143
     assert [line["is_error"] for line in done.of("tool_result")] == [True, True]
     assert "Interrupted" in done.of("tool_result")[0]["text"]
     assert done.result["error"] == ""
@@ -78,7 +78,7 @@ def test_signals_without_end_still_leave_a_valid_session_and_a_result(
         live.process.terminate()
         time.sleep(0.001)
     done = live.end()
-    assert done.code == 130
+    assert done.code == 143
     assert len(done.of("tool_result")) == 2
     assert done.result["text"] == "I run."
     assert not is_alive(sleeper)
@@ -96,7 +96,7 @@ def test_a_signal_while_it_waits_for_its_prompt_ends_it_at_once(start: Start, nu
     until(lambda: fcntl.ioctl(pipe, termios.FIONREAD, bytes(4)) == bytes(4), "it has read that")
     live.process.send_signal(number)
     done = live.end()
-    assert done.code == 130
+    assert done.code == (143 if number == signal.SIGTERM else 130)
     assert done.result["error"] == "interrupted"
     assert done.stderr == ""
 

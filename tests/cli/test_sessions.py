@@ -144,7 +144,7 @@ def test_show_prints_the_head_and_the_messages_with_a_line_for_each_call(cli: Cl
         "session   abcd1234",
         "title     fix red <U+202E>exe it",
         "tokens    1,030 in, 20 out; $0.0125",
-        f"please use {KEY}",
+        "please use [redacted]",
         "--- assistant (openai/one)",
         "I look.\n  > bash ls -la\n",
         "  < one red <U+202E>exe (+4 lines)",
@@ -158,7 +158,7 @@ def test_show_prints_the_head_and_the_messages_with_a_line_for_each_call(cli: Cl
 
 
 def test_show_json_has_every_message_as_stored(cli: Cli, told: SessionInfo) -> None:
-    data = json.loads(cli("sessions", "show", "latest", "--json").stdout)
+    data = json.loads(cli("sessions", "show", "latest", "--json", "--no-redact").stdout)
     assert data["id"] == told.id
     assert data["system"] == told.system
     messages = msgspec.convert(data["messages"], list[Message])
@@ -252,6 +252,45 @@ def test_export_writes_to_a_file(cli: Cli, told: SessionInfo, workspace: Path) -
     failed = cli("sessions", "export", told.id, "--output", "no/such/out.md")
     assert failed.returncode == 2
     assert "cannot write no/such/out.md: No such file or directory" in failed.stderr
+
+
+def test_export_replaces_nothing_unless_told_to_and_follows_no_link(
+    cli: Cli, told: SessionInfo, workspace: Path
+) -> None:
+    (workspace / "mine.md").write_text("mine")
+    (workspace / "link.md").symlink_to("mine.md")
+    (workspace / "nowhere.md").symlink_to("not/there")
+    for name, what in (("mine.md", "there already"), ("link.md", "a link"), ("nowhere.md", "a link")):
+        done = cli("sessions", "export", told.id, "--output", name)
+        assert done.returncode == 2
+        assert f"{name} is {what}" in done.stderr
+        assert "--force" in done.stderr
+    assert (workspace / "mine.md").read_text() == "mine"
+    assert cli("sessions", "export", told.id, "--output", "link.md", "--force").returncode == 0
+    assert not (workspace / "link.md").is_symlink()
+    assert (workspace / "mine.md").read_text() == "mine"
+    assert cli("sessions", "export", told.id, "--output", "mine.md", "--force").returncode == 0
+    for name in ("link.md", "mine.md"):
+        assert (workspace / name).read_text().startswith("# fix red")
+        assert (workspace / name).stat().st_mode & 0o777 == 0o600
+    assert sorted(path.name for path in workspace.iterdir()) == ["link.md", "mine.md", "nowhere.md"]
+
+
+def test_show_redacts_unless_told_not_to(cli: Cli, told: SessionInfo) -> None:
+    for options in ((), ("--json",)):
+        shown = cli("sessions", "show", told.id, *options).stdout
+        assert KEY not in shown
+        assert "opensesame" not in shown
+        assert KEY in cli("sessions", "show", told.id, *options, "--no-redact").stdout
+
+
+def test_a_folder_with_escape_sequences_in_its_name_is_told_without_them(cli: Cli, workspace: Path) -> None:
+    folder = workspace / "evil\x1b]52;c;ZXZpbA==\x07name"
+    folder.mkdir()
+    done = cli("sessions", "list", cwd=folder)
+    assert "name" in done.stderr
+    assert "\x1b" not in done.stdout + done.stderr
+    assert "\x07" not in done.stdout + done.stderr
 
 
 def test_export_of_a_continuation_starts_with_what_it_continues(

@@ -206,6 +206,7 @@ def test_the_terminal_is_restored_after_a_signal(
         terminal.signal(number)
         terminal.wait_exit()
         assert terminal.restored
+        assert terminal.process.returncode == (143 if number == signal.SIGTERM else 130)
 
 
 def test_it_ends_when_the_terminal_goes_away(launch: Callable[..., Terminal], llm: ScriptedLLM) -> None:

@@ -64,22 +64,59 @@ async def test_a_damaged_schema_is_set_aside_with_its_side_files(file: Path) -> 
     await store.close()
 
 
-async def test_damage_deep_inside_is_an_error_and_the_file_stays(file: Path) -> None:
-    session = await filled(file)
+def damage(file: Path, table: str) -> bytes:
+    """Overwrites the first page of a table; the whole content after that."""
     with closing(sqlite3.connect(file)) as connection:
-        (root,) = connection.execute("SELECT rootpage FROM sqlite_master WHERE name = 'message'").fetchone()
+        statement = "SELECT rootpage FROM sqlite_master WHERE name = ?"
+        (root,) = connection.execute(statement, (table,)).fetchone()
     content = bytearray(file.read_bytes())
-    page = root * 4096
-    content[page - 4096 : page] = b"\xff" * 4096
+    content[root * 4096 - 4096 : root * 4096] = b"\xff" * 4096
     file.write_bytes(content)
+    return bytes(content)
+
+
+@pytest.mark.parametrize("table", ["message", "session", "boundary"])
+async def test_a_file_damaged_deep_inside_is_set_aside_too(file: Path, table: str) -> None:
+    await filled(file)
+    content = damage(file, table)
     store = Store(file)
+    assert await store.conversation_tips() == []
+    assert only_aside(file).read_bytes() == content
+    (warning,) = store.warnings
+    assert only_aside(file).name in warning
+    await store.close()
+
+
+async def test_a_file_cut_short_is_set_aside(file: Path) -> None:
+    await filled(file)
+    file.write_bytes(file.read_bytes()[: 4096 * 5 + 7])
+    store = Store(file)
+    assert await store.conversation_tips() == []
+    assert only_aside(file).exists()
+    await store.close()
+
+
+async def test_damage_met_while_it_is_open_is_an_error_and_the_next_start_sets_the_file_aside(
+    file: Path,
+) -> None:
+    session = await filled(file)
+    store = Store(file)
+    await store.conversation_tips()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+    damage(file, "message")
     with pytest.raises(StorageError) as caught:
         await store.messages(session)
     assert f"{file}: database disk image is malformed" in caught.value.message
     assert ".recover" in caught.value.hint
     assert await store.check() != []
     await store.close()
-    assert file.read_bytes()[page - 4096 : page] == content[page - 4096 : page]
+    assert not list(file.parent.glob("crushpy.db.corrupt-*"))
+    again = Store(file)
+    assert await again.conversation_tips() == []
+    assert only_aside(file).exists()
+    await again.close()
+    assert not file.with_name("crushpy.db.damaged").exists()
 
 
 async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) -> None:

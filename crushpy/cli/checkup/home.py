@@ -38,8 +38,6 @@ def _folder(folder: Path) -> Iterator[Finding]:
         yield fail(f"{nearest} is in the way: it is not a folder", "Move it away, or set CRUSHPY_HOME.")
     elif not os.access(nearest, os.W_OK | os.X_OK):
         yield fail(f"{nearest} cannot be written to", "Change its permissions, or set CRUSHPY_HOME.")
-    elif folder.exists() and folder.stat().st_mode & 0o077 and os.name == "posix":
-        yield warn(f"{folder} is open to others", f"chmod 700 {folder}")
 
 
 def settings(scene: Scene) -> Iterator[Finding]:

@@ -17,6 +17,7 @@ from crushpy.engine.session.export import as_markdown, led_to, redacted
 from crushpy.engine.session.fork import fork_session
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data, Message, Seed
+from crushpy.private_files import write_new
 from crushpy.sanitize import one_line
 from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo
 from crushpy.storage.store import Store
@@ -295,7 +296,7 @@ class SessionBrowser:
     async def export(self, session_id: str, file: Path) -> int:
         """Writes this session and those it continues as Markdown, secrets redacted; how many messages."""
         sessions = await self.in_full(session_id)
-        await asyncio.to_thread(lambda: file.write_text(as_markdown(sessions), encoding="utf-8"))
+        await asyncio.to_thread(lambda: write_new(file, as_markdown(sessions).encode(), replace=True))
         return sum(len(messages) for _, messages in sessions)
 
 
