@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from crushpy.engine.agents.task_list import Strategies, TaskOrder, TaskOrders
 from crushpy.errors import UsageError
 from crushpy.messages import Data
 from crushpy.sanitize import encodable
@@ -14,8 +15,8 @@ from crushpy.tools.base import Delegation
 Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
 HINT = (
-    'In TOML: a [[tasks]] with prompt = "..." for each; context_strategy, read_only and model may follow. '
-    "In any other text file: a task a line."
+    'In TOML: a [[tasks]] with prompt = "..." for each; context_strategy, report_strategy, read_only and '
+    "model may follow. In any other text file: a task a line."
 )
 _MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
@@ -25,6 +26,7 @@ class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
 
     prompt: str
     context_strategy: Strategy = ""
+    report_strategy: Strategy = ""
     read_only: bool = False
     model: str = ""
 
@@ -32,33 +34,36 @@ class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    tasks: list[ListedTask | str]
+    tasks: list[Any]
     context_strategy: Strategy = ""
+    report_strategy: Strategy = ""
 
 
-def read_tasks(name: str, cwd: Path) -> tuple[Delegation, ...]:
-    """The tasks of a file, in order, each with the strategy that holds for it."""
+def read_tasks(name: str, cwd: Path) -> TaskOrders:
+    """The tasks of a file, in order, and what the file says for all of them."""
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
     try:
         listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskFile)
     except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
         raise UsageError(f"--tasks {name}: {error}", HINT) from error
-    entries = [ListedTask(one) if isinstance(one, str) else one for one in listed.tasks]
-    for number, entry in enumerate(entries, 1):
-        if not entry.prompt.strip():
-            raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
-    if not entries:
+    if not listed.tasks:
         raise UsageError(f"--tasks {name}: there is no task in it", HINT)
-    return tuple(
-        Delegation(
-            encodable(entry.prompt.strip()),
-            entry.read_only,
-            entry.model,
-            entry.context_strategy or listed.context_strategy,
-        )
-        for entry in entries
+    return TaskOrders(
+        tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1)),
+        Strategies(listed.context_strategy, listed.report_strategy),
     )
+
+
+def _order(name: str, number: int, written: Any) -> TaskOrder:
+    try:
+        entry = msgspec.convert({"prompt": written} if isinstance(written, str) else written, ListedTask)
+    except msgspec.ValidationError as error:
+        raise UsageError(f"--tasks {name}: task {number}: {error}", HINT) from error
+    if not entry.prompt.strip():
+        raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
+    work = Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model)
+    return TaskOrder(work, Strategies(entry.context_strategy, entry.report_strategy))
 
 
 def _read(name: str, path: Path) -> str:

@@ -6,7 +6,7 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +16,7 @@ from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.subagents import Subagents
-from crushpy.engine.agents.task_list import TaskList
+from crushpy.engine.agents.task_list import TaskList, TaskOrders
 from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
 from crushpy.engine.compaction.review import Verdict
@@ -40,7 +40,7 @@ from crushpy.shield import shielded
 from crushpy.start_soon import start_soon
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
-from crushpy.tools.base import Delegation, ToolContext
+from crushpy.tools.base import ToolContext
 
 log = logging.getLogger(__name__)
 
@@ -161,11 +161,11 @@ class Conversation:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
         return await asyncio.shield(self._start(self._turn(user_message(text))))
 
-    async def work_through(self, orders: Sequence[Delegation]) -> Status:
+    async def work_through(self, orders: TaskOrders) -> Status:
         """Has a new conversation work through a list of tasks, each in a session of its own."""
         return await asyncio.shield(self._start(self._work_through(orders)))
 
-    async def _work_through(self, orders: Sequence[Delegation]) -> Status:
+    async def _work_through(self, orders: TaskOrders) -> Status:
         worklist = TaskList(self._subagents, self._session, self._emit)
         try:
             return await worklist.run(orders)

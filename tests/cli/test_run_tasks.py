@@ -22,7 +22,7 @@ prompt = '''
 Describe it.
 In two lines.
 '''
-context_strategy = "full"
+report_strategy = "full"
 
 [[tasks]]
 prompt = "Write it down."
@@ -63,6 +63,59 @@ def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
     assert [row["id"] for row in listing] == [root]
     assert cli("sessions", "tree", root).stdout.count("task") >= 3
     assert cli("sessions", "show", root).stdout.count("--- crushpy") == 3, "notes are not the user's words"
+
+
+def test_a_task_receives_reports_as_it_asks_and_each_is_summarised_once(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "list.toml").write_text(
+        """
+        tasks = [
+            "Find the parser.",
+            {prompt = "Short.", context_strategy = "summarized"},
+            {prompt = "Whole.", context_strategy = "full"},
+            {prompt = "Short again.", context_strategy = "summarized"},
+            "As it comes.",
+        ]
+        """
+    )
+    llm.script(LONG, "It is in src/parse.py.", "Two.", "Three.", "Four.", "Five.")
+    assert run("--tasks", "list.toml").code == 0
+    first, summary, short, whole, again, as_it_comes = prompts(llm)
+    assert first == "Find the parser." and LONG.strip() in summary
+    for told in (short, again):
+        assert "It is in src/parse.py." in told and LONG.strip() not in told
+    for told in (whole, as_it_comes):
+        assert LONG.strip() in told and "It is in src/parse.py." not in told
+    assert "Two." in whole and "Three." in again and "Four." in as_it_comes
+
+
+@pytest.mark.parametrize(
+    ("shared", "sender", "receiver", "short"),
+    [
+        ("", "report_strategy = 'summarized'", "context_strategy = 'full'", False),
+        ("report_strategy = 'summarized'", "", "", True),
+        ("report_strategy = 'summarized'", "report_strategy = 'full'", "", False),
+        ("context_strategy = 'summarized'", "report_strategy = 'full'", "", False),
+        ("context_strategy = 'full'\nreport_strategy = 'summarized'", "", "", False),
+    ],
+)
+def test_a_tasks_own_words_count_before_the_lists_and_the_receivers_before_the_senders(
+    run: Run, llm: ScriptedLLM, workspace: Path, shared: str, sender: str, receiver: str, short: bool
+) -> None:
+    listed = f"[[tasks]]\nprompt = 'one'\n{sender}\n[[tasks]]\nprompt = 'two'\n{receiver}"
+    (workspace / "list.toml").write_text(f"{shared}\n{listed}")
+
+    def answer(body: Any) -> str:
+        if not body.get("tools"):
+            return "It is in src/parse.py."
+        return LONG if len(llm.requests) == 1 else "Two."
+
+    llm.always(answer)
+    assert run("--tasks", "list.toml").code == 0
+    told = prompts(llm)[-1]
+    assert told.startswith("two\n")
+    assert ("It is in src/parse.py." in told, LONG.strip() in told) == (short, not short)
 
 
 def test_the_conversation_can_go_on_and_knows_the_reports(
@@ -114,6 +167,14 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
         ("list.toml", b"[[tasks]]\nprompt = ' '", "task 1 has an empty prompt"),
         ("list.toml", b"[[tasks]]\npromt = 'x'", "promt"),
         ("list.toml", b"context_strategy = 'short'\ntasks = ['x']", "Invalid enum value 'short'"),
+        ("list.toml", b"report_strategy = 'short'\ntasks = ['x']", "Invalid enum value 'short'"),
+        (
+            "list.toml",
+            b"[[tasks]]\nprompt = 'x'\n[[tasks]]\nprompt = 'y'\nreport_strategy = 'short'",
+            "task 2: Invalid enum value 'short' - at `$.report_strategy`",
+        ),
+        ("list.json", b'["x", {"prompt": "y", "strategy": "full"}]', "task 2: Object contains unknown field"),
+        ("list.json", b'["x", 7]', "task 2: Expected `object`"),
         ("list.toml", b"[[tasks\n", "--tasks list.toml"),
         ("list.json", b"{", "--tasks list.json"),
         ("list.txt", b"\xff\xfe\x00", "not text in UTF-8"),

@@ -63,6 +63,8 @@ class Subagents:
         self._limits = limits
         self._emit = emit
         self.spent = Spent()
+        self._summaries: dict[str, str] = {}
+        """Of reports, by id: each is made once, whoever is told; empty where no model gave one."""
         self.unasked = False
         """A permission was needed for a task, and nobody could be asked."""
 
@@ -153,7 +155,9 @@ class Subagents:
         wanted = strategy or self._services.settings().tasks.context_strategy
         if wanted != "summarized" or len(result.raw) <= SHORT:
             return result.raw
-        summary = result.context_summary or await self._summarised(result)
+        if result.id not in self._summaries:
+            self._summaries[result.id] = result.context_summary or await self._summarised(result)
+        summary = self._summaries[result.id]
         if not summary:
             return result.raw
         return f"{summary}\n\n[Summarised; recall(message_id={result.id!r}) reads the whole report.]"
