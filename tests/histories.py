@@ -113,10 +113,10 @@ def unit(draw: st.DrawFn) -> list[Message]:
     ]
     if draw(st.integers(0, 9)) == 0:
         results.append(result(call("bash"), "an orphan"))
-    return [
-        assistant(draw(texts), *calls, thinking=draw(st.sampled_from(["", "hm"]))),
-        *draw(st.permutations(results)),
-    ]
+    after = draw(st.permutations(results))
+    if draw(st.integers(0, 4)) == 0:  # somebody spoke before all results were there
+        after.insert(draw(st.integers(0, len(after))), user(draw(texts)))
+    return [assistant(draw(texts), *calls, thinking=draw(st.sampled_from(["", "hm"]))), *after]
 
 
 @st.composite

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from crushpy.context.partition import asked_at
 from crushpy.context.render import note_text, seed_text
 from crushpy.messages import Message, Note, Part, Seed, Text, ToolResult
 
@@ -34,7 +35,8 @@ def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
     """The same history, valid for every provider.
 
     The first message is a user's; every call has exactly one result, directly after it and in the order of
-    the calls; neighbouring user messages are one; messages that hold nothing are left out.
+    the calls, and what the user said between the two comes after them; neighbouring user messages are one;
+    messages that hold nothing are left out.
     """
     valid: list[Message] = []
     for message, results in _units(messages):
@@ -75,16 +77,12 @@ def _as_text(part: Part) -> Part:
 
 
 def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, list[ToolResult]]]:
-    """Each message that is not a tool's, with the tool results that follow it."""
-    current: Message | None = None
-    results: list[ToolResult] = []
-    for message in messages:
-        if message.role == "tool":
-            if message.result is not None:
-                results.append(message.result)
-            continue
-        if current is not None:
-            yield current, results
-        current, results = message, []
-    if current is not None:
-        yield current, results
+    """Each message that is not a tool's, with the results of its calls, wherever they stand."""
+    results: dict[int, list[ToolResult]] = {}
+    for place, call in asked_at(messages).items():
+        result = messages[place].result
+        if result is not None:
+            results.setdefault(call, []).append(result)
+    for place, message in enumerate(messages):
+        if message.role != "tool":
+            yield message, results.get(place, [])

@@ -1,12 +1,17 @@
 """Splits a session's messages at a boundary: head, middle, tail. Nothing lost, nothing twice."""
 
 from collections.abc import Callable, Sequence
+from itertools import pairwise
 
 from crushpy.messages import Data, Message
 
 Size = Callable[[Message], int]
 LARGE_UNIT = 1.5
 """A last unit above this many times the tail's budget is carried with its largest results cut."""
+
+
+NEAR = 20
+"""A result that came later than this many messages after its call does not hold what lies between."""
 
 
 class Parts(Data, frozen=True):
@@ -22,15 +27,32 @@ class Parts(Data, frozen=True):
     """The last unit alone is far above the budget; its largest results are to be cut."""
 
 
+def asked_at(messages: Sequence[Message]) -> dict[int, int]:
+    """By the place of each result, the place of the message whose call it answers, whatever lies between.
+
+    A result that nothing asked for, or a second one of the same call, has none.
+    """
+    waiting: dict[str, int] = {}
+    found: dict[int, int] = {}
+    for place, message in enumerate(messages):
+        waiting.update((call.id, place) for call in message.calls)
+        if message.result is not None and message.result.call_id in waiting:
+            found[place] = waiting.pop(message.result.call_id)
+    return found
+
+
 def units(messages: Sequence[Message]) -> list[tuple[Message, ...]]:
-    """Whole units: a user's message, or an assistant's with all its tool results."""
-    found: list[list[Message]] = []
-    for message in messages:
-        if message.role == "tool" and found:
-            found[-1].append(message)
-        else:
-            found.append([message])
-    return [tuple(unit) for unit in found]
+    """Whole units: a user's message, or an assistant's with its results and what came before them."""
+    asked = asked_at(messages)
+    starts: list[int] = []
+    for place, message in enumerate(messages):
+        if message.role != "tool" or not starts:
+            starts.append(place)
+            continue
+        call = asked.get(place, place)
+        while starts[-1] > call and place - call <= NEAR:
+            starts.pop()
+    return [tuple(messages[start:end]) for start, end in pairwise([*starts, len(messages)])]
 
 
 def tail_budget(keep_recent_tokens: int, window: int, own_tokens: int) -> int:

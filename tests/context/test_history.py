@@ -26,6 +26,24 @@ def test_no_words_of_user_or_model_are_lost(history: list[Message]) -> None:
         assert message.text in sent
 
 
+@given(histories())
+def test_every_result_stays_with_its_call_whatever_was_said_between(history: list[Message]) -> None:
+    asked = {one.id for message in history for one in message.calls}
+    told = {m.result.call_id: m.result.text for m in history if m.result and m.result.call_id in asked}
+    sent = {m.result.call_id: m.result.text for m in well_formed(history) if m.result}
+    assert {call_id: sent[call_id] for call_id in told} == told
+    assert {one.call_id for one in missing_results(history, ())} == asked - set(told)
+
+
+def test_the_users_words_between_a_call_and_its_result_come_after_both() -> None:
+    one, two = call("ls"), call("ls")
+    history = [user("go"), assistant("", one, two), result(one, "1"), user("wait"), result(two, "2")]
+    sent = well_formed([*history, user("well?")])
+    assert [message.role for message in sent] == ["user", "assistant", "tool", "tool", "user"]
+    assert [message.result.text for message in sent if message.result] == ["1", "2"]
+    assert sent[-1].text == "waitwell?"
+
+
 def test_a_history_that_starts_with_the_assistant_gets_a_user_message_first() -> None:
     assert [message.role for message in well_formed([assistant("hi")])] == ["user", "assistant"]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from crushpy.context import ledger as ledgers
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
+from crushpy.context.partition import units
 from crushpy.messages import Message
 
 
@@ -75,7 +76,8 @@ def test_after_a_hundred_generations_the_facts_of_the_last_session_are_all_there
 @given(histories(), st.lists(st.integers(0, 40), max_size=4))
 def test_extended_in_pieces_or_at_once_it_holds_the_same(history: list[Message], cuts: list[int]) -> None:
     whole = Ledger().extended(history, cwd="/work", generation=0)
-    starts = [number for number, message in enumerate(history) if message.role != "tool"]
+    firsts = {unit[0].id for unit in units(history)}
+    starts = [number for number, message in enumerate(history) if message.id in firsts]
     places = sorted({starts[cut % len(starts)] for cut in cuts}) if starts else []
     pieces = Ledger()
     for start, end in zip([0, *places], [*places, len(history)], strict=True):

@@ -84,6 +84,19 @@ def test_at_least_the_last_unit_is_carried(history: list[Message]) -> None:
         assert parts.tail and parts.tail[-1] == history[-1]
 
 
+@given(histories(), st.integers(0, 5_000))
+def test_a_cut_parts_no_result_from_its_call(history: list[Message], keep: int) -> None:
+    parts = partition(history, has_seed=False, keep=keep, size=size)
+    asked = {one.id for message in parts.middle for one in message.calls}
+    assert not any(message.result and message.result.call_id in asked for message in parts.tail)
+
+
+def test_a_result_that_came_very_late_holds_nothing_together() -> None:
+    one = call("bash", command="a")
+    history = [user("go"), assistant("", one), *(user(f"{number}") for number in range(40)), result(one)]
+    assert len(units(history)) == 42
+
+
 def test_parallel_calls_at_the_cut_stay_together() -> None:
     one, two = call("bash", command="a"), call("bash", command="b")
     history = [
