@@ -18,6 +18,10 @@ REQUESTS_SHARE = 0.6
 """Of the whole bound: beyond it, requests are still carried before all else, but the long ones shortened."""
 SHORT_QUOTE = 120
 """Tokens of a long request that is shortened so that it does not crowd out every other fact."""
+FIRST_REPLY = 400
+"""Tokens of the first reply that are quoted; at most an eighth of the whole bound."""
+LEAST_REPLY = 15
+"""Below this nothing of it is worth its place."""
 
 
 class WorkspaceSnapshot(Data, frozen=True):
@@ -57,11 +61,13 @@ def build_evidence(
 ) -> str:
     """The evidence as text, at most `limit` tokens; a single request above `request_limit` is shortened."""
     asked = [facts.UserRequest(one.id, redact(one.text)) for one in ledger.requests]
+    first = ledger.first_reply
+    reply = facts.Reply(first.id, redact(first.text)) if first else None
     sections = list(_sections(ledger, around, redact))
     gone = _gone(ledger)
     room = limit
     while room > 0:
-        text = _filled(asked, sections, gone, room, request_limit, count)
+        text = _filled(asked, reply, sections, gone, room, request_limit, count)
         over = count(text) - limit
         if over <= 0:
             return text
@@ -77,6 +83,7 @@ def _gone(ledger: Ledger) -> dict[str, int]:
 
 def _filled(
     asked: Sequence[facts.UserRequest],
+    reply: facts.Reply | None,
     sections: Sequence[Section],
     gone: dict[str, int],
     room: int,
@@ -84,19 +91,20 @@ def _filled(
     count: Count,
 ) -> str:
     """As much as `room` holds: everything, or as much as leaves space to say what is missing."""
-    blocks, left_out = _fill(asked, sections, gone, room, request_limit, count)
+    blocks, left_out = _fill(asked, reply, sections, gone, room, request_limit, count)
     if not left_out:
         return "\n".join(blocks)
     for note in (_note, _short_note):
         reserve = count(note(left_out)) + 6  # more may be left out once the note takes its place
         if reserve <= room // 4:
-            blocks, left_out = _fill(asked, sections, gone, room - reserve, request_limit, count)
+            blocks, left_out = _fill(asked, reply, sections, gone, room - reserve, request_limit, count)
             return "\n".join((*blocks, note(left_out)))
     return "\n".join(blocks)
 
 
 def _fill(
     asked: Sequence[facts.UserRequest],
+    reply: facts.Reply | None,
     sections: Sequence[Section],
     gone: dict[str, int],
     room: int,
@@ -105,10 +113,14 @@ def _fill(
 ) -> tuple[list[str], dict[str, int]]:
     """What fits into `room` in order of right to space, and how much of what does not."""
     left_out = dict(gone)
+    answer = _first_reply(reply, min(FIRST_REPLY, room // 8), count) if reply else ""
+    room -= count(answer) + 1 if answer else 0
     requests, spent = _requests(asked, room, request_limit, count)
     if len(requests) < len(asked):
         left_out["requests"] = left_out.get("requests", 0) + len(asked) - len(requests)
     blocks = [requests[number] for number in sorted(requests)]
+    if answer:
+        blocks.insert(1 if 0 in requests else 0, answer)
     room -= spent
     for section in sections:
         kept, spent = _fit(section, room, count)
@@ -152,6 +164,12 @@ def _requests(
 
 def _quoted(request: facts.UserRequest, limit: int, count: Count) -> str:
     return element("request", quoted(request.text, limit, count, request.id))
+
+
+def _first_reply(reply: facts.Reply, limit: int, count: Count) -> str:
+    if limit < LEAST_REPLY:
+        return ""
+    return element("note", quoted(reply.text, limit, count, reply.id), id=reply.id, what="first answer")
 
 
 def _fit(section: Section, room: int, count: Count) -> tuple[list[Entry], int]:

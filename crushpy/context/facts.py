@@ -39,6 +39,13 @@ class UserRequest(Data, frozen=True):
     text: str
 
 
+class Reply(Data, frozen=True):
+    """What the model said."""
+
+    id: str
+    text: str
+
+
 class Command(Data, frozen=True):
     """One shell command that ran. `number` is its place among all commands."""
 
@@ -83,6 +90,18 @@ def requests(messages: Sequence[Message]) -> list[UserRequest]:
         for message in messages
         if message.role == "user" and message.text.strip()
     ]
+
+
+def first_reply(messages: Sequence[Message], asked: int) -> Reply | None:
+    """What the model first said to the user's first request; `asked` are the requests before `messages`."""
+    for message in messages:
+        if message.role == "user" and message.text.strip():
+            asked += 1
+        if asked > 1:
+            return None
+        if asked and message.role == "assistant" and message.text.strip():
+            return Reply(message.id, message.text.strip())
+    return None
 
 
 def commands(messages: Sequence[Message]) -> list[Command]:

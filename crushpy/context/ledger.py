@@ -16,6 +16,7 @@ MAX_REQUESTS = 400
 MAX_COMMANDS = 600
 MAX_FILES = 2_000
 MAX_REQUEST_CHARS = 40_000
+MAX_REPLY_CHARS = 8_000
 MAX_PATHS = 40
 """Of those that a failing command names."""
 TEST_LINES = 3
@@ -85,6 +86,8 @@ class Ledger(Data, frozen=True):
     ended_jobs: tuple[tuple[str, str], ...] = ()
     dropped: dict[str, int] = msgspec.field(default_factory=dict[str, int])
     """How many facts of each kind are no longer held."""
+    first_reply: facts.Reply | None = None
+    """To the first request."""
 
     def extended(self, messages: Sequence[Message], *, cwd: str, generation: int) -> "Ledger":
         """With what happened in `messages`, which follow those that are in here."""
@@ -93,7 +96,8 @@ class Ledger(Data, frozen=True):
             writer.add(call.name, facts.command_of(call, result, writer.ended_jobs, number=0))
             for file in facts.touched_by(call, result):
                 writer.touch(file)
-        return writer.ledger(facts.requests(messages), len(messages))
+        first = self.first_reply or facts.first_reply(messages, len(self.requests))
+        return writer.ledger(facts.requests(messages), len(messages), first)
 
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
@@ -194,9 +198,14 @@ class _Writer:
         else:
             self._files[path] = FileFact(path, self._clock)
 
-    def ledger(self, requests: Sequence[facts.UserRequest], messages: int) -> Ledger:
+    def ledger(
+        self, requests: Sequence[facts.UserRequest], messages: int, first: facts.Reply | None
+    ) -> Ledger:
         before = self._before
-        asked = (*before.requests, *map(_bounded, requests))
+        asked = (
+            *before.requests,
+            *(facts.UserRequest(one.id, _bounded(one.text, one.id, MAX_REQUEST_CHARS)) for one in requests),
+        )
         commands, files = tuple(self._commands.values()), tuple(self._files.values())
         kept = (*asked[:1], *asked[1:][-MAX_REQUESTS:])
         dropped = {
@@ -218,12 +227,11 @@ class _Writer:
             self._tools,
             tuple(sorted(self.ended_jobs)),
             {kind: number for kind, number in dropped.items() if number},
+            facts.Reply(first.id, _bounded(first.text, first.id, MAX_REPLY_CHARS)) if first else None,
         )
 
 
-def _bounded(request: facts.UserRequest) -> facts.UserRequest:
-    """A request of a size that can be quoted; the stored message has the rest."""
-    text, half = request.text, MAX_REQUEST_CHARS // 2
-    if len(text) <= MAX_REQUEST_CHARS:
-        return request
-    return facts.UserRequest(request.id, f"{text[:half]}\n[... recall {request.id} ...]\n{text[-half:]}")
+def _bounded(text: str, message_id: str, most: int) -> str:
+    """A text of a size that can be quoted; the stored message has the rest."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n[... recall {message_id} ...]\n{text[-half:]}"

@@ -35,6 +35,8 @@ _BATCH = 200
 _TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
 _PLACES = 8
 """Of one word, how many places in a text are weighed for the snippet."""
+_REPEATS = "recall"
+"""The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
 _NOT_WORDS = re.compile(r"[\x00-\x1f\x7f]+")
 
 _UNINDEXED = text(
@@ -164,6 +166,8 @@ def searchable(message: Message) -> str:
     pieces: list[str] = []
     for part in message.parts:
         match part:
+            case ToolCall(name=name) | ToolResult(name=name) if name == _REPEATS:
+                pass
             case Text() | Note() | ToolResult():
                 pieces.append(part.text)
             case ToolCall():

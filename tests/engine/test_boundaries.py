@@ -173,6 +173,30 @@ async def test_the_evidence_is_built_from_what_really_happened(
     assert talk.conversation.info.todos[0].text == "write the tests"
 
 
+async def test_the_first_reply_to_the_first_request_is_kept_at_generation_30(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    looked = Reply(calls=[Call("ls", {})])
+    secret = "sk-ant-api03-" + "a1B2c3D4" * 8
+    llm.script(looked, f"We settled on plan Osprey. {secret} " + "Details follow. " * 400 + "Agreed then.")
+    llm.always("Later words.")
+    talk = await talks(yolo=True)
+    await talk.ask("Which plan do we follow?")
+    for number in range(30):
+        assert await talk.conversation.compact(summary=f"Notes {number}.")
+        await talk.ask(f"request {number}")
+    assert talk.conversation.info.generation == 30
+    evidence = seed_of(talk).evidence
+    start = evidence.index('what="first answer">')
+    assert evidence.index("Which plan do we follow?") < start < evidence.index("request 28")
+    answer = evidence[start:].split("</note>")[0]
+    assert (
+        "We settled on plan Osprey." in answer and "Agreed then." in answer and "chars cut; recall" in answer
+    )
+    assert len(answer) < 4_000 and secret not in answer
+    assert "Later words." not in evidence
+
+
 async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: ScriptedLLM) -> None:
     llm.always(worker([1_000, 7_600, 900]))
     talk = await talks(flags=window(), yolo=True)

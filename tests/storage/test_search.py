@@ -71,6 +71,15 @@ async def test_words_are_found_in_prose_results_arguments_and_notes_but_not_in_t
     assert await texts(store, "musings") == []
 
 
+async def test_what_recall_looked_for_and_quoted_is_found_where_it_was_said(store: Store) -> None:
+    call = ToolCall("c", "recall", {"query": "walrus"})
+    original = said("look for the walrus, " + "which may be anywhere. " * 20)
+    await talk(store, original, replied("I look for tusks.", call), answered(call, "[user x] walrus walrus"))
+    (hit,) = await store.search("walrus")
+    assert hit.message_id == original.id
+    assert await texts(store, "tusks") == ["I look for tusks."], "its own words are found"
+
+
 async def test_a_hit_names_message_session_conversation_and_title(store: Store) -> None:
     message = said("look for the walrus")
     info = await talk(store, message, title="animals")
