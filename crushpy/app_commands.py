@@ -35,6 +35,14 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Hand Off", "handoff", "Start afresh with a summary of your own.", "handoff", "TEXT"),
     AppCommand(
+        "Pin",
+        "pin",
+        "Have every fresh start carry words or a file as they are.",
+        "pin",
+        "TEXT|@FILE",
+    ),
+    AppCommand("Pins", "pins", "What is pinned, and unpinning it.", "pins"),
+    AppCommand(
         "Edit Summary Template",
         "edit_template",
         "Change what a summary is made of; holds from the next fresh start on.",

@@ -202,6 +202,7 @@ class Boundary(Event, frozen=True, tag="boundary"):
     problem: str = ""
     summary: str = ""
     evidence: str = ""
+    pins: str = ""
     lineage: tuple[int, int] = (0, 0)
     """Of all facts since the conversation began: how many there were, and how many were carried."""
     prepared: bool = False

@@ -151,6 +151,8 @@ class Seed(Data, frozen=True, tag="seed"):
     """The last request and the last answer, where they are not carried as messages."""
     earlier: tuple[EarlierNote, ...] = ()
     """Carried beside a summary that the agent or the user wrote, the newest first."""
+    pins: str = ""
+    """What the user pinned, word for word."""
 
     @property
     def notes(self) -> str:
@@ -229,6 +231,19 @@ class Message(Data, frozen=True):
     def result(self) -> ToolResult | None:
         """The result a tool message carries."""
         return next((part for part in self.parts if isinstance(part, ToolResult)), None)
+
+
+class Pin(Data, frozen=True, omit_defaults=False):
+    """What a user wants carried over every boundary of a conversation."""
+
+    number: int
+    """Its name in the conversation: 1, 2, 3, ..."""
+    kind: Literal["text", "file", "message"]
+    text: str = ""
+    """A sentence, or what the message says; a file is read at the boundary."""
+    source: str = ""
+    """The file in full, or the message's id."""
+    created_at: float = 0.0
 
 
 class Cut(Data, frozen=True):

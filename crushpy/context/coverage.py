@@ -8,7 +8,7 @@ from crushpy.context.earlier_notes import bullets, kept
 from crushpy.context.ledger import Ledger
 from crushpy.messages import Data, Message
 
-KINDS = ("paths", "commands", "failures", "todos", "requests", "notes")
+KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
 LONG = 300
 """A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
 _WORD = re.compile(r"\w")
@@ -54,7 +54,7 @@ def facts_of(messages: Sequence[Message], cwd: str, notes: str = "") -> dict[str
         "requests": [request.text for request in facts.requests(messages)],
         "notes": bullets(notes),
     }
-    return {kind: list(dict.fromkeys(found[kind])) for kind in KINDS}
+    return {kind: list(dict.fromkeys(values)) for kind, values in found.items()}
 
 
 def lineage_coverage(ledger: Ledger, carried: str, *, cwd: str = "/") -> tuple[int, int]:
@@ -95,15 +95,23 @@ def flat(text: str) -> str:
 
 
 def measure(
-    middle: Sequence[Message], prose: str, carried: str, *, cwd: str = "/", notes: str = ""
+    middle: Sequence[Message],
+    prose: str,
+    carried: str,
+    *,
+    cwd: str = "/",
+    notes: str = "",
+    pins: Sequence[str] = (),
 ) -> Coverage:
-    """Coverage of the facts in `middle` and of the notes before it: by the summary's prose, and by all that
-    was carried over."""
+    """Coverage of the facts in `middle`, of the notes before it and of the pins: by the summary's prose, and
+    by all that was carried over."""
     texts = flat(prose), flat(carried)
 
     def found(kind: str, fact: str, text: str) -> bool:
         if kind == "notes":
             return kept(fact, text)
+        if kind == "pins":  # word for word and whole, or not at all
+            return bool(fact) and flat(fact) in text
         return path_covered(fact, cwd, text) if kind == "paths" else covered(fact, text)
 
     return Coverage(
@@ -111,6 +119,6 @@ def measure(
             kind: FactCount(
                 len(values), *(sum(found(kind, value, text) for value in values) for text in texts)
             )
-            for kind, values in facts_of(middle, cwd, notes).items()
+            for kind, values in {**facts_of(middle, cwd, notes), "pins": pins}.items()
         }
     )

@@ -24,6 +24,8 @@ class TokenBudget(Data, frozen=True):
     evidence_tokens: int
     fixed_tokens: int = 0
     """Of the system prompt and the tools, which every request holds."""
+    pinned: int = 0
+    """Tokens of the user's pins, which every child starts with."""
 
     @property
     def summary_target(self) -> int:
@@ -77,14 +79,14 @@ def make_plan(
 ) -> Plan:
     """Fits the child's first request under its limit: shrinks the tail, the evidence, then the quotes."""
     own = sum(size(message) for message in history[1 if has_seed else 0 :])
-    texts = FRAME + limits.longest_summary + limits.evidence + 2 * limits.request
+    texts = FRAME + limits.pinned + limits.longest_summary + limits.evidence + 2 * limits.request
     keep = tail_budget(limits.keep_recent_tokens, limits.window, own)
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
     least = apply_cuts(
         parts.tail, {cut.message_id: cut for cut in cut_largest(parts.tail, goal=0, size=size)}
     )
-    room = limits.carried - sum(map(size, least)) - FRAME - limits.longest_summary
+    room = limits.carried - sum(map(size, least)) - FRAME - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.request, room // 4))
     evidence = max(0, min(limits.evidence, room - 2 * quote_room))
     quotes = last_words(parts, limit=quote_room, count=count)
@@ -108,7 +110,7 @@ def plan_after(
     head = tuple(history[:1]) if has_seed else ()
     parts = Parts(head, tuple(history[len(head) : summarised]), tuple(history[summarised:]))
     tail = sum(map(size, parts.tail))
-    room = limits.carried - FRAME - summary_size - tail
+    room = limits.carried - FRAME - limits.pinned - summary_size - tail
     quotes = last_words(parts, limit=max(0, min(limits.request, room // 4)), count=count)
     evidence = min(limits.evidence, room - count(quotes))
     if not parts.middle or not parts.tail or evidence < limits.evidence // 2:

@@ -19,11 +19,13 @@ NO_SUMMARY = "(No summary could be written this time. The evidence below is comp
 
 
 def seed_text(seed: Seed) -> str:
-    """The first message of a child session: the summary, then the evidence, each in a tag of its own."""
+    """The first message of a child session: summary, pins, evidence, each in a tag of its own."""
     blocks = [OPENING, element("summary", seed.summary.strip() or NO_SUMMARY)]
     if seed.earlier:
         points = "\n".join(f"- {note.text}" for note in seed.earlier)
         blocks.append(element("earlier_notes", f"{EARLIER}\n{points}"))
+    if seed.pins:  # made and defused as the evidence is
+        blocks.append(f"<pins>\n{seed.pins}\n</pins>")
     # The evidence holds tags of ours, made and defused by the code that built it.
     blocks.append(f"<evidence>\n{seed.evidence}\n</evidence>")
     if seed.quotes:

@@ -17,6 +17,8 @@ OWN_TAGS = (
     "previous_notes",
     "earlier_notes",
     "report",
+    "pins",
+    "pin",
 )
 _OPENERS = "<＜﹤‹〈⟨❬❮˂ᐸ"
 """What a reader may take for the beginning of a tag."""

@@ -126,6 +126,12 @@ class Approvals:
                 self._remember(suggested)
         return None
 
+    async def confirm(self, call: ToolCall, reason: str) -> bool:
+        """Asks about something that is the user's alone: no rule and no yolo decides it."""
+        async with self._asking:
+            self._emit(ApprovalNeeded(call.id, call.name, call.args, (), reason, "", None, ""))
+            return (await self._wait(call.id)).kind != "deny"
+
     async def _wait(self, call_id: str) -> Answer:
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[call_id] = waiting

@@ -19,6 +19,7 @@ from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.agents.task_list import TaskList, TaskOrders
 from crushpy.engine.approvals import Answer, Approvals
 from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
+from crushpy.engine.compaction.pin_board import PinBoard
 from crushpy.engine.compaction.review import Verdict
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.undo import undo_boundary
@@ -109,7 +110,15 @@ class Conversation:
             interactive=choices.interactive,
         )
         self._subagents = Subagents(services, at, toolset, choices.limits, events)
-        self._agent = Agent(services, at, tools=toolset.tools, emit=events, delegate=self._subagents.run)
+        self.pins = PinBoard(at.live, store, services.settings, at.gauge, context, self._approvals.judge)
+        self._agent = Agent(
+            services,
+            at,
+            tools=toolset.tools,
+            emit=events,
+            delegate=self._subagents.run,
+            pins=self.pins,
+        )
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None

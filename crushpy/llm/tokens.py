@@ -78,7 +78,7 @@ def sent(part: Part) -> tuple[str, int]:
     if isinstance(part, Text | Note):
         return part.text, 0
     if isinstance(part, Seed):
-        return f"{part.notes}\n{part.evidence}\n{part.quotes}", 0
+        return f"{part.notes}\n{part.pins}\n{part.evidence}\n{part.quotes}", 0
     if isinstance(part, Image):
         return "", 1
     if isinstance(part, Thinking):

@@ -67,6 +67,10 @@ class Compaction(Data, frozen=True):
     evidence_tokens: Annotated[
         int, Meta(ge=0, description="How many tokens of evidence (facts built by code) are carried over.")
     ] = 4000
+    pin_tokens: Annotated[
+        int,
+        Meta(ge=0, description="How many tokens all pins together may take; at most 5% of the window."),
+    ] = 2000
     model: Annotated[
         str, Meta(description="The model that writes summaries; empty: the model of the conversation.")
     ] = ""

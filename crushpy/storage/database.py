@@ -12,6 +12,7 @@ from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
 from crushpy.storage.message_lookup import MessageLookup
+from crushpy.storage.pins import PinTable
 from crushpy.storage.search import Search
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -28,6 +29,7 @@ class Database:
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions)
         self.imports = Imports(self.connection, self.boundaries)
+        self.pins = PinTable(self.connection)
         self.task_results = TaskResults(self.connection)
 
     def delete_conversation(self, root_id: str) -> int:

@@ -160,7 +160,21 @@ ALTER TABLE boundary ADD COLUMN moment TEXT NOT NULL DEFAULT '';
 ALTER TABLE boundary ADD COLUMN waited_ms INTEGER NOT NULL DEFAULT 0
 """
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED]
+_PINS = """
+CREATE TABLE pin (
+    root_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    source TEXT NOT NULL,
+    created_at FLOAT NOT NULL,
+    PRIMARY KEY (root_id, number)
+);
+DELETE FROM message_text
+"""
+"""The index is made anew, without what `recall` answered."""
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

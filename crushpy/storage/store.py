@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.messages import Cut, Message, Todo, ToolCall, Usage
+from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
 from crushpy.storage.records import (
     BoundaryInfo,
@@ -222,6 +222,20 @@ class Store:
     async def lineage_messages(self, session_id: str) -> list[Message]:
         """All messages from the root to this session, each as far as it led here."""
         return await self._do(lambda database: database.boundaries.lineage_messages(session_id))
+
+    # --- pins ------------------------------------------------------------------------------------------
+
+    async def pins(self, root_id: str) -> list[Pin]:
+        """What is pinned in a conversation, by number."""
+        return await self._do(lambda database: database.pins.of(root_id))
+
+    async def add_pin(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
+        """Stores a pin under the next number. None where there are others by now than those `known`."""
+        return await self._do(lambda database: database.pins.add(root_id, pin, known))
+
+    async def remove_pin(self, root_id: str, number: int) -> Pin:
+        """Takes a pin away, and gives it. `UsageError` where there is none of that number."""
+        return await self._do(lambda database: database.pins.remove(root_id, number))
 
     # --- tasks -----------------------------------------------------------------------------------------
 

@@ -191,6 +191,21 @@ class CutRow(SQLModel, table=True):
     """The last message there was when it was made."""
 
 
+class PinRow(SQLModel, table=True):
+    """What the user wants carried over every boundary of a conversation."""
+
+    __tablename__ = "pin"  # pyright: ignore[reportAssignmentType]
+
+    root_id: str = Field(primary_key=True, **_OF_SESSION)
+    number: int = Field(primary_key=True)
+    kind: str = Field(sa_type=Text)
+    """text, file or message."""
+    text: str = Field(sa_type=Text)
+    source: str = Field(sa_type=Text)
+    """The file's path, or the message's id."""
+    created_at: float = Field(sa_type=Float)
+
+
 class LeaseRow(SQLModel, table=True):
     """Which process may write to a session."""
 
@@ -212,4 +227,5 @@ task_results: Table = SQLModel.metadata.tables["task_result"]
 ledgers: Table = SQLModel.metadata.tables["ledger"]
 imports: Table = SQLModel.metadata.tables["import_record"]
 cuts: Table = SQLModel.metadata.tables["cut"]
+pins: Table = SQLModel.metadata.tables["pin"]
 leases: Table = SQLModel.metadata.tables["lease"]

@@ -13,6 +13,10 @@ class NewSessionArgs(Args, frozen=True):
     summary: Annotated[
         str, Meta(description="All that the next session needs, in the shape described above.")
     ]
+    pin: Annotated[
+        tuple[str, ...],
+        Meta(description="Sentences to propose for every session from here on; the user decides."),
+    ] = ()
 
 
 class NewSessionTool(Tool[NewSessionArgs]):

@@ -251,7 +251,7 @@ def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
     """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
     if opening is None:
-        card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence)
+        card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence, pins=seed.pins)
         return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
     boundary = opening.boundary
     return BoundaryItem(
@@ -271,6 +271,7 @@ def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> Bound
         problem=boundary.problem,
         summary=seed.summary,
         evidence=seed.evidence,
+        pins=seed.pins,
         undone=boundary.undone_at is not None,
         sessions_before=opening.sessions,
         messages_before=opening.messages,
@@ -298,4 +299,5 @@ def boundary_item(event: Boundary) -> BoundaryItem:
         problem=event.problem,
         summary=event.summary,
         evidence=event.evidence,
+        pins=event.pins,
     )

@@ -67,7 +67,7 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
-ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage"]
+ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage", "pin"]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
 BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
@@ -78,6 +78,10 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
 }
 """Keys on the card of a fresh start, what they ask for and how the card names it."""
 ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
+
+
+PINNABLE = (UserItem, ReplyItem, ToolItem)
+"""What shows a message that can be pinned."""
 
 
 class BoundaryItem(Data, frozen=True):
@@ -103,6 +107,7 @@ class BoundaryItem(Data, frozen=True):
     problem: str = ""
     summary: str = ""
     evidence: str = ""
+    pins: str = ""
     undone: bool = False
     sessions_before: int = 0
     messages_before: int = 0

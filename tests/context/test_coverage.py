@@ -29,7 +29,7 @@ def test_every_kind_of_fact_is_counted_once() -> None:
         "requests": ["Please keep the API stable"],
         "notes": ["the port is 7071"],
     }
-    assert tuple(twice) == KINDS
+    assert (*twice, "pins") == KINDS
 
 
 def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
@@ -44,6 +44,7 @@ def test_prose_alone_and_prose_with_evidence_are_told_apart() -> None:
         "todos": FactCount(1, 0, 1),
         "requests": FactCount(1, 0, 0),
         "notes": FactCount(2, 0, 1),
+        "pins": FactCount(0, 0, 0),
     }
 
 

@@ -73,6 +73,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "lease",
             "ledger",
             "import_record",
+            "pin",
         }
         assert shape(ours) == shape(theirs)
 

@@ -8,6 +8,8 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.overflow import OverflowRecovery
+from crushpy.engine.compaction.pin_board import PinBoard
+from crushpy.engine.compaction.pin_proposals import PinProposals
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
@@ -84,6 +86,7 @@ class Agent:
         emit: Emit,
         delegate: Delegate | None = None,
         task: str = "",
+        pins: PinBoard | None = None,
     ) -> None:
         session, models, gauge = at.live, at.models, at.gauge
         interactive = services.interactive and not task
@@ -101,7 +104,7 @@ class Agent:
         self.reviews = ReviewDesk(emit)
         self.view = ContextView(session, models, gauge, emit, told=services.told)
         thresholds = Thresholds(session, services.settings)
-        planner = BoundaryPlanner(session, services.settings, gauge, thresholds)
+        planner = BoundaryPlanner(session, services.settings, gauge, thresholds, pins)
         # What happens in the background is told by events of its own: nobody waits for its retries.
         unseen = Summarizer(models, services.templates, gauge, lambda _: None, session.count)
         preparations = Preparations(self.view, planner, unseen, emit)
@@ -130,7 +133,14 @@ class Agent:
         )
         self._overflow = OverflowRecovery(session, self.view, gauge, builder, emit)
         self.tools = ToolRunner(
-            tools, context, session, services.approvals, self.policy.new_session, emit, task
+            tools,
+            context,
+            session,
+            services.approvals,
+            self.policy.new_session,
+            emit,
+            task,
+            PinProposals(pins, services.approvals, emit).offer if pins else None,
         )
 
     def turn(self, limits: Limits, spent: Spent) -> Turn:

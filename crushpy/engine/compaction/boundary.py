@@ -73,6 +73,7 @@ class BoundaryBuilder:
         nothing has changed.
         """
         started = time.monotonic()
+        await self._planner.read_pins()
         limits = self._planner.token_budget(state)
         begun = self._preparations.plan(options, state)
         ready = self._preparations.state == "ready"
@@ -133,6 +134,8 @@ class BoundaryBuilder:
             )
 
         await shielded(commit())
+        for warning in self._planner.pins.warnings:
+            self._emit(Notice(warning, "warning"))
         if summary.problem and not summary.text:
             self._emit(
                 Notice(
@@ -157,6 +160,7 @@ class BoundaryBuilder:
 
     async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
         """What `make` would carry over; nothing is changed. None where there is nothing to leave behind."""
+        await self._planner.read_pins()
         limits = self._planner.token_budget(state)
         plan = self._planner.plan(options, limits)
         if not plan.parts.middle:
@@ -199,6 +203,7 @@ class BoundaryBuilder:
                 carried,
                 cwd=self._session.info.cwd,
                 notes=before.notes if before else "",
+                pins=self._planner.pins.facts,
             ),
             lineage_coverage(ledger, carried, cwd=self._session.info.cwd),
         )
@@ -254,7 +259,7 @@ class BoundaryBuilder:
                 limit=limits.summary_target // 2,
                 count=self._gauge.count,
             )
-        return Seed(summary, evidence, plan.quotes, earlier)
+        return Seed(summary, evidence, plan.quotes, earlier, self._planner.pins.text)
 
     async def _ledger(self) -> Ledger:
         """The facts of the whole lineage, this session included. No ancestor's messages are read for it."""

@@ -141,6 +141,7 @@ def boundary_event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Bo
         problem=boundary.problem,
         summary=seed.summary,
         evidence=seed.evidence,
+        pins=seed.pins,
         lineage=boundary.lineage,
         prepared=boundary.prepared,
         moment=boundary.moment,

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.context.cuts import apply_cuts
+from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.pin_board import PinBoard
 from crushpy.engine.compaction.summarizer import SummaryJob
 from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import WindowState
@@ -19,12 +21,25 @@ class BoundaryPlanner:
     """For one session, as it is at the moment of asking. Changes nothing."""
 
     def __init__(
-        self, session: LiveSession, settings: Callable[[], Settings], gauge: Gauge, thresholds: Thresholds
+        self,
+        session: LiveSession,
+        settings: Callable[[], Settings],
+        gauge: Gauge,
+        thresholds: Thresholds,
+        board: PinBoard | None = None,
     ) -> None:
+        """Without a `board` nothing is pinned: the tasks of a conversation do not get its pins."""
         self._session = session
         self._settings = settings
         self._gauge = gauge
         self._thresholds = thresholds
+        self._board = board
+        self.pins = CarriedPins()
+
+    async def read_pins(self) -> None:
+        """Reads what is pinned as it is now; whatever is planned from here on leaves room for it."""
+        if self._board is not None:
+            self.pins = await self._board.carried()
 
     def token_budget(self, state: WindowState) -> TokenBudget:
         chosen = self._settings().compaction
@@ -35,6 +50,7 @@ class BoundaryPlanner:
             chosen.summary_tokens,
             chosen.evidence_tokens,
             state.fixed_tokens,
+            self._gauge.count(self.pins.text),
         )
 
     def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
@@ -54,7 +70,7 @@ class BoundaryPlanner:
         parts = plan.parts
         stored = {message.id: message for message in history}
         everything = (*parts.middle, *(stored[message.id] for message in parts.tail))
-        room = limits.carried - FRAME - self._gauge.count(options.summary)
+        room = limits.carried - FRAME - limits.pinned - self._gauge.count(options.summary)
         return msgspec.structs.replace(
             plan,
             parts=msgspec.structs.replace(parts, middle=everything, tail=()),

@@ -174,6 +174,7 @@ def _sections(message: Message) -> list[str]:
                 if part.earlier:
                     points = "\n".join(f"- {clean(note.text)}" for note in part.earlier)
                     blocks += ["### Earlier notes", points]
+                blocks += ["### Pins", _fenced(part.pins)] if part.pins else []
                 blocks += ["### Evidence", _fenced(part.evidence)]
                 blocks += ["### Quotes", _fenced(part.quotes)] if part.quotes else []
             case Image():

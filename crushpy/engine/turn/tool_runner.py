@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from itertools import groupby
 
@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 Emit = Callable[[Event], None]
 NewSession = Callable[[ToolResult, str, Callable[[ToolResult], None]], Awaitable[str]]
 """Ends the session with the agent's own summary; says why not, where it does not."""
+OfferPins = Callable[[ToolCall, Sequence[str]], Awaitable[None]]
+"""Asks the user about the pins that a `new_session` proposes."""
 
 ONLY_ONE = "Only one new_session in a reply counts; this one was not carried out."
 CUT_SHORT = (
@@ -48,11 +50,13 @@ class ToolRunner:
         new_session: NewSession,
         emit: Emit,
         task: str = "",
+        offer_pins: OfferPins | None = None,
     ) -> None:
         """`task` is the call for which a sub-agent works; empty for the main agent."""
         self._task = task
         self._tools = {tool.name: tool for tool in tools}
         self._new_session = new_session
+        self._offer_pins = offer_pins
         self._context = context
         self._session = session
         self._approvals = approvals
@@ -95,6 +99,8 @@ class ToolRunner:
             if message.finish == "length" or problem:
                 await self._finish(call, Outcome(problem or CUT_SHORT, is_error=True), answered, guard)
                 continue
+            if self._offer_pins is not None:
+                await self._offer_pins(call, tuple(call.args.get("pin") or ()))
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
 

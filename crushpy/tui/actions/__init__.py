@@ -1,6 +1,6 @@
 """What each command of the table does: one function each, marked with `@performs`."""
 
-from crushpy.tui.actions import context, general, sessions, settings
+from crushpy.tui.actions import context, general, pins, sessions, settings
 from crushpy.tui.actions.host import ACTIONS
 
-__all__ = ["ACTIONS", "context", "general", "sessions", "settings"]
+__all__ = ["ACTIONS", "context", "general", "pins", "sessions", "settings"]

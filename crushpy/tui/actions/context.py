@@ -3,6 +3,7 @@
 from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.errors import CrushpyError
 from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.pins import pinned_words
 
 METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
@@ -76,9 +77,12 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
     thresholds = {"fallback": wanted.fallback_threshold}
     if not isinstance(wanted.threshold, str):
         thresholds["auto"] = wanted.threshold
-    await chat.show(
-        InspectorScreen(conversation.inspect, conversation.info.compaction, thresholds=thresholds)
-    )
+
+    async def pin(message_id: str) -> str:
+        return (await pinned_words(conversation.pins, lambda board: board.add_message(message_id)))[1]
+
+    method = conversation.info.compaction
+    await chat.show(InspectorScreen(conversation.inspect, method, thresholds=thresholds, pin=pin))
 
 
 @performs("edit_template")

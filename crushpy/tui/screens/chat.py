@@ -237,8 +237,12 @@ class ChatScreen(ChatLayout):
         app_of(self).push_screen(SessionReaderScreen(library, session_id))
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
-        """What the card of a fresh start offers."""
-        if action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
+        """What the card of a fresh start offers, and pinning."""
+        if action == "pin":
+            from crushpy.tui.actions.pins import pin_item
+
+            await pin_item(self, item)
+        elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.child_id != self.conversation.info.id:
                 self.say(
                     "This is not the last fresh start. The lineage (l) can undo any of them.", warning=True

@@ -49,6 +49,7 @@ class ChatLayout(TranscriptScreen):
         super().__init__()
         self.folded = True
         self.transcript = Transcript()
+        self.transcript.can_pin = True
         self.prompt = PromptInput(commands=_hints())
         self.queue = QueueView()
         self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)

@@ -1,6 +1,6 @@
 """What fills the model's window: a chart by kind, and every part of the next request with its size."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -13,6 +13,7 @@ from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
+from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import spread
 from crushpy.tui.widgets.key_bar import KeyBar, flow
 from crushpy.tui.widgets.row_list import RowList
@@ -23,6 +24,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "system": ("█", "$primary"),
     "context file": ("▓", "$primary"),
     "summary": ("▒", "$accent"),
+    "pins": ("█", "$accent"),
     "evidence": ("▓", "$accent"),
     "user": ("█", "$success"),
     "assistant": ("▒", "$success"),
@@ -30,6 +32,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "note": ("█", "$text-muted"),
 }
 """How each kind is drawn, in the order of the chart. Neighbours differ without colours too."""
+MESSAGES = ("user", "assistant", "tool output")
 OTHER = ("░", "$text-muted")
 FREE = "·"
 
@@ -90,6 +93,7 @@ class InspectorScreen(Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "Largest first or in order"),
         Binding("k", "kinds", "Kinds or parts"),
+        Binding("p", "pin", "Pin"),
         Binding("r", "refresh_figures", "Refresh"),
         Binding("escape", "dismiss", "Close"),
     ]
@@ -102,8 +106,11 @@ class InspectorScreen(Screen[None]):
         method: str,
         *,
         thresholds: Mapping[str, float] | None = None,
+        pin: Callable[[str], Awaitable[str]] | None = None,
     ) -> None:
+        """`pin` pins a message by its id, and gives what to tell."""
         super().__init__()
+        self._pin = pin
         self._read = read
         self._method = method
         self._thresholds = dict(thresholds or {})
@@ -185,6 +192,18 @@ class InspectorScreen(Screen[None]):
     def action_kinds(self) -> None:
         self._by_kind = not self._by_kind
         self._show()
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        return action != "pin" or self._pin is not None
+
+    async def action_pin(self) -> None:
+        """Pins the message at the cursor."""
+        at = self.query_one(RowList).highlighted
+        row = self._rows[at] if at < len(self._rows) else None
+        if self._pin is None or row is None or row.kind not in MESSAGES:
+            tell(self, "Only messages can be pinned here.", "warning")
+            return
+        tell(self, await self._pin(row.message_id))
 
     def action_refresh_figures(self) -> None:
         self._inspection = self._read()

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.selection import Selection
 
 from crushpy.tui.focus import Visited
-from crushpy.tui.items import BOUNDARY_ACTIONS, BoundaryItem, ItemAction
+from crushpy.tui.items import BOUNDARY_ACTIONS, OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ToolItem
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
@@ -30,12 +30,16 @@ class Pointing(Visited, Scrolling):
         Binding("home", "scroll_home", "To the beginning", show=False),
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
+        Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every fresh start carries it"),
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
             for key, (action, name) in BOUNDARY_ACTIONS.items()
         ),
     ]
+
+    can_pin = False
+    """True where the messages shown are those of a conversation that can be pinned to."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -121,11 +125,14 @@ class Pointing(Visited, Scrolling):
             self.follow_link(links[number])
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """The keys of a fresh start's card are keys only there."""
+        """The keys of a fresh start's card are keys only there, and only messages are pinned."""
         if action != "activate" or parameters == ("copy",):
             return True
         index = self._cursor_index()
         item = None if index is None else self._sheet[index].item
+        if parameters == ("pin",):
+            own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
+            return self.can_pin and isinstance(item, PINNABLE) and not own
         return isinstance(item, BoundaryItem) and parameters[0] in item.actions
 
     def on_focus(self, event: events.Focus) -> None:

@@ -1,5 +1,6 @@
 """The card at a boundary: who decided, why, what it cost, what was carried over, and what can be done now."""
 
+import re
 from collections.abc import Iterator
 
 from rich.segment import Segment
@@ -28,6 +29,8 @@ _SOURCES = {
     "imported": "summary by the agent it comes from",
     "evidence": "no summary: the evidence stands alone",
 }
+_TAG = re.compile(r"<(?P<end>/?)(?P<name>request|note|pin)(?P<marks>(?: \w+=\"[^\"]*\")*)>")
+_MARK = re.compile(r'(\w+)="([^"]*)"')
 
 
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
@@ -117,8 +120,12 @@ def _carried(item: BoundaryItem, canvas: Canvas, margin: Margin) -> Iterator[Non
         summary = MarkdownStream(canvas, inside, palette.text)
         summary.feed(item.summary)
         yield from summary.finish()
+    if item.pins:
+        canvas.blank(inside, palette.text)
+        _heading("Pinned by you", canvas, inside)
+        yield from _evidence(item.pins, canvas, inside)
     if item.evidence:
-        if item.summary:
+        if item.summary or item.pins:
             canvas.blank(inside, palette.text)
         _heading("Evidence, built by crushpy from what was really done", canvas, inside)
         yield from _evidence(item.evidence, canvas, inside)
@@ -129,20 +136,33 @@ def _heading(text: str, canvas: Canvas, margin: Margin) -> None:
     canvas.blank(margin, canvas.palette.text)
 
 
+def _label(tag: str, marks: str, *, first: bool) -> str:
+    """What stands above a quote."""
+    if tag == "request":
+        return "You asked:" if first else ""
+    if tag == "note":
+        return "The first answer:"
+    named = dict(_MARK.findall(marks))
+    what = " ".join(f"{kind} {named[kind]}" for kind in ("file", "message") if kind in named)
+    return " ".join(filter(None, (f"Pin {named.get('number', '')}", what)))
+
+
 def _evidence(text: str, canvas: Canvas, margin: Margin) -> Iterator[None]:
     """Line by line; what the user asked for as quotes, which the model sees in tags."""
     palette = canvas.palette
     quote = margin.add(Segment("▎ ", palette.rule))
     before = where = margin
     for at, line in enumerate(lines_of(text)):
-        if line in ("<request>", "</request>"):
-            where = quote if line == "<request>" else margin
-            if at == 0:
-                canvas.prose([[("You asked:", palette.muted)]], margin, palette.text)
-            elif line == "<request>":
+        tag = _TAG.fullmatch(line)
+        if tag:
+            where = margin if tag["end"] else quote
+            label = "" if tag["end"] else _label(tag["name"], tag["marks"], first=at == 0)
+            if at and not tag["end"]:
                 canvas.blank(margin, palette.text)
+            if label:
+                canvas.prose([[(label, palette.muted)]], margin, palette.text)
             continue
-        if before is quote and where is margin:
+        if before is quote and where is margin and line:
             canvas.blank(margin, palette.text)
         canvas.prose([[(line.expandtabs(4), palette.muted)]], where, palette.text)
         before = where

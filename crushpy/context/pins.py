@@ -1,0 +1,112 @@
+"""What the user pinned, as a child session gets it: word for word within a budget of its own. Pure."""
+
+from collections.abc import Callable, Sequence
+
+from crushpy.context.tags import element
+from crushpy.messages import Data, Pin
+
+Count = Callable[[str], int]
+WINDOW_SHARE = 20
+"""Pins may take a twentieth of the window at most."""
+LEAST = 40
+"""Tokens that a shortened file is given before a pinned text or message is shortened for it."""
+HEADING = "Pinned by the user, carried word for word over every fresh start. A file is as it was then."
+
+
+class PinContent(Data, frozen=True):
+    """A pin, and what it stands for at this moment, without secrets."""
+
+    pin: Pin
+    name: str
+    """Of the file, as seen from the working directory; else as in the pin."""
+    text: str
+    problem: str = ""
+    """Why there is no text: the file is gone, say."""
+
+
+class CarriedPins(Data, frozen=True):
+    """All pins as a seed holds them."""
+
+    text: str = ""
+    facts: tuple[str, ...] = ()
+    """What each stands for; empty where it could not be had."""
+    warnings: tuple[str, ...] = ()
+
+
+def pin_limit(pin_tokens: int, window: int) -> int:
+    """Tokens that all pins together may take."""
+    return min(pin_tokens, window // WINDOW_SHARE)
+
+
+def pins_text(contents: Sequence[PinContent]) -> str:
+    """The pins as they are."""
+    return "\n".join((HEADING, *map(_shown, contents))) if contents else ""
+
+
+def carry_pins(contents: Sequence[PinContent], limit: int, count: Count) -> CarriedPins:
+    """The pins within `limit` tokens. What outgrew them is carried head and tail, files before words."""
+    facts = tuple("" if content.problem else content.text for content in contents)
+    warnings = [f"Pin {one.pin.number} ({one.name}): {one.problem}." for one in contents if one.problem]
+    text = pins_text(contents)
+    shown = contents
+    room = limit
+    while count(text) > limit and room > 0:
+        shown = _fitted(contents, room, count)
+        text = pins_text(shown)
+        room -= max(1, count(text) - limit)
+    for before, after in zip(contents, shown, strict=True):
+        if before.text != after.text:
+            name = f" ({before.name})" if before.name else ""
+            warnings.append(
+                f"Pin {before.pin.number}{name} outgrew the {limit:,} tokens for pins: "
+                "its head and tail are carried."
+            )
+    if count(text) > limit:
+        text = ""
+        warnings = [f"{limit:,} tokens are too few for any of the {len(contents)} pins: none is carried."]
+    return CarriedPins(text, facts, tuple(warnings))
+
+
+def _fitted(contents: Sequence[PinContent], room: int, count: Count) -> list[PinContent]:
+    """Each with as much of its text as `room` tokens hold; texts and messages whole where that can be."""
+    room -= count(pins_text([PinContent(one.pin, one.name, "", one.problem) for one in contents]))
+    sizes = [count(content.text) for content in contents]
+    files = [at for at, content in enumerate(contents) if content.pin.kind == "file"]
+    words = sum(size for at, size in enumerate(sizes) if at not in files)
+    among = files if words + LEAST * len(files) <= room else range(len(sizes))
+    left = room - words if among is files else room
+    level = _level([sizes[at] for at in among], max(0, left))
+    return [
+        _shortened(content, level, count) if at in among and sizes[at] > level else content
+        for at, content in enumerate(contents)
+    ]
+
+
+def _level(sizes: Sequence[int], room: int) -> int:
+    """The largest size such that all, none above it, fit into `room`."""
+    rest = sorted(sizes)
+    while rest and rest[0] <= room // len(rest):
+        room -= rest.pop(0)
+    return room // len(rest) if rest else max(sizes, default=0)
+
+
+def _shortened(content: PinContent, limit: int, count: Count) -> PinContent:
+    text = content.text
+    where = f"view {content.name}" if content.pin.kind == "file" else f"recall {content.pin.source}".strip()
+    keep = len(text) * limit // max(1, count(text))
+    while True:
+        head = keep * 2 // 3
+        tail = keep - head
+        mark = f"[... {len(text) - keep} chars cut; {where} ...]"
+        short = f"{text[:head]}\n{mark}\n{text[len(text) - tail :]}".strip("\n")
+        if keep == 0 or count(short) <= limit:
+            return PinContent(content.pin, content.name, short)
+        keep = keep * 8 // 10
+
+
+def _shown(content: PinContent) -> str:
+    names = {"file": {"file": content.name}, "message": {"message": content.name}}
+    marks = names.get(content.pin.kind, {})
+    if content.problem:
+        return element("pin", f"({content.problem})", number=str(content.pin.number), **marks, carried="no")
+    return element("pin", content.text, number=str(content.pin.number), **marks)
