@@ -68,7 +68,9 @@ async def test_words_files_and_messages_are_pinned_listed_and_unpinned(
         await app.press("escape")
         await command(app, "/pins")
         await app.shows(ChooseScreen)
-        await app.sees("1 text: Never touch main.", "2 file: notes.md", "Enter unpins")
+        await app.sees("1 text: Never touch main.", "2 file: notes.md")
+        await app.press("down", "enter")
+        await app.sees("Keep it", "Unpin it", "the rules")
         await app.press("down", "enter")
         await says(app, "Unpinned 2")
         assert [kind for kind, _ in await pinned(app)] == ["text", "message"]

@@ -22,6 +22,8 @@ from crushpy.tools.files.locate import locate, real_path, reason
 from crushpy.tools.files.text_file import decode, normalize, read_regular
 from crushpy.tools.view import ViewArgs, ViewTool
 
+LARGEST = 1_000_000
+"""Characters of a file: a longer one is not pinned, and of one that grew longer only the ends are read."""
 MOST = 100
 """Pins of one conversation: each is read at every boundary."""
 
@@ -87,10 +89,12 @@ class PinBoard:
             refused = self._refusal(real)
             if refused:
                 raise UsageError(f"{encodable(path)} cannot be pinned: {refused}")
-            await asyncio.to_thread(_read, real, encodable(path))
+            text = await asyncio.to_thread(_read, real, encodable(path))
         except (ToolError, OSError) as error:
             why = str(error) if isinstance(error, ToolError) else f"{encodable(path)}: {reason(error)}"
             raise UsageError(f"this file cannot be pinned: {why}") from error
+        if len(text) > LARGEST:
+            raise UsageError(f"{encodable(path)} is too large to be pinned: it has {len(text):,} characters")
         return await self._add(Pin(0, "file", source=encodable(real), created_at=time.time()))
 
     async def add_message(self, message_id: str) -> PinView:
@@ -191,7 +195,7 @@ class PinBoard:
         if refused:
             return PinContent(pin, name, "", f"it may not be read now: {refused}")
         try:
-            return PinContent(pin, name, redact(_read(pin.source, name)))
+            return PinContent(pin, name, redact(_ends(_read(pin.source, name))))
         except (FileNotFoundError, NotADirectoryError):
             return PinContent(pin, name, "", "this file is gone")
         except (ToolError, OSError, ValueError) as error:
@@ -228,6 +232,10 @@ def _read(path: str, shown: str) -> str:
     if file is None:
         raise ToolError(f"{shown} is a binary file: only text can be pinned.")
     return encodable(normalize(file.text))
+
+
+def _ends(text: str) -> str:
+    return text if len(text) <= LARGEST else f"{text[: LARGEST // 2]}\n{text[-LARGEST // 2 :]}"
 
 
 def _said(message: Message) -> str:

@@ -11,6 +11,8 @@ from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 if TYPE_CHECKING:
     from crushpy.engine.compaction.pin_board import PinBoard, PinView
 
+SHOWN = 600
+"""Characters of a pin that are shown before it is unpinned."""
 HOW = "/pin TEXT pins words, /pin @FILE a file, and p a message in the transcript (Tab) or the inspector."
 
 
@@ -66,7 +68,7 @@ async def pinned_words(
 
 @performs("pins")
 async def show_pins(chat: CommandHost, argument: str) -> None:
-    """Lists the pins; the one that is taken is unpinned."""
+    """Lists the pins; one that is taken can be read and unpinned."""
     if chat.conversation is None:
         return
     from crushpy.tui.screens.choose import Choice, ChooseScreen
@@ -79,15 +81,24 @@ async def show_pins(chat: CommandHost, argument: str) -> None:
         return
     choices = [Choice(str(pin.number), _title(pin), f"{pin.tokens:,} tokens") for pin in listed.pins]
     title = f"Pins: {listed.tokens:,} of {listed.limit:,} tokens"
-    taken = await chat.show(ChooseScreen(title, choices, hint="Enter unpins the one at the cursor."))
-    if taken is None:
+    taken = await chat.show(ChooseScreen(title, choices, hint="Enter shows one, and unpins it if you like."))
+    pin = next((one for one in listed.pins if str(one.number) == taken), None)
+    if pin is None or not await _wants_unpinned(chat, pin):
         return
     try:
-        await board.remove(int(taken))
+        await board.remove(pin.number)
     except CrushpyError as error:
         chat.say(str(error), warning=True)
         return
-    chat.say(f"Unpinned {taken}: fresh starts carry it no more.")
+    chat.say(f"Unpinned {pin.number}: fresh starts carry it no more.")
+
+
+async def _wants_unpinned(chat: CommandHost, pin: "PinView") -> bool:
+    from crushpy.tui.screens.choose import Choice, ChooseScreen
+
+    choices = [Choice("keep", "Keep it"), Choice("unpin", "Unpin it", "fresh starts carry it no more")]
+    text = pin.text if len(pin.text) <= SHOWN else pin.text[:SHOWN] + "…"
+    return await chat.show(ChooseScreen(_title(pin), choices, hint=text)) == "unpin"
 
 
 def _title(pin: "PinView") -> str:
