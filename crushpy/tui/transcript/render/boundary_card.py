@@ -30,7 +30,7 @@ _SOURCES = {
     "evidence": "no summary: the evidence stands alone",
 }
 _TAG = re.compile(r"<(?P<end>/?)(?P<name>request|note|pin)(?P<marks>(?: \w+=\"[^\"]*\")*)>")
-_MARK = re.compile(r'(\w+)="([^"]*)"')
+_MARK = re.compile(r' (\w++)="([^"]*)"')
 
 
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
