@@ -117,7 +117,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         around.cwd,
         outputs,
         FileMemory(),
-        Jobs(),
+        Jobs(settings.sandbox.env),
         allow_private_hosts=chosen.private_hosts,
     )
     events = EventBus(opened=stored is not None)

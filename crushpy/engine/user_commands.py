@@ -37,7 +37,7 @@ class OwnCommands:
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
-        self._jobs = Jobs()
+        self._jobs = Jobs(whole_environment=True)  # what the user types is the user's own
         self._running: set[asyncio.Task[None]] = set()
 
     @property
@@ -53,7 +53,7 @@ class OwnCommands:
             watcher.prints(printed.text().text)
 
         try:
-            process = Process(command, self._cwd, Output(None, LiveOutput(heard)), self._jobs.new_mark())
+            process = self._jobs.run(command, self._cwd, Output(None, LiveOutput(heard)))
         except ToolError as error:
             raise CrushpyError(str(error)) from error
         task = start_soon(_watch(process, command, watcher))

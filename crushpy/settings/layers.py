@@ -25,7 +25,13 @@ NOT_SETTINGS = frozenset({"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_P
 """Variables of ours that are no settings."""
 
 PROJECT_MAY_NOT = frozenset(
-    {("providers",), ("database_url",), ("permissions", "allow"), ("permissions", "private_hosts")}
+    {
+        ("providers",),
+        ("database_url",),
+        ("permissions", "allow"),
+        ("permissions", "private_hosts"),
+        ("sandbox", "env"),
+    }
 )
 """What would let a repository send keys elsewhere or loosen what the user allows."""
 
@@ -65,8 +71,8 @@ def load(
     `flags` maps dotted keys to values or text; a value of None counts as not given.
     """
     merge = _Merge()
-    merge.warnings.extend(guard_home(paths))
     config, state = user_files(paths)
+    merge.warnings.extend(guard_home(paths))
     merge.add_file("user", config)
     merge.add_file("state", state)
     project = project_file(cwd)
@@ -156,16 +162,17 @@ class _Merge:
         for name in path[:-1]:
             table = table.setdefault(name, {})
         if leaf.is_list:
-            self._join_rules(table, leaf, cast("tuple[str, ...]", checked), origin)
+            self._join(table, leaf, cast("tuple[str, ...]", checked), origin)
             return
         table[path[-1]] = checked
         self.origins[spell(path)] = origin
 
-    def _join_rules(self, table: dict[str, Any], leaf: Leaf, added: tuple[str, ...], origin: str) -> None:
+    def _join(self, table: dict[str, Any], leaf: Leaf, added: tuple[str, ...], origin: str) -> None:
         if not added:
             return
         kind = leaf.path[-1]
-        self.rules += [RuleOrigin(kind, rule, origin) for rule in added]
+        if leaf.path[0] == "permissions":
+            self.rules += [RuleOrigin(kind, rule, origin) for rule in added]
         table[kind] = tuple(dict.fromkeys((*table.get(kind, ()), *added)))
         before = self.origins[leaf.key]
         self.origins[leaf.key] = origin if before == DEFAULT else f"{before}, {origin}"

@@ -106,6 +106,15 @@ class PermissionSettings(Data, frozen=True):
     ] = False
 
 
+class SandboxSettings(Data, frozen=True):
+    """What commands of the agent get to see."""
+
+    env: Annotated[
+        tuple[str, ...],
+        Meta(description="Variables that commands get beside the usual ones: names, or patterns as MYAPP_*."),
+    ] = ()
+
+
 class ModelSettings(Data, frozen=True):
     """What is known about one model; goes before the catalog."""
 
@@ -190,6 +199,7 @@ class Settings(Data, frozen=True):
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()
+    sandbox: SandboxSettings = SandboxSettings()
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     keys: Keys = Keys()

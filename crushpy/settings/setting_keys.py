@@ -31,7 +31,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def is_list(self) -> bool:
-        """True for the permission lists: the lists of all layers are joined."""
+        """True for lists: those of all layers are joined."""
         return isinstance(self.default, tuple)
 
     @property

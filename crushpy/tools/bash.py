@@ -39,7 +39,7 @@ class BashTool(Tool[BashArgs]):
         if args.background:
             return _in_background(args.command, context)
         output = Output(context.output_dir, LiveOutput(context.emit))
-        process = Process(args.command, context.cwd, output, context.jobs.new_mark())
+        process = context.jobs.run(args.command, context.cwd, output)
         try:
             in_time = await process.finish(args.timeout)
         except asyncio.CancelledError:

@@ -26,7 +26,7 @@ def refused(done: "subprocess.CompletedProcess[str]") -> str:
 
 @pytest.fixture
 def config(home: Path) -> Path:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     return home / "config.toml"
 
 

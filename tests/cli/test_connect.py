@@ -65,7 +65,7 @@ def test_every_wire_finds_its_key_in_the_keyring(
     model: str,
     header: str,
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     base = llm.api_base if provider in ("lab", "openai") else llm.url
     (home / "config.toml").write_text(f'[providers.{provider}]\napi_base = "{base}"\n{lines}')
     assert cli("connect", provider, stdin=KEY, env=keyring_env).returncode == 0

@@ -178,7 +178,7 @@ def test_a_home_that_is_no_folder_is_broken(doctor: Doctor, home: Path) -> None:
 
 
 def test_a_home_open_to_others_is_a_warning(doctor: Doctor, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     home.chmod(0o755)
     assert doctor().find("was open to other users")["mark"] == "warn"
 

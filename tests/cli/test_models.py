@@ -62,7 +62,7 @@ def test_json_holds_the_numbers_and_all_words_filter_together(models: Cli) -> No
 
 
 def test_the_settings_override_what_the_catalog_says(models: Cli, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(
         'model = "lab/qwen3"\n[providers.lab]\napi_base = "http://10.0.0.9/v1"\n'
         '[models."lab/qwen3"]\ncontext_window = 40000\ninput_cost = 0.5\n'
@@ -123,7 +123,7 @@ def test_an_unreadable_list_of_ports_is_an_error_that_names_it(models: Cli) -> N
 
 
 def test_broken_settings_are_an_error_and_not_a_traceback(models: Cli, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text("model = \n")
     done = models()
     assert done.returncode == 2

@@ -8,7 +8,7 @@ from command import Cli
 
 
 def test_a_home_open_to_others_is_closed_with_one_notice(cli: Cli, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     home.chmod(0o755)
     first = cli("config", "list")
     assert first.returncode == 0

@@ -24,7 +24,7 @@ def sent_text(llm: ScriptedLLM, number: int = -1) -> str:
 def test_text_puts_the_answer_on_stdout_and_the_rest_on_stderr(
     run: Run, llm: ScriptedLLM, home: Path
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text("modle = 1\n")
     calls = [Call("ls", {}), Call("view", {"file_path": "gone.txt"})]
     llm.script(RateLimit(retry_after=0), Reply("I look.", calls=calls), Reply("All is\nwell.", chunk=3))
@@ -102,7 +102,7 @@ BROKEN_TOML = "model = \n"
 def test_what_cannot_start_says_why_and_still_ends_with_a_result(
     run: Run, llm: ScriptedLLM, home: Path, args: list[str], config: str, code: int, words: str
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(config)
     done = run(*args)
     assert done.code == code
@@ -197,7 +197,7 @@ def test_a_permission_that_nobody_can_give_exits_3_and_names_the_rule_that_would
 def test_a_deny_rule_is_not_a_missing_permission_and_holds_against_yolo(
     run: Run, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text('[permissions]\ndeny = ["bash(touch)"]\n')
     llm.script(Reply(calls=[TOUCH, Call("bash", {"command": "mkdir other"})]), "Half of it.")
     done = run("--yolo", "make them")
@@ -217,7 +217,7 @@ def test_a_deny_rule_is_not_a_missing_permission_and_holds_against_yolo(
 def test_a_limit_ends_the_run_with_4(
     run: Run, llm: ScriptedLLM, home: Path, limit: tuple[str, str], steps: int
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 100_000\ninput_cost = 1000.0\n')
     llm.always(Reply("On.", calls=[Call("ls", {})], usage=Usage(1000, 10)))
     done = run(*limit, "go")

@@ -179,7 +179,7 @@ def test_a_home_that_cannot_be_made_ends_with_1_and_the_way_out(run: Run, llm: S
 
 
 def test_a_database_that_is_none_is_kept_aside_and_told(run: Run, llm: ScriptedLLM, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "crushpy.db").write_bytes(b"not a database " * 400)
     llm.script("ok")
     done = run("go")

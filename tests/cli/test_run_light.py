@@ -70,7 +70,7 @@ def vendor_env(llm: ScriptedLLM) -> dict[str, str]:
 def test_nothing_heavy_is_loaded_before_the_first_request_and_litellm_never(
     run: Run, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path, home: Path, vendor: str
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(VENDORS[vendor])
     llm.script(Reply(calls=[Call("ls", {}), Call("bash", {"command": "echo hi"})]), "Done.")
     done = run("--yolo", "go", env={**watched, **vendor_env(llm)})
@@ -123,7 +123,7 @@ def test_a_run_takes_less_than_80_mb(start: Start, llm: ScriptedLLM, workspace: 
 def test_the_first_request_is_small_for_every_vendor(
     run: Run, llm: ScriptedLLM, home: Path, vendor: str
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(VENDORS[vendor])
     llm.script("ok")
     assert run("hi", env=vendor_env(llm)).code == 0

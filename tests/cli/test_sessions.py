@@ -399,7 +399,7 @@ def read_until(screen: int, mark: bytes) -> bytes:
 
 
 def test_a_broken_database_is_told_and_kept(cli: Cli, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "crushpy.db").write_text("no database at all " * 100)
     done = cli("sessions", "list")
     assert done.returncode == 0
@@ -408,7 +408,7 @@ def test_a_broken_database_is_told_and_kept(cli: Cli, home: Path) -> None:
 
 
 def test_an_unusable_database_is_an_error_not_a_traceback(cli: Cli, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "crushpy.db").mkdir()
     done = cli("sessions", "list")
     assert done.returncode == 1

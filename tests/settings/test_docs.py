@@ -42,7 +42,7 @@ def test_every_key_has_a_description() -> None:
 
 def test_the_example_on_the_page_loads_without_a_warning(home: Path, workspace: Path) -> None:
     [example] = re.findall(r"```toml\n(.*?)```", PAGE.read_text(), re.DOTALL)
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(example)
     loaded = load(Paths(), workspace, environ={})
     assert loaded.warnings == ()

@@ -15,12 +15,12 @@ from crushpy.settings import Loaded, ModelSettings, Settings, load
 @pytest.fixture
 def project(workspace: Path) -> Path:
     """A project whose own settings file may be written."""
-    (workspace / ".crushpy").mkdir()
+    (workspace / ".crushpy").mkdir(mode=0o700)
     return workspace / ".crushpy" / "config.toml"
 
 
 def write(file: Path, text: str) -> Path:
-    file.parent.mkdir(parents=True, exist_ok=True)
+    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     file.write_text(text, encoding="utf-8")
     return file
 
@@ -413,19 +413,19 @@ def test_a_folder_in_place_of_the_file_is_a_clear_error(home: Path, workspace: P
 
 
 def test_a_pipe_in_place_of_the_file_is_refused_and_not_waited_for(home: Path, workspace: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     os.mkfifo(home / "state.toml")
     assert problem() == f"{home / 'state.toml'} is not a regular file"
 
 
 def test_a_file_that_is_not_utf8_names_the_line(home: Path, workspace: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_bytes(b'model = "a"\nsmall_model = "\xff"\n')
     assert problem() == f"{home / 'config.toml'}: line 2 is not UTF-8"
 
 
 def test_a_byte_order_mark_is_taken(home: Path, workspace: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_bytes(b'\xef\xbb\xbfmodel = "a"\r\n')
     assert read().settings.model == "a"
 
@@ -437,7 +437,7 @@ def test_an_unreadable_file_is_a_clear_error(home: Path, workspace: Path) -> Non
 
 
 def test_a_symlink_that_leads_in_a_circle_is_a_clear_error(home: Path, workspace: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").symlink_to("config.toml")
     assert problem().startswith(f"{home / 'config.toml'} cannot be read: ")
 

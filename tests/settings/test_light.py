@@ -6,7 +6,7 @@ from pathlib import Path
 
 
 def test_loading_settings_imports_nothing_heavy(home: Path, workspace: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text('model = "a"\n')
     code = (
         "import sys; from pathlib import Path\n"

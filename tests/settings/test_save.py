@@ -27,7 +27,7 @@ from crushpy.settings import (
 
 @pytest.fixture
 def config(home: Path) -> Path:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     return home / "config.toml"
 
 

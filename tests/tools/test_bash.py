@@ -16,6 +16,7 @@ from crushpy.tools.base import Outcome
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
+from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process_tree import Family
 from crushpy.tools.shell.terminal_text import as_plain_text
 
@@ -109,14 +110,14 @@ async def test_a_command_has_a_session_of_its_own_and_so_no_terminal_to_ask_on(w
         assert (await bash(context, f"{sys.executable} -c '{script}'; true")).text == "True"
 
 
-async def test_the_environment_is_the_users_with_nobody_to_answer(
+async def test_the_environment_has_what_programs_need_and_nobody_to_answer(
     workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("SOME_API_KEY", "kept")
+    monkeypatch.setenv("CARGO_HOME", "kept")
     monkeypatch.setenv("PAGER", "less")
     async with lent(workspace) as context:
         outcome = await bash(
-            context, "echo $SOME_API_KEY $CRUSHPY $TERM $PAGER $GIT_TERMINAL_PROMPT $GIT_EDITOR"
+            context, "echo $CARGO_HOME $CRUSHPY $TERM $PAGER $GIT_TERMINAL_PROMPT $GIT_EDITOR"
         )
     assert outcome.text == "kept 1 dumb cat 0 true"
 
@@ -439,3 +440,22 @@ async def test_git_takes_no_orders_from_text_files_that_look_like_a_repository(w
         found = await bash(context, "rm -f pwn fake/pwn; cd fake && git log -p; ls")
     assert "pwn" not in found.text.split()
     assert "bare" in found.text
+
+
+# --- what commands get to see ------------------------------------------------------------------------------
+
+
+def env_of(text: str) -> set[str]:
+    return {line.partition("=")[0] for line in text.replace("\0", "\n").splitlines()}
+
+
+async def test_variables_that_are_named_reach_commands_and_secrets_only_by_their_whole_name(
+    workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("MYAPP_MODE", "MYAPP_TOKEN", "DEPLOY_KEY", "OTHER"):
+        monkeypatch.setenv(name, "x")
+    async with lent(workspace) as context:
+        context.jobs = Jobs(("MYAPP_*", "DEPLOY_KEY"))
+        names = env_of((await bash(context, "env")).text)
+    assert {"MYAPP_MODE", "DEPLOY_KEY"} <= names
+    assert not {"MYAPP_TOKEN", "OTHER"} & names

@@ -310,7 +310,7 @@ async def test_a_theme_is_switched_and_holds_the_next_time(start: Start, home: P
 
 
 async def test_a_key_from_the_settings_replaces_the_usual_one(start: Start, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text('[keys]\nhelp = "f6"\ncompact = "f7"\n')
     async with start(size=(100, 140)) as app:
         await app.press("f6")
@@ -326,7 +326,7 @@ async def test_a_key_from_the_settings_replaces_the_usual_one(start: Start, home
 
 
 async def test_a_command_without_a_usual_key_gets_the_one_from_the_settings(start: Start, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text('[keys]\ntoggle_yolo = "f7"\n')
     async with start() as app:
         await app.press("f7")
@@ -352,7 +352,7 @@ def status_line(text: str) -> str:
 
 
 async def test_a_known_window_has_no_question_mark(start: Start, home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 50_000\n')
     async with start() as app:
         await app.sees("/50k")
@@ -378,7 +378,7 @@ async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
     start: Start, llm: ScriptedLLM, home: Path
 ) -> None:
     llm.script("Now I am.")
-    home.mkdir()
+    home.mkdir(mode=0o700)
     config = home / "config.toml"
     config.write_text("model = [")
     async with start(wait=False) as app:

@@ -140,7 +140,7 @@ async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> Non
 
 
 async def test_a_file_that_cannot_be_written_is_told_and_nothing_is_lost(home: Path) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "templates").write_text("a file where the folder should be")
     async with shown(TemplateScreen(templates())) as screen:
         await screen.type("New ")

@@ -1,12 +1,15 @@
 """The background commands of one conversation. They end with it."""
 
 import asyncio
+import os
 import signal
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crushpy.ids import new_id
 from crushpy.messages import Data
 from crushpy.tools.errors import ToolError
+from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE, Process
 from crushpy.tools.shell.process_tree import Family
@@ -64,17 +67,34 @@ class ShellJob:
 class Jobs:
     """All background commands of a conversation, and the marks by which its commands are found again."""
 
-    def __init__(self) -> None:
+    def __init__(self, variables: Sequence[str] = (), *, whole_environment: bool = False) -> None:
+        """`variables`: names that commands get beside the usual ones; or they get all there are."""
+        self._variables = variables
+        self._whole_environment = whole_environment
+        self._hidden = False
         self._name = new_id()
         self._marks = 0
         self._started = 0
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
 
+    def run(self, command: str, cwd: Path, output: Output) -> Process:
+        """Starts a command, which ends with this conversation at the latest."""
+        return Process(command, cwd, output, self.new_mark(), self._environment())
+
     def new_mark(self) -> str:
         """A mark for one command: what carries it dies with this conversation."""
         self._marks += 1
         return f"/{self._name}-{self._marks}/"
+
+    def _environment(self) -> Mapping[str, str]:
+        if self._whole_environment:
+            return os.environ
+        environment = child_environment(os.environ, self._variables)
+        if not self._hidden:
+            hide_environment(environment)
+            self._hidden = True
+        return environment
 
     def start(self, command: str, cwd: Path, output_dir: Path) -> ShellJob:
         """Runs a command in the background. Raises `ToolError` where that is not possible."""
@@ -84,7 +104,7 @@ class Jobs:
         if len(running) >= MAX_RUNNING:
             names = ", ".join(job.id for job in running)
             raise ToolError(f"{MAX_RUNNING} jobs are running already: {names}. End one with job_kill first.")
-        return self.adopt(Process(command, cwd, Output(output_dir), self.new_mark()))
+        return self.adopt(self.run(command, cwd, Output(output_dir)))
 
     def adopt(self, process: Process) -> ShellJob:
         """Makes a job of a command that is running already."""

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import threading
 import time
+from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
@@ -38,7 +39,9 @@ _NOBODY_ANSWERS = {
 class Process:
     """One command, running from the moment it is made, and all that it starts."""
 
-    def __init__(self, command: str, cwd: Path, output: Output, mark: str) -> None:
+    def __init__(
+        self, command: str, cwd: Path, output: Output, mark: str, environment: Mapping[str, str]
+    ) -> None:
         self.command = command
         self.output = output
         self.exited = asyncio.Event()
@@ -47,7 +50,7 @@ class Process:
         """Nobody holds its output any more."""
         self._started = time.monotonic()
         self._ended = 0.0
-        self._shell = _start(command, cwd, mark)
+        self._shell = _start(command, cwd, _for_commands(environment, mark))
         self._family = Family(mark, self._shell.pid)
         self._loop = asyncio.get_running_loop()
         self._read_as_it_comes()
@@ -187,12 +190,12 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
         return False
 
 
-def _start(command: str, cwd: Path, mark: str) -> "subprocess.Popen[bytes]":
+def _start(command: str, cwd: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
     try:
         return subprocess.Popen(
             [*shell(), "-c", "--", command],
             cwd=cwd,
-            env=_environment(mark),
+            env=environment,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -207,8 +210,8 @@ def _start(command: str, cwd: Path, mark: str) -> "subprocess.Popen[bytes]":
         ) from None
 
 
-def _environment(mark: str) -> dict[str, str]:
-    environment = {**os.environ, **_NOBODY_ANSWERS}
+def _for_commands(given: Mapping[str, str], mark: str) -> dict[str, str]:
+    environment = {**given, **_NOBODY_ANSWERS}
     # Inside a command of another crushpy, that one must find our children too.
     environment[MARK_VARIABLE] = os.environ.get(MARK_VARIABLE, "") + mark
     environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
