@@ -1,11 +1,8 @@
 """Every directory and file crushpy uses, in one place."""
 
 import os
-import stat
 from functools import cached_property
 from pathlib import Path
-
-from crushpy.errors import UsageError
 
 PROJECT_FOLDER = ".crushpy"
 
@@ -80,40 +77,6 @@ def private_dir(path: Path) -> Path:
     """`path`, made if need be, open to its owner only."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
     return path
-
-
-def guard_home(paths: Paths) -> list[str]:
-    """Closes crushpy's own folders to others; says what was done. Raises UsageError for another's folder."""
-    notices: list[str] = []
-    if os.name != "posix":
-        return notices
-    for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
-        try:
-            found = folder.stat()
-        except OSError:
-            continue  # not there yet, or told by whoever opens it
-        if found.st_uid != os.geteuid():
-            raise UsageError(
-                f"{folder} belongs to {_owner(found.st_uid)}, not to you ({_owner(os.geteuid())}).",
-                "Conversations and settings are private. Set CRUSHPY_HOME to a folder of your own, "
-                "or give this one back with chown.",
-            )
-        if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
-            try:
-                folder.chmod(0o700)
-                notices.append(f"{folder} was open to other users; now it is yours alone.")
-            except OSError as error:
-                notices.append(f"{folder} is open to other users, and cannot be closed: {error.strerror}.")
-    return notices
-
-
-def _owner(number: int) -> str:
-    import pwd
-
-    try:
-        return pwd.getpwuid(number).pw_name
-    except KeyError:
-        return f"user {number}"
 
 
 def project_dir(cwd: Path) -> Path:

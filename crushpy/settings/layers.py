@@ -13,9 +13,10 @@ import msgspec
 
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
-from crushpy.paths import Paths, guard_home
+from crushpy.paths import Paths
 from crushpy.settings import setting_keys, values
 from crushpy.settings.files import exists, project_file, read_table, user_files
+from crushpy.settings.home import guard_home
 from crushpy.settings.schema import Settings
 from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
