@@ -141,6 +141,10 @@ def _line(branch: "Branch") -> str:
         carried = sum(counts[2] for counts in boundary.coverage.values())
         if total:
             words.append(f"{carried}/{total} facts carried")
+        if boundary.moment:
+            words.append(f"at {boundary.moment!r}")
+        if boundary.prepared:
+            words.append("prepared")
         if boundary.undone_at is not None:
             words.append("undone")
     if session.kind in ("fork", "task"):

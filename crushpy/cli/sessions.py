@@ -120,10 +120,13 @@ async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
     async with open_browser() as browser:
         found = await find_session(browser, name)
         info, messages = await browser.messages(found.id)
+        boundary = await browser.boundary_before(found.id)
     if not keep_secrets:
         info, messages = redacted(info, messages)
     if as_json:
-        print_json(_in_full(info, messages))
+        import msgspec
+
+        print_json({**_in_full(info, messages), "boundary": msgspec.to_builtins(boundary)})
     else:
         print_text(session_as_text(info, messages))
 

@@ -108,6 +108,11 @@ class BoundaryItem(Data, frozen=True):
     summary: str = ""
     evidence: str = ""
     pins: str = ""
+    prepared: bool = False
+    """The summary was there already when it was due."""
+    moment: str = ""
+    """The natural moment it was made at; empty where it was none."""
+    waited_ms: int = 0
     undone: bool = False
     sessions_before: int = 0
     messages_before: int = 0

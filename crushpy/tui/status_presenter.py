@@ -9,6 +9,7 @@ from crushpy.events import (
     Boundary,
     Compacting,
     Event,
+    PreparationChanged,
     PromptCommitted,
     Retry,
     SessionOpened,
@@ -24,7 +25,10 @@ from crushpy.tui.widgets.status_bar import Reading, StatusBar
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
-_MEASURED_AFTER = (PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded)
+_MEASURED_AFTER = (
+    *(PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded),
+    PreparationChanged,
+)
 
 
 class StatusPresenter:
@@ -52,7 +56,13 @@ class StatusPresenter:
             method=info.compaction,
             generation=info.generation,
             cost=conversation.usage.cost,
-            reading=Reading(budget.used, budget.window, budget.estimated, budget.window_known),
+            reading=Reading(
+                budget.used,
+                budget.window,
+                budget.estimated,
+                budget.window_known,
+                conversation.preparation,
+            ),
         )
 
     def set_yolo(self, on: bool) -> None:

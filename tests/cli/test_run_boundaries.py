@@ -1,13 +1,17 @@
 """`crushpy run` across boundaries: the agent's own, one made by crushpy, and what the lines say of them."""
 
 import json
+import sys
+from pathlib import Path
 from typing import Any
 
+from command import Cli
 from headless import MODEL, Run
-from scripted_llm.replies import Answer, Call, Reply
+from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.messages import Usage
+from crushpy.paths import Paths
 
 
 def kinds(lines: list[dict[str, Any]]) -> list[str]:
@@ -63,3 +67,58 @@ def test_the_safety_net_holds_headless_and_every_request_but_the_summary_has_one
     counts = [json.dumps(request.body["messages"]).count("<context_status>{") for request in llm.requests]
     asked = ["<transcript>" in json.dumps(request.body["messages"][-1]) for request in llm.requests]
     assert counts == [0 if summary else 1 for summary in asked] and sum(asked) == 1
+
+
+UNTIL_COUNTED = """
+import sqlite3, time
+while sqlite3.connect({file!r}).execute("SELECT max(output_tokens) FROM session").fetchone()[0] < 5000:
+    time.sleep(0.01)
+"""
+"""Waits until what the summary used is stored."""
+
+
+def test_a_prepared_start_is_told_by_its_line_and_by_what_is_stored(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "wait.py").write_text(UNTIL_COUNTED.format(file=str(Paths().database)))
+    used = iter((1_000, 2_000, 6_400, 6_500, 7_600))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return Reply("Notes.", usage=Usage(900, 5_000))
+        tokens = next(used, None)
+        if tokens is None:
+            return Reply("All done.", usage=Usage(900, 9))
+        command = f"{sys.executable} wait.py" if tokens == 6_500 else f"echo {tokens}"
+        return Reply(calls=[Call("bash", {"command": command})], usage=Usage(tokens, 9))
+
+    llm.always(answer)
+    done = run("--yolo", "go", env={f"CRUSHPY_MODELS__{MODEL}__CONTEXT_WINDOW": "10000"})
+    assert done.code == 0, done.stderr
+    (boundary,) = done.of("boundary")
+    assert (boundary["trigger"], boundary["prepared"], boundary["moment"]) == ("auto", True, "")
+    assert done.result["usage"]["output_tokens"] == 5_000 + 6 * 9
+    child = json.loads(cli("sessions", "show", boundary["child_id"], "--json").stdout)
+    tree = json.loads(cli("sessions", "tree", boundary["child_id"], "--json").stdout)
+    for stored in (child["boundary"], tree[1]["boundary"]):
+        assert (stored["prepared"], stored["moment"]) == (True, "")
+        assert stored["waited_ms"] == boundary["waited_ms"]
+    assert json.loads(cli("sessions", "show", boundary["parent_id"], "--json").stdout)["boundary"] is None
+    assert "prepared" in cli("sessions", "tree", boundary["child_id"]).stdout
+
+
+def test_a_run_that_ends_does_not_wait_for_a_preparation(run: Run, llm: ScriptedLLM) -> None:
+    used = iter((1_000, 2_000, 6_400))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return Stall(headers=False)
+        tokens = next(used, None)
+        if tokens is None:
+            return Reply("All done.", usage=Usage(6_400, 9))
+        return Reply(calls=[Call("bash", {"command": f"echo {tokens}"})], usage=Usage(tokens, 9))
+
+    llm.always(answer)
+    done = run("--yolo", "go", env={f"CRUSHPY_MODELS__{MODEL}__CONTEXT_WINDOW": "10000"})
+    assert (done.code, done.result["text"]) == (0, "All done.")
+    assert not done.of("boundary")

@@ -1,12 +1,18 @@
 """Cards of fresh starts: the same after a resume, in a fork and to read; their keys; what they open to."""
 
+import json
+from pathlib import Path
+from typing import Any
+
 from conversations import begun, continued
-from driving import Driven, Start, start
+from driving import MODEL, Driven, Start, start
 from hosting import shown
+from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from transcript_host import stage
 
 from crushpy.engine.session.browser import SessionBrowser
+from crushpy.messages import Usage
 from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.lineage import LineageScreen
@@ -47,6 +53,7 @@ def stored_part(card: BoundaryItem) -> dict[str, object]:
     """What a card says that the boundary's record holds."""
     names = ("boundary_id", "trigger", "parent_id", "child_id", "tokens_before", "tokens_after", "cost")
     names += ("seconds", "coverage", "prose_coverage", "summary_source", "summary_model", "template")
+    names += ("prepared", "moment", "waited_ms")
     return {name: getattr(card, name) for name in (*names, "problem", "summary", "evidence")}
 
 
@@ -183,3 +190,30 @@ async def test_a_summary_the_user_changed_is_not_told_as_the_model_s_own() -> No
     async with stage([edited, by_agent]) as here:
         assert "summary by openai/x, edited by you" in here.text()
         assert "summary by the agent, edited by you" in here.text()
+
+
+async def test_the_gauge_says_ready_and_the_card_says_which_moment(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    (home / "config.toml").write_text(f'[models."{MODEL}"]\ncontext_window = 10000\n')
+    usage = iter((1_000, 2_000, 6_400, 6_500, 900))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return Stall(Reply("## Goal\nPrepared notes.", usage=Usage(900, 50)), after=0)
+        tokens = next(usage)
+        calls = [Call("ls", {})] if tokens in (1_000, 2_000, 6_400) else []
+        return Reply("" if calls else f"Said {tokens}.", calls=calls, usage=Usage(tokens - 10, 10))
+
+    llm.always(answer)
+    async with start() as app:
+        await app.say("look round")
+        await app.sees("Said 6500.", "preparing")
+        await app.rests()
+        llm.release()
+        await app.sees("65% 6.5k/10k ready")
+        await app.say("and now?")
+        await app.sees("at a natural moment: new prompt", "prepared in", "waited", "Said 900.")
+        await app.rests()
+        assert "ready" not in app.text.splitlines()[-1] and "preparing" not in app.text

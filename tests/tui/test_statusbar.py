@@ -50,3 +50,10 @@ def test_an_idle_line_of_forty_columns_has_the_gauge() -> None:
 def test_an_unknown_window_is_marked_in_every_form() -> None:
     idle = StatusBarState(model="openai/test-model", reading=Reading(1_700, 128_000, window_known=False))
     assert all("?" in line(idle, width) for width in range(5, 80))
+
+
+def test_a_fresh_start_that_is_prepared_is_said_beside_the_figures() -> None:
+    reading = Reading(6_400, 10_000, estimated=False, preparation="ready")
+    idle = StatusBarState(model="openai/test-model", reading=reading)
+    assert line(idle, 60) == "openai/test-model  auto  ━━━━━━━━━━ 64% 6.4k/10k ready"
+    assert line(StatusBarState(reading=reading), 10) == "64%"

@@ -252,6 +252,10 @@ class SessionBrowser:
         """A session with all messages of its own."""
         return await self._store.session(session_id), await self._store.messages(session_id)
 
+    async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
+        """The fresh start that opened this session; None for a root and for a branch."""
+        return await self._store.boundary_before(session_id)
+
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The fresh start that a session's history begins with; None where it goes back to the very first."""
         lineage = await self._store.lineage(session_id)

@@ -72,7 +72,12 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
     if boundary.summary_model:
         made += f" ({one_line(boundary.summary_model)})"
     made += ", edited by you" if edited else ""
-    lines.append(_muted(f"{made}, {boundary.seconds:.1f} s, ${boundary.cost:.4f}"))
+    time = f"{boundary.seconds:.1f} s"
+    if boundary.prepared:
+        time = f"prepared in {time}, waited {boundary.waited_ms} ms"
+    lines.append(_muted(f"{made}, {time}, ${boundary.cost:.4f}"))
+    if boundary.moment:
+        lines.append(_muted(f"At a natural moment: {one_line(boundary.moment)}"))
     if boundary.problem:
         lines.append(Content.styled(one_line(boundary.problem), "$warning"))
     return lines

@@ -20,6 +20,8 @@ class Reading(Data, frozen=True):
     window: int = 0
     estimated: bool = True
     window_known: bool = True
+    preparation: str = ""
+    """preparing or ready, where the next fresh start is; else empty."""
 
 
 class StatusBarState(Data, frozen=True):
@@ -45,7 +47,8 @@ def short(tokens: int) -> str:
 
 
 def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content:
-    """A bar, percent and tokens. `~` marks an estimate, `?` a window nobody knows."""
+    """A bar, percent, tokens, and whether the next fresh start is ready. `~` marks an estimate, `?` a window
+    nobody knows."""
     if not reading.window:
         return Content("")
     share = reading.used / reading.window
@@ -54,6 +57,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
     percent = f"{about}{share:.0%}" + ("" if tokens else unknown)
     figures = f" {short(reading.used)}/{short(reading.window)}{unknown}" if tokens else ""
+    figures += f" {reading.preparation}" if reading.preparation and tokens else ""
     if not bar:
         return Content.styled(f"{percent}{figures}", style if share >= WARN_AT else "")
     return Content.assemble(

@@ -36,6 +36,8 @@ _MARK = re.compile(r' (\w++)="([^"]*)"')
 def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, opened: bool) -> Iterator[None]:
     palette = canvas.palette
     who, why = _DECIDED.get(item.trigger, (one_line(item.trigger), ""))
+    if item.moment:
+        why = f"at a natural moment: {one_line(item.moment)}"
     title = "Fresh start, undone" if item.undone else "Fresh start"
     _rule(f"{title} · {who}" if who else title, canvas, margin)
     inside = margin.add(Segment("  ", palette.text))
@@ -83,7 +85,9 @@ def _figures(item: BoundaryItem) -> str:
         parts.append(f"coverage {item.coverage:.0%}{prose}")
     if item.cost:
         parts.append(f"${item.cost:.4f}")
-    if item.seconds >= 0.05:
+    if item.prepared:
+        parts.append(f"prepared in {item.seconds:.1f}s, waited {item.waited_ms} ms")
+    elif item.seconds >= 0.05:
         parts.append(f"{item.seconds:.1f}s")
     return " · ".join(parts)
 
