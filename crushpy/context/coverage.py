@@ -1,6 +1,5 @@
 """How much of what happened is still there after a boundary: an exact match, fact by fact."""
 
-import re
 from collections.abc import Sequence
 
 from crushpy.context import facts
@@ -11,7 +10,6 @@ from crushpy.messages import Data, Message
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
 LONG = 300
 """A fact longer than this is looked for by its beginning: that is what a shortened quote keeps."""
-_WORD = re.compile(r"\w")
 
 
 class FactCount(Data, frozen=True):
@@ -78,9 +76,30 @@ def covered(fact: str, carried: str) -> bool:
         return True
     if part not in carried:
         return False
-    before = r"(?<![\w./-])" if _WORD.match(part[0]) else ""
-    after = r"(?![\w-]|[./]\w)" if part == wanted and _WORD.match(part[-1]) else ""
-    return re.search(before + re.escape(part) + after, carried) is not None
+    opens, closes = _is_word(part[0]), part == wanted and _is_word(part[-1])
+    start = carried.find(part)
+    while start >= 0:
+        before, after = carried[max(0, start - 1) : start], carried[start + len(part) : start + len(part) + 2]
+        if not (opens and _joins_before(before)) and not (closes and _joins_after(after)):
+            return True
+        start = carried.find(part, start + 1)
+    return False
+
+
+def _is_word(char: str) -> bool:
+    return char.isalnum() or char == "_"
+
+
+def _joins_before(char: str) -> bool:
+    """Whether what stands right before a fact makes it a part of something longer."""
+    return bool(char) and (_is_word(char) or char in "./-")
+
+
+def _joins_after(chars: str) -> bool:
+    """The same for what stands right after it: a full stop ends a sentence, but `.py` goes on."""
+    if not chars:
+        return False
+    return _is_word(chars[0]) or chars[0] == "-" or (chars[0] in "./" and _is_word(chars[1:] or " "))
 
 
 def path_covered(path: str, cwd: str, carried: str) -> bool:

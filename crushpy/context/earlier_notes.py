@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from crushpy.messages import EarlierNote
 
@@ -48,20 +49,33 @@ def taken_up(note: str, text: str) -> bool:
     """Whether `text` speaks of what the note says: one of its marks occurs, or most of its words do."""
     own = marks(note)
     if own:
-        return bool(own & marks(text))
+        return bool(own & _marks_of_all(text))
     return _says_it_again(note, text)
 
 
 def kept(note: str, text: str) -> bool:
     """Whether `text` still holds the note: all of its marks, or where it has none most of its words."""
     own = marks(note)
-    return own <= marks(text) if own else _says_it_again(note, text)
+    return own <= _marks_of_all(text) if own else _says_it_again(note, text)
+
+
+@lru_cache(maxsize=4)  # many notes are looked for in the same long text
+def _marks_of_all(text: str) -> set[str]:
+    return marks(text)
+
+
+@lru_cache(maxsize=4)
+def _words_of_all(text: str) -> set[str]:
+    return {word.casefold() for word in _WORD.findall(text)}
 
 
 def _says_it_again(note: str, text: str) -> bool:
     words = {word.casefold() for word in _WORD.findall(note)}
-    there = {word.casefold() for word in _WORD.findall(text)}
-    return len(words & there) >= SAME_WORDS * len(words) if words else note.casefold() in text.casefold()
+    return (
+        len(words & _words_of_all(text)) >= SAME_WORDS * len(words)
+        if words
+        else note.casefold() in text.casefold()
+    )
 
 
 def left_out(
