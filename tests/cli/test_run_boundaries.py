@@ -5,8 +5,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
 from command import Cli
-from headless import MODEL, Run
+from headless import MODEL, Run, Start
 from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
@@ -122,3 +123,39 @@ def test_a_run_that_ends_does_not_wait_for_a_preparation(run: Run, llm: Scripted
     done = run("--yolo", "go", env={f"CRUSHPY_MODELS__{MODEL}__CONTEXT_WINDOW": "10000"})
     assert (done.code, done.result["text"]) == (0, "All done.")
     assert not done.of("boundary")
+
+
+@pytest.mark.parametrize("summary", [Reply("Notes.", usage=Usage(900, 9)), Stall(headers=False)])
+def test_a_run_killed_while_a_start_is_prepared_goes_on_as_if_there_had_been_none(
+    start: Start, run: Run, llm: ScriptedLLM, summary: Answer
+) -> None:
+    used = iter((1_000, 2_000, 6_400))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return summary
+        tokens = next(used, None)
+        if tokens is None:
+            return Stall(headers=False)
+        return Reply(calls=[Call("bash", {"command": f"echo {tokens}"})], usage=Usage(tokens, 9))
+
+    env = {f"CRUSHPY_MODELS__{MODEL}__CONTEXT_WINDOW": "10000"}
+    llm.always(answer)
+    live = start("--yolo", "go", env=env)
+    session = live.session
+    llm.wait_requests_blocking(5)
+    live.process.kill()
+    live.end()
+    more = iter((7_600, 900))
+    llm.always(
+        lambda body: (
+            Reply("Notes.", usage=Usage(900, 9))
+            if "<transcript>" in json.dumps(body["messages"][-1])
+            else Reply(calls=[Call("ls", {})], usage=Usage(tokens, 9))
+            if (tokens := next(more, None))
+            else Reply("All done.", usage=Usage(900, 9))
+        )
+    )
+    done = run("--yolo", "--session", session, "go on", env=env)
+    assert (done.code, done.result["text"]) == (0, "All done."), done.stderr
+    assert [boundary["parent_id"] for boundary in done.of("boundary")] == [session]
