@@ -56,4 +56,4 @@ def test_a_fresh_start_that_is_prepared_is_said_beside_the_figures() -> None:
     reading = Reading(6_400, 10_000, estimated=False, preparation="ready")
     idle = StatusBarState(model="openai/test-model", reading=reading)
     assert line(idle, 60) == "openai/test-model  auto  ━━━━━━━━━━ 64% 6.4k/10k ready"
-    assert line(StatusBarState(reading=reading), 10) == "64%"
+    assert line(StatusBarState(reading=reading), 10) == "auto  64%"
