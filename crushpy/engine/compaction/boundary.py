@@ -108,7 +108,7 @@ class BoundaryBuilder:
             answer = result_message(msgspec.structs.replace(options.answers, text=told))
 
         async def commit() -> None:
-            if not summary.counted:
+            if summary.usage.total and not summary.counted:
                 await self._session.count(summary.usage)
             await self._store.add_boundary(
                 boundary,

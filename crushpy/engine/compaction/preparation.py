@@ -97,8 +97,8 @@ class Preparations:
 
     async def _freeze(self) -> Frozen | None:
         """What would be the middle now; None where there is none, or no room for what follows it."""
-        state = await self._view.counted()
         await self._planner.read_pins()
+        state = await self._view.counted()  # last: the history must not grow between here and the plan
         limits = self._planner.token_budget(state)
         plan = self._planner.plan(ORDINARY, limits)
         length = len(plan.parts.head) + len(plan.parts.middle)
