@@ -11,7 +11,15 @@ from command import Cli
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
 
-pytest_plugins = ["scripted_llm.fixtures", "talk", "headless", "eager", "certificates", "keyrings"]
+pytest_plugins = [
+    "scripted_llm.fixtures",
+    "talk",
+    "headless",
+    "eager",
+    "certificates",
+    "keyrings",
+    "list_server",
+]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]
 KEPT = ("PATH", "TMPDIR", "TZ", "VIRTUAL_ENV")

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from crushpy.llm.model_listing import ListedModel
+    from crushpy.llm.offered_models import ServerList
+    from crushpy.settings import Settings
 
 
 def register(app: typer.Typer) -> None:
@@ -23,26 +25,56 @@ def models_command(
     everything: Annotated[
         bool, typer.Option("--all", help="Also models that no key or server is there for.")
     ] = False,
+    refresh: Annotated[
+        bool, typer.Option("--refresh", help="Ask servers again instead of using lists of the last hour.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the models within reach: by the keys that are set, the settings, and servers on this machine."""
+    """List the models within reach: what the servers with a key or an address offer, and local servers."""
     import asyncio
 
     from crushpy.cli.loaded_settings import settings_here
-    from crushpy.llm.model_listing import list_local_models, list_models
+    from crushpy.llm.model_listing import list_models
     from crushpy.llm.provider_factory import default_model
 
     settings = settings_here()
-    known = _matching(list_models(settings), wanted)
-    local = _matching(asyncio.run(list_local_models(settings)), wanted)
+    lists, found = asyncio.run(_ask(settings, refresh=refresh))
+    known = _matching(list_models(settings, lists=lists), wanted)
+    local = _matching(found, wanted)
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
         _print_json([*listed, *local], default)
+        for line in _failures(lists):
+            print(f"crushpy: {line}", file=sys.stderr)
     else:
         hidden = [model for model in known if not model.ready and not everything]
         _print_text(listed, local, hidden, default, wanted)
+        print("".join(f"\n{line}" for line in _failures(lists)), end="\n" if any(_failures(lists)) else "")
     sys.stdout.flush()
+
+
+async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList], list[ListedModel]]":
+    """What servers offer, and what was found on this machine; side by side."""
+    import asyncio
+
+    from crushpy.llm.model_listing import list_local_models
+    from crushpy.llm.offered_models import ask_servers
+
+    return await asyncio.gather(
+        ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
+    )
+
+
+def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
+    """A line for each server that could not be asked."""
+    from crushpy.redact import redact
+
+    for one in lists:
+        if one.failure:
+            where = f"{one.provider} at {redact(one.api_base)}" if one.api_base else one.provider
+            instead = "what it offered before is listed" if one.asked_at else "what is known of it is listed"
+            yield f"{where} could not be asked what it offers: {one.failure}; {instead}."
 
 
 def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
@@ -74,6 +106,7 @@ def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
         "tools": info.tools,
         "images": info.images,
         "thinking": info.thinking,
+        "offered": model.offered,
     }
     if model.api_base:
         row["api_base"] = model.api_base

@@ -7,9 +7,8 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-import msgspec
-
 from crushpy.errors import UsageError
+from crushpy.llm.server_lists import ServedModel
 from crushpy.messages import Data
 
 PORTS_VARIABLE = "CRUSHPY_LOCAL_PORTS"
@@ -17,7 +16,6 @@ PORTS_VARIABLE = "CRUSHPY_LOCAL_PORTS"
 
 PATIENCE = 1.0
 """Seconds for a server to list its models; loopback answers in milliseconds or not at all."""
-_MOST_BYTES = 1_000_000
 
 _USUAL = {"ollama": 11434, "lm_studio": 1234, "llama_cpp": 8080, "vllm": 8000}
 _TITLES = {"ollama": "Ollama", "lm_studio": "LM Studio", "llama_cpp": "llama.cpp", "vllm": "vLLM"}
@@ -29,7 +27,11 @@ class LocalServer(Data, frozen=True):
     name: str
     """What stands before the slash of its models, once it is in the settings."""
     api_base: str
-    models: tuple[str, ...]
+    served: tuple[ServedModel, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        return tuple(model.id for model in self.served)
 
     @property
     def title(self) -> str:
@@ -44,9 +46,14 @@ def ways(name: str, api_base: str, model: str) -> tuple[str, str]:
 
 
 async def find_local_servers(
-    environ: Mapping[str, str] | None = None, bases: Mapping[str, str] | None = None
+    environ: Mapping[str, str] | None = None,
+    bases: Mapping[str, str] | None = None,
+    *,
+    ask_bases: bool = True,
 ) -> list[LocalServer]:
     """The servers that answer, asked side by side; `bases` are addresses to ask besides, by name.
+
+    Without `ask_bases` they are left out, also where one of them is at a usual port.
 
     What is not on loopback, or does not answer like a model server, is left out.
     """
@@ -55,6 +62,8 @@ async def find_local_servers(
     # By address, so that none is asked twice; a name that the user gave comes last and stays.
     places = {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in (usual | given).items()}
     places |= {base.replace("//localhost:", "//127.0.0.1:"): name for name, base in given.items()}
+    if not ask_bases:
+        places = {base: name for base, name in places.items() if name not in given}
     answers = await asyncio.gather(*(_ask(name, base) for base, name in places.items()))
     return [server for server in answers if server is not None]
 
@@ -76,30 +85,14 @@ def ports(environ: Mapping[str, str] | None = None) -> dict[str, int]:
     return found
 
 
-class _Model(msgspec.Struct):
-    id: str
-
-
-class _Listing(msgspec.Struct):
-    data: list[_Model]
-
-
 async def _ask(name: str, base: str) -> LocalServer | None:
-    from crushpy.http import Client, HttpError, Timeouts
+    from crushpy.llm.server_lists import ListFailed, ListSource, ask_server
 
-    client = Client(Timeouts(connect=PATIENCE, response=PATIENCE, idle=PATIENCE))
+    protocol = "ollama" if name.startswith("ollama") else "openai"
     try:
-        async with asyncio.timeout(PATIENCE):
-            with await client.request("GET", f"{base}/models") as response:
-                body = await response.read(_MOST_BYTES)
-        if response.status != 200:
-            return None
-        listing = msgspec.json.decode(body, type=_Listing)
-    except (HttpError, TimeoutError, msgspec.DecodeError):
+        return LocalServer(name, base, await ask_server(ListSource(protocol, base), PATIENCE))
+    except ListFailed:
         return None  # nobody there, or someone else's server: 8000 and 8080 are popular ports
-    finally:
-        await client.close()
-    return LocalServer(name, base, tuple(model.id for model in listing.data if "embed" not in model.id))
 
 
 def _on_loopback(base: str) -> bool:

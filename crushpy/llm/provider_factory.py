@@ -181,6 +181,18 @@ def spoken(model: str, settings: "Settings", environ: Mapping[str, str] | None =
     return protocol_of(_found(model, settings, environ, open_keyring=False), settings)
 
 
+def endpoint_of(
+    provider: str,
+    settings: "Settings",
+    environ: Mapping[str, str] | None = None,
+    *,
+    open_keyring: bool = True,
+) -> Endpoint:
+    """Where the models of `provider` are served, and the key where there is one."""
+    environ = os.environ if environ is None else environ
+    return _found(f"{provider}/", settings, environ, open_keyring=open_keyring)
+
+
 def waits_for_keyring(model: str, settings: "Settings") -> bool:
     """Whether `select` would have to open the system's keyring: some milliseconds, or as long as it hangs."""
     return _found(model, settings, os.environ, open_keyring=False).key_stored

@@ -18,6 +18,8 @@ class KnownProvider(Data, frozen=True):
     """What to use where only the key says which provider is meant. In the catalog, and works with tools."""
     base_variables: tuple[str, ...] = ()
     """Environment variables that may hold an address other than the usual one."""
+    usual_base: str = ""
+    """Where its list of models is, in OpenAI's form unless the vendor has a protocol of its own."""
 
 
 PROVIDERS = (
@@ -26,29 +28,66 @@ PROVIDERS = (
         ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN"),
         "anthropic/claude-sonnet-5-5",
         ("ANTHROPIC_BASE_URL", "ANTHROPIC_API_BASE"),
+        "https://api.anthropic.com",
     ),
-    KnownProvider("openai", ("OPENAI_API_KEY",), "openai/gpt-5.6", ("OPENAI_BASE_URL", "OPENAI_API_BASE")),
+    KnownProvider(
+        "openai",
+        ("OPENAI_API_KEY",),
+        "openai/gpt-5.6",
+        ("OPENAI_BASE_URL", "OPENAI_API_BASE"),
+        "https://api.openai.com/v1",
+    ),
     KnownProvider(
         "gemini",
         ("GEMINI_API_KEY", "GOOGLE_API_KEY"),
         "gemini/gemini-pro-latest",
         ("GOOGLE_GEMINI_BASE_URL", "GEMINI_API_BASE"),
+        "https://generativelanguage.googleapis.com",
     ),
     KnownProvider(
-        "openrouter", ("OPENROUTER_API_KEY", "OR_API_KEY"), "openrouter/anthropic/claude-sonnet-4.6"
+        "openrouter",
+        ("OPENROUTER_API_KEY", "OR_API_KEY"),
+        "openrouter/anthropic/claude-sonnet-4.6",
+        usual_base="https://openrouter.ai/api/v1",
     ),
-    KnownProvider("deepseek", ("DEEPSEEK_API_KEY",), "deepseek/deepseek-v4-pro"),
-    KnownProvider("xai", ("XAI_API_KEY",), "xai/grok-4.7"),
-    KnownProvider("mistral", ("MISTRAL_API_KEY",), "mistral/devstral-latest"),
-    KnownProvider("moonshot", ("MOONSHOT_API_KEY",), "moonshot/kimi-k3"),
-    KnownProvider("zai", ("ZAI_API_KEY",), "zai/glm-5.3"),
-    KnownProvider("dashscope", ("DASHSCOPE_API_KEY",), "dashscope/qwen3-coder-plus"),
-    KnownProvider("groq", ("GROQ_API_KEY",), "groq/openai/gpt-oss-120b"),
-    KnownProvider("cerebras", ("CEREBRAS_API_KEY",), "cerebras/gpt-oss-120b"),
     KnownProvider(
-        "together_ai", ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"), "together_ai/moonshotai/Kimi-K3"
+        "deepseek",
+        ("DEEPSEEK_API_KEY",),
+        "deepseek/deepseek-v4-pro",
+        usual_base="https://api.deepseek.com/v1",
     ),
-    KnownProvider("fireworks_ai", ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"), "fireworks_ai/kimi-k3"),
+    KnownProvider("xai", ("XAI_API_KEY",), "xai/grok-4.7", usual_base="https://api.x.ai/v1"),
+    KnownProvider(
+        "mistral", ("MISTRAL_API_KEY",), "mistral/devstral-latest", usual_base="https://api.mistral.ai/v1"
+    ),
+    KnownProvider(
+        "moonshot", ("MOONSHOT_API_KEY",), "moonshot/kimi-k3", usual_base="https://api.moonshot.ai/v1"
+    ),
+    KnownProvider("zai", ("ZAI_API_KEY",), "zai/glm-5.3", usual_base="https://api.z.ai/api/paas/v4"),
+    KnownProvider(
+        "dashscope",
+        ("DASHSCOPE_API_KEY",),
+        "dashscope/qwen3-coder-plus",
+        usual_base="https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
+    ),
+    KnownProvider(
+        "groq", ("GROQ_API_KEY",), "groq/openai/gpt-oss-120b", usual_base="https://api.groq.com/openai/v1"
+    ),
+    KnownProvider(
+        "cerebras", ("CEREBRAS_API_KEY",), "cerebras/gpt-oss-120b", usual_base="https://api.cerebras.ai/v1"
+    ),
+    KnownProvider(
+        "together_ai",
+        ("TOGETHER_API_KEY", "TOGETHERAI_API_KEY"),
+        "together_ai/moonshotai/Kimi-K3",
+        usual_base="https://api.together.xyz/v1",
+    ),
+    KnownProvider(
+        "fireworks_ai",
+        ("FIREWORKS_API_KEY", "FIREWORKS_AI_API_KEY"),
+        "fireworks_ai/kimi-k3",
+        usual_base="https://api.fireworks.ai/inference/v1",
+    ),
 )
 """In the order in which a default model is looked for."""
 

@@ -10,7 +10,8 @@ from scripted_llm.server import ScriptedLLM
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 
-NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
+NOWHERE = {"CRUSHPY_LOCAL_PORTS": "", "HTTPS_PROXY": "http://127.0.0.1:9"}
+"""No local servers, and nobody beyond this machine can be asked."""
 
 
 @pytest.fixture
@@ -64,13 +65,13 @@ def test_json_holds_the_numbers_and_all_words_filter_together(models: Cli) -> No
 def test_the_settings_override_what_the_catalog_says(models: Cli, home: Path) -> None:
     home.mkdir(mode=0o700)
     (home / "config.toml").write_text(
-        'model = "lab/qwen3"\n[providers.lab]\napi_base = "http://10.0.0.9/v1"\n'
+        'model = "lab/qwen3"\n[providers.lab]\napi_base = "http://127.0.0.1:9/v1"\n'
         '[models."lab/qwen3"]\ncontext_window = 40000\ninput_cost = 0.5\n'
     )
     (row,) = json.loads(models("lab/", "--json").stdout)
     assert (row["name"], row["default"], row["ready"]) == ("lab/qwen3", True, True)
     assert (row["context_window"], row["window_source"], row["input_cost"]) == (40_000, "settings", 0.5)
-    assert row["how"] == "at http://10.0.0.9/v1"
+    assert row["how"] == "at http://127.0.0.1:9/v1"
 
 
 def test_a_name_that_matches_nothing_says_so(models: Cli) -> None:

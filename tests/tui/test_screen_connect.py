@@ -1,6 +1,9 @@
 """How to connect a model, with real keys; tried against a real server."""
 
 import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -124,3 +127,64 @@ def test_a_variable_of_the_users_own_and_a_server_of_their_own_are_heeded() -> N
     assert (found["mine"].ready, found["mine"].state) == (False, "MINE is not set")
     assert (found["openai"].ready, found["openai"].model) == (True, "")
     assert "any OpenAI-compatible server" not in found
+
+
+@pytest.mark.parametrize(
+    ("variable", "name"),
+    [
+        ("ANTHROPIC_BASE_URL", "anthropic"),
+        ("GOOGLE_GEMINI_BASE_URL", "gemini"),
+        ("OPENAI_BASE_URL", "openai"),
+        ("AZURE_API_BASE", "azure"),
+    ],
+)
+def test_the_address_variables_of_every_vendor_are_heeded(variable: str, name: str) -> None:
+    found = {place.name: place for place in model_sources(Settings(), {variable: "http://127.0.0.1:1/v1"})}
+    assert "at http://127.0.0.1:1/v1" in found[name].state
+    assert f"{name}/<" in found[name].how
+
+
+@pytest.fixture
+def in_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A keyring for this process; the file it keeps things in."""
+    import keyring.backends.fail
+    from file_keyring import FileKeyring
+
+    monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
+    keyring.set_keyring(FileKeyring())
+    yield tmp_path / "keyring.json"
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+
+
+async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyring: Path) -> None:
+    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+        await screen.pilot.press("f2")
+        await screen.until(lambda: "Key for groq" in screen.text)
+        await screen.pilot.press(*"gsk-secret", "enter")
+        await screen.settle()
+        assert "gsk-secret" not in screen.text
+        assert "✓ groq  its key is in the keyring" in screen.text
+        assert any("is stored in the keyring" in message for message in screen.messages)
+        await screen.press("enter")
+        assert screen.results == ["groq/openai/gpt-oss-120b"]
+    assert json.loads(in_keyring.read_text()) == {"crushpy/groq": "gsk-secret"}
+
+
+async def test_what_is_no_key_is_told_and_escape_stores_nothing(in_keyring: Path) -> None:
+    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+        await screen.pilot.press("f2")
+        await screen.until(lambda: "Key for groq" in screen.text)
+        await screen.pilot.press("a", "space", "b", "enter")
+        await screen.until(lambda: "white space" in screen.text)
+        await screen.press("escape")
+        assert "✗ groq" in screen.text
+    assert not in_keyring.exists()
+
+
+async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None:
+    import keyring.backends.fail
+
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+        await screen.press("f2")
+        assert any("Set GROQ_API_KEY in the environment" in message for message in screen.messages)

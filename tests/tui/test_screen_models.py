@@ -3,8 +3,10 @@
 import msgspec
 import pytest
 from hosting import SIZES, Shown, shown
+from list_server import ListServer
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.llm.offered_models import ask_servers
 from crushpy.settings import Settings
 from crushpy.settings.schema import ModelSettings
 from crushpy.tui.screens.models import ModelsScreen
@@ -126,3 +128,20 @@ async def test_one_click_takes_a_model() -> None:
     async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.click("demo/tour")
         assert screen.results == ["demo/tour"]
+
+
+async def test_what_servers_offered_is_shown_from_the_cache_and_asked_again_on_demand(
+    lister: ListServer,
+) -> None:
+    settings = msgspec.convert({"providers": {"groq": {"api_base": f"{lister.url}/openai/v1"}}}, Settings)
+    lister.answers["/openai/v1/models"] = {"data": [{"id": "first"}]}
+    await ask_servers(settings)
+    lister.answers["/openai/v1/models"] = {"data": [{"id": "second", "context_window": 77_000}]}
+    async with shown(ModelsScreen(settings, GROQ), (100, 24)) as screen:
+        assert "groq/first" in screen.text
+        # On loopback it is also looked for as a server of this machine; a list is asked for by F5 alone.
+        asked = [headers for _, headers in lister.asked if "authorization" in headers]
+        assert len(asked) == 1
+        await screen.press("f5")
+        assert screen.line("groq/second").split()[-3:][0] == "77k"
+        assert any("Asked what they offer: groq" in message for message in screen.messages)

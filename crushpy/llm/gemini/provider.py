@@ -17,6 +17,14 @@ VERSIONS = ("/v1alpha", "/v1beta", "/v1")
 """What an address may end in. The first is kept where it is given; otherwise /v1beta is spoken."""
 
 
+def models_address(api_base: str) -> str:
+    """Where the models are, below an address with or without its version."""
+    base = api_base.rstrip("/")
+    given = next((version for version in VERSIONS if base.endswith(version)), "")
+    version = given if given == VERSIONS[0] else VERSIONS[1]
+    return f"{base.removesuffix(given)}{version}/models"
+
+
 class GeminiProvider(HttpWire):
     """`api_base` with or without /v1beta."""
 
@@ -28,10 +36,7 @@ class GeminiProvider(HttpWire):
         self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[WireOptions]
     ) -> None:
         super().__init__(api_key, **options)
-        base = api_base.rstrip("/")
-        given = next((version for version in VERSIONS if base.endswith(version)), "")
-        version = given if given == VERSIONS[0] else VERSIONS[1]
-        self._at = f"{base.removesuffix(given)}{version}/models"
+        self._at = models_address(api_base)
         self._habits: dict[str, GeminiHabits] = {}
 
     def _url(self, request: Request) -> str:

@@ -1,5 +1,6 @@
 """How to connect a model: for each provider what to set, what is there already, and whether it works."""
 
+import asyncio
 import os
 from collections.abc import Awaitable, Callable, Mapping
 from typing import ClassVar
@@ -10,12 +11,16 @@ from textual.content import Content
 from crushpy.engine.probe import probe_model
 from crushpy.errors import CrushpyError
 from crushpy.llm import catalog, vendors
-from crushpy.llm.model_listing import ListedModel, list_local_models
+from crushpy.llm.key_store import KeyOrigin, locate_key, require_key_storage, store_key
+from crushpy.llm.model_listing import ListedModel, list_local_models, own_base
 from crushpy.llm.provider_factory import BASE_VARIABLES, openai_base
 from crushpy.messages import Data
+from crushpy.redact import redact
 from crushpy.sanitize import clean, one_line
 from crushpy.settings import Settings
+from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.key_entry import KeyScreen
 from crushpy.tui.screens.picker import PickScreen, spread
 
 TryModel = Callable[[str], Awaitable[str]]
@@ -34,22 +39,16 @@ class ModelSource(Data, frozen=True):
     """What would be used of it; empty where the user has to name one."""
     how: str
     """What to do to use it."""
+    provider: str = ""
+    """Whose key can be stored; empty where there is none to store."""
 
 
 def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelSource]:
     """Every way to a model, those that are ready first. Contacts nobody and never shows a key."""
     found = [_provider(provider, settings, environ) for provider in vendors.PROVIDERS]
-    known = {provider.name for provider in vendors.PROVIDERS}
-    for name, chosen in settings.providers.items():
-        if name not in known:
-            missing = bool(chosen.api_key_env) and not environ.get(chosen.api_key_env)
-            state = (
-                f"{chosen.api_key_env} is not set"
-                if missing
-                else f"at {chosen.api_base or 'its usual address'}"
-            )
-            how = f"In your settings. Its models are named {name}/<model>; pick one with /model."
-            found.append(ModelSource(name, not missing, state, "", how))
+    found.append(_azure(settings, environ))
+    known = {place.name for place in found}
+    found += [_of_settings(name, settings, environ) for name in settings.providers if name not in known]
     if not openai_base(environ):
         found.append(
             ModelSource(
@@ -68,20 +67,46 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
 
 
 def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
-    chosen = settings.providers.get(provider.name)
-    own = chosen.api_key_env if chosen else ""
-    variables = (own,) if own else provider.variables
-    held = next((name for name in variables if environ.get(name)), "")
-    base = (chosen.api_base if chosen else "") or (openai_base(environ) if provider.name == "openai" else "")
-    state = f"{held} is set" if held else f"{variables[0]} is not set"
+    name = provider.name
+    place, base = locate_key(name, settings, environ), own_base(name, settings, environ)
+    has_key = place.held or place.stored
+    state = _key_state(place)
     if base:
-        state = f"at {base}" + (f", {held} is set" if held else "")
-    how = f"export {variables[0]}=<your key>. {AGAIN}"
-    if held or base:
+        state = f"at {redact(base)}" + (f", {state}" if has_key else "")
+    how = f"F2 stores your key in the keyring. Or\nexport {place.variable}=<your key>. {AGAIN}"
+    if has_key:
         how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others."
     if base:  # a server of the user's own: nobody knows what it serves
-        how = f"Its models are named {provider.name}/<model>; pick one with /model."
-    return ModelSource(provider.name, bool(held or base), state, "" if base else provider.default_model, how)
+        how = f"Its models are named {name}/<model>; pick one with /model. F2 stores a key for it."
+    model = "" if base else provider.default_model
+    return ModelSource(name, has_key or bool(base), state, model, how, name)
+
+
+def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+    """What Azure serves is named by whoever set it up."""
+    place, base = locate_key("azure", settings, environ), own_base("azure", settings, environ)
+    has_key = place.held or place.stored
+    missing = "" if base else f"{vendors.AZURE_BASES[0]} is not set"
+    state = missing or (f"at {redact(base)}, " + _key_state(place))
+    how = f"export {vendors.AZURE_BASES[0]}=https://<name>.openai.azure.com. F2 stores your key. {AGAIN}"
+    if base:
+        how = "Its models are named azure/<deployment>; pick one with /model. F2 stores your key."
+    return ModelSource("azure", has_key and bool(base), state, "", how, "azure")
+
+
+def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
+    """A provider that only the settings know."""
+    chosen, place = settings.providers[name], locate_key(name, settings, environ)
+    missing = bool(chosen.api_key_env) and not (place.held or place.stored)
+    state = _key_state(place) if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
+    how = f"In your settings. Its models are named {name}/<model>; pick one with /model. F2 stores its key."
+    return ModelSource(name, not missing, state, "", how, name)
+
+
+def _key_state(place: KeyOrigin) -> str:
+    if place.held:
+        return f"{place.variable} is set"
+    return "its key is in the keyring" if place.stored else f"{place.variable} is not set"
 
 
 class ConnectScreen(PickScreen[str | None]):
@@ -89,6 +114,7 @@ class ConnectScreen(PickScreen[str | None]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Use it"),
+        Binding("f2", "store", "Store key"),
         Binding("f5", "try", "Try it"),
         Binding("escape", "close", "Close"),
     ]
@@ -108,6 +134,8 @@ class ConnectScreen(PickScreen[str | None]):
         self._check: TryModel = check or (lambda model: probe_model(model, settings))
         self._environ = os.environ if environ is None else environ
         self._all: list[ModelSource] = model_sources(settings, self._environ)
+        self._servers: list[ModelSource] = []
+        """Found on this machine."""
         self._shown: list[ModelSource] = []
         self._verdicts: dict[str, tuple[bool | None, str]] = {}
         """For each place that was tried: whether it works (None: being tried), and in words."""
@@ -130,7 +158,8 @@ class ConnectScreen(PickScreen[str | None]):
         servers: dict[str, list[ListedModel]] = {}
         for offer in found:
             servers.setdefault(offer.api_base, []).append(offer)
-        self._all = [*(_server(base, served) for base, served in servers.items()), *self._all]
+        self._servers = [_server(base, served) for base, served in servers.items()]
+        self._all = [*self._servers, *self._all]
         self.typed(self.words)
 
     # --- what is shown -----------------------------------------------------------------------------------
@@ -174,6 +203,31 @@ class ConnectScreen(PickScreen[str | None]):
             self.dismiss(place.model)
         else:
             tell(self, place.how, "information" if place.ready else "warning")
+
+    def action_store(self) -> None:
+        """Takes the key of the provider the cursor is on, unseen, into the system's keyring."""
+        place = self._shown[self.rows.highlighted] if self._shown else None
+        if place is None or not place.provider:
+            tell(self, "There is no key to store for this one.", "warning")
+            return
+        self.run_worker(self._store(place.provider), group="store", exclusive=True)
+
+    async def _store(self, provider: str) -> None:
+        try:
+            keyring = await asyncio.to_thread(require_key_storage, provider, self._settings)
+            key = await app_of(self).push_screen_wait(KeyScreen(provider, keyring))
+            if key is None:
+                return
+            await asyncio.to_thread(store_key, provider, key, self._settings)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
+            return
+        self._all = [*self._servers, *model_sources(self._settings, self._environ)]
+        self._verdicts.pop(provider, None)
+        self.typed(self.words)
+        held = locate_key(provider, self._settings, self._environ)
+        before = f" {held.variable} is set, and goes before it." if held.held else ""
+        tell(self, f"The key for {provider} is stored in the keyring ({keyring}).{before}")
 
     def action_try(self) -> None:
         place = self._shown[self.rows.highlighted] if self._shown else None

@@ -11,6 +11,7 @@ from textual.content import Content
 from crushpy.errors import CrushpyError
 from crushpy.llm.formatting import format_price, format_window
 from crushpy.llm.model_listing import ListedModel, list_local_models, list_models
+from crushpy.llm.offered_models import ask_servers, cached_lists
 from crushpy.sanitize import one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
@@ -28,6 +29,7 @@ class ModelsScreen(PickScreen[str | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Use"),
         Binding("f3", "effort", "Thinking effort"),
+        Binding("f5", "refresh", "Ask servers"),
         Binding("escape", "close", "Close"),
     ]
     placeholder = "type to filter all known models, or a name of your own: provider/model"
@@ -53,7 +55,8 @@ class ModelsScreen(PickScreen[str | None]):
     # --- what is shown -----------------------------------------------------------------------------------
 
     async def _load(self) -> None:
-        self._known = await asyncio.to_thread(list_models, self._settings)
+        lists = await asyncio.to_thread(cached_lists, self._settings)
+        self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
         self._loading = False
         self.typed(self.words)
         try:
@@ -63,6 +66,19 @@ class ModelsScreen(PickScreen[str | None]):
             return
         if self._local:
             self.typed(self.words)
+
+    async def _ask(self) -> None:
+        """Asks every server what it offers, now that the user wants to know."""
+        lists = await ask_servers(self._settings, refresh=True)
+        self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
+        self.typed(self.words)
+        for one in lists:
+            if one.failure:
+                tell(self, f"{one.provider} could not be asked: {one.failure}", "warning")
+        if asked := [one.provider for one in lists if not one.failure]:
+            tell(self, f"Asked what they offer: {', '.join(asked)}.")
+        if not lists:
+            tell(self, "There is nobody to ask: no key and no address is set (see /connect).")
 
     def typed(self, words: str) -> None:
         """Without words: what can be used. With words: everything they fit."""
@@ -165,6 +181,9 @@ class ModelsScreen(PickScreen[str | None]):
         if self._choose_effort is not None and self._effort != self._settings.effort:
             self._choose_effort(self._effort)
         self.dismiss(name)
+
+    def action_refresh(self) -> None:
+        self.run_worker(self._ask(), group="ask", exclusive=True)
 
     def action_effort(self) -> None:
         """The next effort: as the model has it, low, medium, high."""

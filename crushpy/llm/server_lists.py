@@ -1,0 +1,261 @@
+"""Asks a server which models it offers, in the words of its protocol, and reads what it says about them."""
+
+import asyncio
+import re
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any, cast
+from urllib.parse import quote
+
+import msgspec
+
+from crushpy.errors import CrushpyError
+from crushpy.messages import Data, Json
+
+if TYPE_CHECKING:
+    from crushpy.http import Client
+
+PATIENCE = 5.0
+"""Seconds for a whole list, however many pages it has."""
+MOST_PAGES = 20
+MOST_MODELS = 5_000
+_MOST_BYTES = 10_000_000
+_PAGE = 1_000
+
+_WINDOWS = ("context_length", "context_window", "max_model_len", "max_context_length", "max_input_tokens")
+_OUTPUTS = ("max_output_tokens", "max_completion_tokens", "max_output_length", "max_tokens")
+_NO_CHAT = re.compile(
+    r"embed|whisper|(^|[-_/])tts|dall-e|moderation|rerank|transcri|realtime|(^|[-_/])(image|sora|veo|imagen|lyria)"
+    r"|-image(-|$)|davinci|babbage|guard|(^|[-_/])(audio|speech|ocr|aqa)|-audio(-|$)|-ocr(-|$)",
+    re.IGNORECASE,
+)
+
+
+class ServedModel(Data, frozen=True):
+    """A model as its server describes it; None where it says nothing. Prices: US dollars a million tokens."""
+
+    id: str
+    context_window: int | None = None
+    max_output_tokens: int | None = None
+    input_cost: float | None = None
+    output_cost: float | None = None
+    tools: bool | None = None
+    images: bool | None = None
+    thinking: bool | None = None
+
+
+class ListSource(Data, frozen=True):
+    """A server to ask."""
+
+    protocol: str
+    """openai, anthropic, gemini or ollama."""
+    api_base: str
+    key: str | None = None
+    bearer: bool = False
+    """The key is a token, as gateways hand them out."""
+
+
+class ListFailed(CrushpyError):
+    """There is no list: the server cannot be reached, refuses, or says something else."""
+
+
+async def ask_server(source: ListSource, patience: float = PATIENCE) -> tuple[ServedModel, ...]:
+    """What it offers to talk to, in its order. Raises ListFailed."""
+    from crushpy.http import Client, HttpError, Timeouts
+
+    client = Client(Timeouts(connect=patience, response=patience, idle=patience))
+    try:
+        async with asyncio.timeout(patience):
+            found = await _LISTS[source.protocol](client, source)
+    except TimeoutError:
+        raise ListFailed(f"no answer within {patience:g} s") from None
+    except HttpError as error:
+        raise ListFailed(error.message) from None
+    finally:
+        await client.close()
+    chat = (model for model in found if model.id and not _NO_CHAT.search(model.id))
+    return tuple({model.id: model for model in chat}.values())[:MOST_MODELS]
+
+
+# --- the protocols -------------------------------------------------------------------------------------
+
+
+async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
+    from crushpy.llm.openai.address import Address
+
+    address = Address(source.api_base, "models")
+    headers = {"authorization": f"Bearer {source.key}"} if source.key else {}
+    try:
+        answer = await _get(client, address.url, headers)
+    except _Refused as error:
+        if not address.learns(error.status, ""):
+            raise
+        answer = await _get(client, address.url, headers)
+    return [model for entry in _entries(answer, "data", "models") if (model := _described(entry))]
+
+
+async def _ollama(client: "Client", source: ListSource) -> list[ServedModel]:
+    root = source.api_base.rstrip("/").removesuffix("/v1").removesuffix("/api")
+    headers = {"authorization": f"Bearer {source.key}"} if source.key else {}
+    try:
+        answer = await _get(client, f"{root}/api/tags", headers)
+    except _Refused as error:
+        if error.status not in (404, 405):
+            raise
+        return await _openai(client, source)
+    return [ServedModel(_text(entry, "name", "model")) for entry in _entries(answer, "models")]
+
+
+async def _anthropic(client: "Client", source: ListSource) -> list[ServedModel]:
+    from crushpy.llm.anthropic.provider import VERSION
+
+    base = source.api_base.rstrip("/").removesuffix("/v1")
+    headers = {"anthropic-version": VERSION, **_keyed(source, "x-api-key")}
+    found: list[ServedModel] = []
+    after = ""
+    for _ in range(MOST_PAGES):
+        next_page = f"&after_id={quote(after, safe='')}" if after else ""
+        answer = await _get(client, f"{base}/v1/models?limit={_PAGE}{next_page}", headers)
+        found += [model for entry in _entries(answer, "data") if (model := _described(entry))]
+        last = _text(cast(Json, answer), "last_id")
+        if cast(Json, answer).get("has_more") is not True or last in ("", after):
+            break
+        after = last
+    return found
+
+
+async def _gemini(client: "Client", source: ListSource) -> list[ServedModel]:
+    from crushpy.llm.gemini.provider import models_address
+
+    headers = _keyed(source, "x-goog-api-key")
+    found: list[ServedModel] = []
+    token = ""
+    for _ in range(MOST_PAGES):
+        next_page = f"&pageToken={quote(token, safe='')}" if token else ""
+        answer = await _get(client, f"{models_address(source.api_base)}?pageSize={_PAGE}{next_page}", headers)
+        found += [
+            ServedModel(
+                _text(entry, "name").removeprefix("models/"),
+                _count(entry, "inputTokenLimit"),
+                _count(entry, "outputTokenLimit"),
+                thinking=True if entry.get("thinking") is True else None,
+            )
+            for entry in _entries(answer, "models")
+            if "generateContent" in entry.get("supportedGenerationMethods", ["generateContent"])
+        ]
+        following = _text(cast(Json, answer), "nextPageToken")
+        if following in ("", token):
+            break
+        token = following
+    return found
+
+
+_LISTS = {"openai": _openai, "ollama": _ollama, "anthropic": _anthropic, "gemini": _gemini}
+
+
+# --- asking --------------------------------------------------------------------------------------------
+
+
+class _Refused(ListFailed):
+    def __init__(self, status: int, words: str) -> None:
+        super().__init__(words)
+        self.status = status
+
+
+def _keyed(source: ListSource, header: str) -> dict[str, str]:
+    if not source.key:
+        return {}
+    return {"authorization": f"Bearer {source.key}"} if source.bearer else {header: source.key}
+
+
+async def _get(client: "Client", url: str, headers: Mapping[str, str]) -> Any:
+    with await client.request("GET", url, {"accept": "application/json", **headers}) as response:
+        body = await response.read(_MOST_BYTES)
+    if response.status != 200:
+        raise _Refused(response.status, _why_not(response.status, body))
+    try:
+        return msgspec.json.decode(body)
+    except msgspec.DecodeError:
+        raise ListFailed("its list of models cannot be read") from None
+
+
+def _why_not(status: int, body: bytes) -> str:
+    from crushpy.llm.error_reader import read_body
+
+    said = read_body(body).text[:200]
+    words = "it refuses the key" if status in (401, 403) else "it has no list of models"
+    if status >= 500 or status == 429:
+        words = "it cannot answer now"
+    return f"{words} ({status}{f': {said}' if said else ''})"
+
+
+# --- reading -------------------------------------------------------------------------------------------
+
+
+def _entries(answer: Any, *names: str) -> Iterator[Json]:
+    """The entries of a list, which some servers send bare."""
+    listed: Any = answer
+    if isinstance(answer, dict):
+        holder = cast(Json, answer)
+        listed = next((holder[name] for name in names if isinstance(holder.get(name), list)), None)
+        if listed is None and not holder and names[0] == "models":
+            listed = []  # Gemini leaves out a list that is empty
+    if not isinstance(listed, list):
+        raise ListFailed("its list of models cannot be read")
+    for entry in cast("list[Any]", listed):
+        if not isinstance(entry, dict):
+            raise ListFailed("its list of models cannot be read")
+        yield cast(Json, entry)
+
+
+def _described(entry: Json) -> ServedModel | None:
+    """An entry of a list like OpenAI's with what routers and servers add to it; None: not for chats."""
+    shape, capable = _object(entry, "architecture"), _object(entry, "capabilities")
+    if "text" not in shape.get("output_modalities", ["text"]) or capable.get("completion_chat") is False:
+        return None
+    if entry.get("type", "model") not in ("model", "chat", "language", "code", "llm", "vlm"):
+        return None
+    if entry.get("supports_chat") is False:
+        return None
+    takes = entry.get("supported_parameters")
+    top, meta = _object(entry, "top_provider"), _object(entry, "meta")
+    return ServedModel(
+        _text(entry, "id", "name"),
+        _count(entry, *_WINDOWS) or _count(top, *_WINDOWS) or _count(meta, "n_ctx"),
+        _count(entry, *_OUTPUTS) or _count(top, *_OUTPUTS),
+        *_prices(_object(entry, "pricing")),
+        tools="tools" in takes if isinstance(takes, list) else None,
+        images="image" in shape["input_modalities"] if shape.get("input_modalities") else None,
+        thinking="reasoning" in takes if isinstance(takes, list) else None,
+    )
+
+
+def _prices(pricing: Json) -> tuple[float | None, float | None]:
+    """Routers write dollars a token, as text; others dollars a million tokens, as numbers."""
+    if "prompt" in pricing:
+        return _dollars(pricing.get("prompt"), 1_000_000), _dollars(pricing.get("completion"), 1_000_000)
+    return _dollars(pricing.get("input"), 1), _dollars(pricing.get("output"), 1)
+
+
+def _dollars(value: object, tokens: int) -> float | None:
+    try:
+        amount = float(cast(Any, value)) * tokens
+    except (TypeError, ValueError):
+        return None
+    return round(amount, 6) if 0 <= amount <= 1_000_000 else None  # -1: it depends
+
+
+def _object(entry: Json, name: str) -> Json:
+    value = entry.get(name)
+    return cast(Json, value) if isinstance(value, dict) else {}
+
+
+def _count(entry: Json, *names: str) -> int | None:
+    for name in names:
+        value = entry.get(name)
+        if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 1_000_000_000:
+            return value
+    return None
+
+
+def _text(entry: Json, *names: str) -> str:
+    return next((str(entry[name]) for name in names if isinstance(entry.get(name), str)), "")
