@@ -70,6 +70,12 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     ),
     AppCommand("Context Inspector", "inspect", "What fills the model's window.", "context", key="ctrl+o"),
     AppCommand(
+        "Cost",
+        "show_cost",
+        "Tokens and money of this conversation, and what lies ahead.",
+        "cost",
+    ),
+    AppCommand(
         "Switch Model", "switch_model", "Talk to another model from the next request on.", "model", "[name]"
     ),
     AppCommand(

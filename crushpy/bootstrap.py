@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -20,6 +21,7 @@ from crushpy.errors import UsageError
 from crushpy.events import Notice
 from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
+from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import default_model, find_endpoint
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.patterns import escaped
@@ -30,7 +32,7 @@ from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
 from crushpy.settings.files import user_files
 from crushpy.start_options import StartOptions
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
@@ -139,6 +141,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         choices=Choices(rules, limits, options.interactive, options.yolo),
         remember=lambda rule: _remember(around.paths, rule),
         save=lambda key, value: _save(around.paths, key, value),
+        learnt=LearntModels(around.paths.learnt_file),
     )
 
 
@@ -167,7 +170,11 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
         await store.take_lease(info.id)
         if options.model or options.compaction or info.imported:
             await store.update_session(
-                info.id, model=info.model, compaction=info.compaction, system=info.system or None
+                info.id,
+                model=info.model,
+                compaction=info.compaction,
+                system=info.system or None,
+                breaker=info.breaker,
             )
     return await load_session(store, info, read_only=options.read_only)
 
@@ -192,7 +199,9 @@ async def _wanted(around: ProjectEnvironment, options: StartOptions, store: Stor
         return None
     if info.imported and not info.system:  # not gone on with here yet
         info = _adopted(around, info)
-    changes = {"model": options.model or info.model, "compaction": options.compaction or info.compaction}
+    changes: dict[str, Any] = {"compaction": options.compaction or info.compaction}
+    if options.model and options.model != info.model:
+        changes |= {"model": options.model, "breaker": BreakerState()}  # another window may have room
     return msgspec.structs.replace(info, **changes)
 
 

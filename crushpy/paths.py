@@ -55,6 +55,11 @@ class Paths:
         return self.data_dir / "model_lists.json"
 
     @property
+    def learnt_file(self) -> Path:
+        """What was learnt of models on their servers."""
+        return self.data_dir / "learnt.json"
+
+    @property
     def database(self) -> Path:
         return self.data_dir / "crushpy.db"
 

@@ -75,11 +75,15 @@ async def _context(name: str, *, as_json: bool) -> None:
 
         print_json(msgspec.to_builtins(inspection))
         return
+    from crushpy.context.forecast import in_words
     from crushpy.sanitize import one_line
 
     budget = inspection.budget
     known, about = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
-    lines = [f"{about}{budget.used:,} of {budget.window:,}{known} tokens used ({budget.used_pct}%)", ""]
+    lines = [f"{about}{budget.used:,} of {budget.window:,}{known} tokens used ({budget.used_pct}%)"]
+    if inspection.forecast is not None:
+        lines += in_words(inspection.forecast)
+    lines.append("")
     for row in inspection.rows:
         share = row.tokens * 100 / budget.window
         cached = "  cached" if row.cached else ""

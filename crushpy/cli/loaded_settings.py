@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from crushpy.cli.folder import working_folder
 
 if TYPE_CHECKING:
+    from crushpy.llm.learnt import LearntModels
     from crushpy.settings import Settings
 
 
@@ -24,3 +25,11 @@ def settings_here() -> "Settings":
     for warning in loaded.warnings:
         print(f"crushpy: {warning}", file=sys.stderr)
     return loaded.settings
+
+
+def learnt_here() -> "LearntModels":
+    """What was learnt of models on their servers."""
+    from crushpy.llm.learnt import LearntModels
+    from crushpy.paths import Paths
+
+    return LearntModels(Paths().learnt_file)

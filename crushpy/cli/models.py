@@ -33,14 +33,16 @@ def models_command(
     """List the models within reach: what the servers with a key or an address offer, and local servers."""
     import asyncio
 
-    from crushpy.cli.loaded_settings import settings_here
-    from crushpy.llm.model_listing import list_models
+    from crushpy.cli.loaded_settings import learnt_here, settings_here
+    from crushpy.llm.model_listing import list_models, with_learnt
     from crushpy.llm.provider_factory import default_model
 
-    settings = settings_here()
+    settings, learnt = settings_here(), learnt_here()
     lists, found = asyncio.run(_ask(settings, refresh=refresh))
-    known = _matching(list_models(settings, lists=lists), wanted)
-    local = _matching(found, wanted)
+    known = _matching(with_learnt(list_models(settings, lists=lists), settings, learnt, add=True), wanted)
+    local = _matching(with_learnt(found, settings, learnt), wanted)
+    if learnt.problem:
+        print(f"crushpy: {learnt.problem}", file=sys.stderr)
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
@@ -144,7 +146,7 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     rows = [("model", "window", "output", "$ in", "$ out", "")]
     for model in models:
         info = model.info
-        doubt = "?" if info.source == "default" else ""
+        doubt = {"default": "?", "learnt": " learnt"}.get(info.source, "")
         rows.append(
             (
                 one_line(info.name) + (" *" if info.name == default else ""),
@@ -165,6 +167,8 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     notes = ["", "$ is for a million tokens."]
     if any(row[0].endswith(" *") for row in rows):
         notes[-1] += " * is used where no model is named."
+    if any(row[1].endswith("learnt") for row in rows):
+        notes[-1] += " learnt: its server named it."
     if any(row[1].endswith("?") for row in rows):
         notes[-1] += ' ? is a guess: set [models."<name>"] context_window.'
     return lines + notes

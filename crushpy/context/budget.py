@@ -1,23 +1,12 @@
 """How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
 
+from crushpy.context.calibration import UNCALIBRATED, Calibration
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.messages import Data
 
-DISBELIEF = 0.5
-"""A report below this share of our own estimate of the same request is not believed."""
-
-
-class Report(Data, frozen=True):
-    """What the provider said of the last model call, and what we had estimated for the same messages."""
-
-    tokens: int
-    """Input, cache and output together."""
-    estimate: int
-    """Our own count of that request and its reply."""
-
 
 class Sizes(Data, frozen=True):
-    """Our own estimates, in tokens."""
+    """Our own counts, in tokens."""
 
     fixed_tokens: int
     """System prompt and tool schemas."""
@@ -61,15 +50,18 @@ class Budget(Data, frozen=True):
         return self.counted and self.used >= threshold * self.window
 
 
-def budget(sizes: Sizes, report: Report | None, window: int | None) -> Budget:
+def budget(
+    sizes: Sizes, reported: int | None, window: int | None, calibration: Calibration = UNCALIBRATED
+) -> Budget:
     """The one answer to "how full are we".
 
-    A believable report plus an estimate of what came since; without one, an estimate of everything.
+    `reported` are all tokens of the last model call. A believable report plus an estimate of what came since;
+    without one, an estimate of everything. Estimates are counts of ours in the provider's tokens.
     """
-    whole = sizes.fixed_tokens + sizes.messages
-    believed = report is None or (report.tokens > 0 and report.tokens >= DISBELIEF * report.estimate)
-    from_report = report is not None and believed
-    used = report.tokens + sizes.added if report is not None and believed else whole
+    from_report = reported is not None and calibration.believed
+    used = calibration.whole(sizes.fixed_tokens + sizes.messages)
+    if reported is not None and calibration.believed:
+        used = reported + calibration.added(sizes.added)
     known = window is not None and window > 0
     size = window if window is not None and window > 0 else DEFAULT_WINDOW
     return Budget(
@@ -77,7 +69,7 @@ def budget(sizes: Sizes, report: Report | None, window: int | None) -> Budget:
         window=size,
         estimated=not from_report,
         window_known=known,
-        believed=believed,
+        believed=calibration.believed,
         clamped=used > size,
         counted=sizes.counted or from_report,
     )

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 
 from crushpy.context.budget import Budget
+from crushpy.context.forecast import Forecast
 from crushpy.context.partition import Size
 from crushpy.messages import Data, Message, Note, Seed
 
@@ -29,6 +30,7 @@ class Inspection(Data, frozen=True, omit_defaults=False):
     budget: Budget
     rows: tuple[Row, ...]
     """In the order in which they are sent."""
+    forecast: Forecast | None = None
 
     def by_kind(self) -> dict[str, int]:
         """Tokens of each kind of part."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.budget import Budget
+from crushpy.context.forecast import Forecast
 from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.subagents import Subagents
@@ -33,6 +34,7 @@ from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
 from crushpy.events import Error, Notice, PromptQueued, TurnEnded
+from crushpy.llm.learnt import LearntModels
 from crushpy.messages import Data, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Template, Templates
@@ -76,6 +78,7 @@ class Conversation:
         choices: Choices,
         remember: Callable[[str], None],
         save: Callable[[str, str], None],
+        learnt: LearntModels,
     ) -> None:
         """`remember` stores a rule for good, `save` a choice the user made in the app."""
         self._emit = events
@@ -87,7 +90,7 @@ class Conversation:
         self._save = save
         self._context = context
         self._limits = choices.limits
-        self._models = Models(settings, toolset.specs)
+        self._models = Models(settings, toolset.specs, learnt)
         at = AgentSession(store, loaded, self._models, events, stored=stored)
         self._session = at.live
         self._approvals = Approvals(
@@ -105,7 +108,6 @@ class Conversation:
             lambda: self._settings,
             templates,
             self._approvals,
-            save,
             context,
             interactive=choices.interactive,
         )
@@ -247,7 +249,11 @@ class Conversation:
 
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""
-        return self._agent.view.inspect()
+        return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())
+
+    def forecast(self) -> Forecast:
+        """How long the session lasts at its pace, and what going on costs against starting afresh."""
+        return self._agent.outlook.forecast()
 
     @property
     def preparation(self) -> str:
@@ -279,7 +285,7 @@ class Conversation:
         self._models.provider(model)
         self._save("model", model)
         await self._session.update(model=model)
-        self._agent.policy.model_replaced()
+        await self._agent.policy.model_replaced()
 
     def select_effort(self, effort: str) -> None:
         """How long the model thinks, from the next request on."""
@@ -316,6 +322,7 @@ class Conversation:
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
+        await self._agent.policy.rearm()
         return True
 
     async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:

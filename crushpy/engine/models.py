@@ -7,6 +7,7 @@ from copy import copy
 import msgspec
 
 from crushpy.context.budget import threshold_of
+from crushpy.context.calibration import Calibration, plausible
 from crushpy.context.history import well_formed
 from crushpy.context.plan import TokenBudget
 from crushpy.defaults import DEFAULT_WINDOW
@@ -14,9 +15,10 @@ from crushpy.engine.turn.toolset import NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
+from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window, with_ratio
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.provider_factory import select, waits_for_keyring
-from crushpy.llm.status_placement import placement
+from crushpy.llm.provider_factory import select, server_of, waits_for_keyring
+from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
@@ -30,12 +32,15 @@ class Models:
     `tool_specs` gives the tools, with `new_session` where there are terms for it.
     """
 
-    def __init__(self, settings: Settings, tool_specs: ToolSpecs) -> None:
+    def __init__(self, settings: Settings, tool_specs: ToolSpecs, learnt: LearntModels) -> None:
         self.settings = settings
         self._tool_specs = tool_specs
+        self._learnt = learnt
         self._providers: dict[str, Provider] = {}
         self._infos: dict[str, ModelInfo] = {}
-        self._placements: dict[str, str] = {}
+        self._servers: dict[str, str] = {}
+        self._refused: dict[str, int] = {}
+        """Windows that a server named when it refused a request of this process."""
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
         """The same models over the same connections, offered other tools."""
@@ -79,24 +84,81 @@ class Models:
             raise BadRequest(f"There is no model {model}.", explain_unknown(model))
 
     def info(self, model: str) -> ModelInfo:
+        """Settings go before what was learnt, and that before the catalog."""
         if model not in self._infos:
-            self._infos[model] = lookup(model, self.settings.models.get(model))
+            found = lookup(model, self.settings.models.get(model))
+            self._infos[model] = with_learnt_window(found, self.learnt(model))
         return self._infos[model]
 
     def window(self, model: str) -> int | None:
         """The model's window; None where nobody knows it."""
         info = self.info(model)
-        return None if info.source == "default" else info.context_window
+        window = None if info.source == "default" else info.context_window
+        refused = self._refused.get(model)
+        return min(refused, window or refused) if refused else window
 
     def placement(self, model: str) -> str:
         """Where a request to `model` carries the context status."""
-        return self._placements.get(model) or placement(model, self.settings)
+        return (
+            chosen_placement(model, self.settings)
+            or ("append" if self.learnt(model).status_placement == "append" else "")
+            or usual_placement(model, self.settings)
+        )
 
-    def learn_placement(self, model: str) -> bool:
-        """The server refused a status at the end of the messages. True where that is news."""
-        news = self.placement(model) != "append"
-        self._placements[model] = "append"
-        return news
+    # --- what was learnt --------------------------------------------------------------------------------
+
+    @property
+    def learning_problem(self) -> str:
+        """Why what was learnt cannot be read or kept; empty while it can."""
+        return self._learnt.problem
+
+    def learnt(self, model: str) -> LearntModel:
+        """What is known of `model` from the server that serves it now."""
+        if model not in self._servers:
+            self._servers[model] = server_of(model, self.settings)
+        return self._learnt.of(model, self._servers[model])
+
+    def ratios(self, model: str, counted: bool) -> Sequence[float]:
+        known = self.learnt(model)
+        return [ratio for ratio in (known.ratios if counted else known.rough_ratios) if plausible(ratio)]
+
+    def learn_placement(self, model: str) -> None:
+        """The server refused a status at the end of the messages."""
+        self._learn(model, status_placement="append")
+
+    def learn_window(self, model: str, tokens: int) -> None:
+        """An error named the model's window."""
+        self._refused[model] = tokens
+        self._learn(model, window=tokens)
+
+    def accepted(self, model: str, tokens: int) -> None:
+        """A request of so many tokens was answered: a smaller window that was learnt is void."""
+        if tokens > self._refused.get(model, tokens):
+            del self._refused[model]
+        if tokens > (self.learnt(model).window or tokens):
+            self._learn(model, window=None)
+
+    def learn_ratio(self, model: str, told: Calibration, *, counted: bool) -> None:
+        """What the last reply said of our counts."""
+        if told.latest is not None:
+            self.learnt(model)
+            afresh = told.samples if told.restarted else ()
+            change = with_ratio(told.latest, counted=counted, afresh=afresh)
+            self._learnt.learn(model, self._servers[model], change)
+
+    def doubts_window(self, model: str) -> bool:
+        """True the first time it is asked of a model: the user is told once that nobody knows its window."""
+        if self.learnt(model).window_doubted:
+            return False
+        self._learn(model, window_doubted=True)
+        return True
+
+    def _learn(self, model: str, **news: object) -> None:
+        self.learnt(model)
+        self._learnt.learn(model, self._servers[model], lambda known: msgspec.structs.replace(known, **news))
+        self._infos.pop(model, None)
+
+    # --- requests ---------------------------------------------------------------------------------------
 
     def request(self, session: SessionInfo, history: Sequence[Message]) -> Request:
         """The next model call of a session: valid by construction, its prefix byte-identical to the last."""
@@ -138,3 +200,4 @@ class Models:
     async def close(self) -> None:
         for provider in self._providers.values():
             await provider.close()
+        await asyncio.to_thread(self._learnt.close)

@@ -8,9 +8,10 @@ import msgspec
 
 from crushpy.llm import catalog, local_servers, vendors
 from crushpy.llm.key_store import locate_key
+from crushpy.llm.learnt import LearntModels, with_learnt_window
 from crushpy.llm.offered_models import ServerList, served_by
 from crushpy.llm.protocol import ModelInfo
-from crushpy.llm.provider_factory import default_model, is_official
+from crushpy.llm.provider_factory import default_model, is_official, server_of
 from crushpy.llm.server_lists import ServedModel
 from crushpy.messages import Data
 from crushpy.redact import redact
@@ -53,6 +54,32 @@ def list_models(
         info = described(name, model, settings)
         rows[name] = ListedModel(info, True, _way_in(server), _own_base(server, settings, environ), True)
     return [rows[name] for name in sorted(rows, key=lambda name: (name != catalog.DEMO, name))]
+
+
+def with_learnt(
+    models: Sequence[ListedModel],
+    settings: "Settings",
+    learnt: LearntModels,
+    environ: Mapping[str, str] | None = None,
+    *,
+    add: bool = False,
+) -> list[ListedModel]:
+    """The same with the windows that their servers named in errors; `add`: and the models of which only that
+    is known."""
+    environ = os.environ if environ is None else environ
+    known = dict(learnt.windows(lambda name: server_of(name, settings, environ)))
+    listed = {model.info.name for model in models}
+    missing = [
+        _listed(catalog.lookup(name, settings.models.get(name)), settings, environ, named=True, asked=False)
+        for name in sorted(known)
+        if add and name not in listed
+    ]
+    return [
+        msgspec.structs.replace(model, info=with_learnt_window(model.info, known[model.info.name]))
+        if model.info.name in known
+        else model
+        for model in (*models, *missing)
+    ]
 
 
 async def list_local_models(

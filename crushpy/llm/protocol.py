@@ -117,4 +117,4 @@ class ModelInfo(Data, frozen=True):
     images: bool = False
     thinking: bool = False
     source: str = "default"
-    """Where the window comes from: settings, catalog or default."""
+    """Where the window comes from: settings, learnt (from its server), catalog or default."""

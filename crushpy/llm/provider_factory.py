@@ -198,6 +198,19 @@ def waits_for_keyring(model: str, settings: "Settings") -> bool:
     return _found(model, settings, os.environ, open_keyring=False).key_stored
 
 
+def server_of(model: str, settings: "Settings", environ: Mapping[str, str] | None = None) -> str:
+    """The address at which `model` is served, without secrets; empty for the vendor's usual one."""
+    environ = os.environ if environ is None else environ
+    base = _found(model, settings, environ, open_keyring=False).api_base.strip()
+    try:
+        parts = urlsplit(base)
+    except ValueError:  # no address at all: the first request will say so
+        return ""
+    if not base:
+        return ""
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
+
+
 def find_endpoint(model: str, settings: "Settings", environ: Mapping[str, str]) -> Endpoint:
     """Where `model` is served. Raises AuthenticationFailed or BadRequest where nobody serves it."""
     if model.startswith("demo/"):

@@ -26,13 +26,21 @@ _HOISTED_BEHIND_ROUTER = ("anthropic/", "google/", "amazon/")
 
 
 def placement(model: str, settings: "Settings") -> str:
-    """`message` or `append`: as the user chose, as was learnt of the model, or as its protocol takes it."""
+    """`message` or `append`: as the user chose, else as the protocol takes it."""
+    return chosen_placement(model, settings) or usual_placement(model, settings)
+
+
+def chosen_placement(model: str, settings: "Settings") -> str:
+    """What the settings say; empty where they leave it open."""
     chosen = settings.compaction.status_placement
     if chosen != "auto":
         return chosen
     own = settings.models.get(model)
-    if own is not None and own.status_placement is not None:
-        return own.status_placement
+    return (own.status_placement if own is not None else None) or ""
+
+
+def usual_placement(model: str, settings: "Settings") -> str:
+    """What the protocol that is spoken to `model` takes."""
     vendor = catalog.provider_of(model)
     if vendor == "openrouter":
         return "append" if model.partition("/")[2].startswith(_HOISTED_BEHIND_ROUTER) else "message"

@@ -133,9 +133,7 @@ class ModelSettings(Data, frozen=True):
     ] = None
     status_placement: Annotated[
         Literal["message", "append"] | None,
-        Meta(
-            description="Where this model takes the context status; crushpy notes it when a server refuses."
-        ),
+        Meta(description="Where this model takes the context status; unset: as was learnt of its server."),
     ] = None
 
 

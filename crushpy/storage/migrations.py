@@ -174,7 +174,9 @@ DELETE FROM message_text
 """
 """The index is made anew, without what `recall` answered."""
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS]
+_BREAKER = "ALTER TABLE session ADD COLUMN breaker TEXT NOT NULL DEFAULT '{}'"
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

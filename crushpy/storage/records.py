@@ -10,6 +10,19 @@ class StorageError(CrushpyError):
     """The database cannot be opened, read or written. Names the file, the reason and the way out."""
 
 
+class BreakerState(Data, frozen=True):
+    """Whether fresh starts still help a conversation, judged by the usage reported after each."""
+
+    in_vain: int = 0
+    """Boundaries in a row that did not get below the threshold."""
+    unjudged: bool = False
+    """A boundary was made, and nothing was reported since."""
+    stopped_at: int | None = None
+    """Tokens in use when it was seen that boundaries do not help; None while they may."""
+    told: bool = False
+    """The user knows that the fixed part nearly fills the window."""
+
+
 class SessionInfo(Data, frozen=True, omit_defaults=False):
     """One session without its messages."""
 
@@ -40,6 +53,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """Permission rules granted for this conversation."""
     imported: str = ""
     """The agent that the conversation was brought over from; empty for our own."""
+    breaker: BreakerState = BreakerState()
 
 
 class ConversationRow(Data, frozen=True, omit_defaults=False):

@@ -8,7 +8,7 @@ from sqlalchemy import Row
 from crushpy.messages import Message, Part, Todo, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import folder_key, to_column
-from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
@@ -16,6 +16,7 @@ _todos = msgspec.json.Decoder(tuple[Todo, ...])
 _coverage = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 _pair = msgspec.json.Decoder(tuple[int, int])
 _grants = msgspec.json.Decoder(tuple[str, ...])
+_breaker = msgspec.json.Decoder(BreakerState)
 
 
 def session_to_row(info: SessionInfo) -> dict[str, Any]:
@@ -43,6 +44,7 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
         "todos": to_column(info.todos),
         "grants": to_column(info.grants),
         "imported": info.imported,
+        "breaker": to_column(info.breaker),
     }
 
 
@@ -69,6 +71,7 @@ def session_from_row(row: Row[Any]) -> SessionInfo:
         todos=_todos.decode(row.todos),
         grants=_grants.decode(row.grants),
         imported=row.imported,
+        breaker=_breaker.decode(row.breaker),
     )
 
 

@@ -9,7 +9,7 @@ from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
 from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.leases import Leases
-from crushpy.storage.records import SessionInfo, StorageError
+from crushpy.storage.records import BreakerState, SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.sqlite_connection import SqliteConnection
 
@@ -81,6 +81,7 @@ class SessionTable:
         system: str | None,
         todos: tuple[Todo, ...] | None,
         grants: tuple[str, ...] | None,
+        breaker: BreakerState | None,
         end_reason: str | None,
     ) -> None:
         changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}
@@ -88,6 +89,7 @@ class SessionTable:
         changes["system"] = encodable(system) if system is not None else None
         changes["todos"] = to_column(todos) if todos is not None else None
         changes["grants"] = to_column(grants) if grants is not None else None
+        changes["breaker"] = to_column(breaker) if breaker is not None else None
         changes = {name: value for name, value in changes.items() if value is not None}
         if end_reason is not None:
             changes["ended_at"] = time.time() if end_reason else None

@@ -13,6 +13,7 @@ from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
 from crushpy.storage.records import (
     BoundaryInfo,
+    BreakerState,
     Carried,
     ConversationRow,
     ImportRecord,
@@ -89,6 +90,7 @@ class Store:
         system: str | None = None,
         todos: tuple[Todo, ...] | None = None,
         grants: tuple[str, ...] | None = None,
+        breaker: BreakerState | None = None,
         end_reason: str | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one opens it again."""
@@ -101,6 +103,7 @@ class Store:
                 system=system,
                 todos=todos,
                 grants=grants,
+                breaker=breaker,
                 end_reason=end_reason,
             )
         )

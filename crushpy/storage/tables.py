@@ -44,6 +44,8 @@ class SessionRow(SQLModel, table=True):
     """JSON."""
     imported: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
     """The agent that the conversation was brought over from; empty for our own."""
+    breaker: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'{}'")})
+    """JSON: whether fresh starts still help."""
 
 
 class MessageRow(SQLModel, table=True):

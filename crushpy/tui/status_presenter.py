@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from crushpy.context.forecast import soon
 from crushpy.events import (
     ApprovalNeeded,
     Boundary,
@@ -63,6 +64,7 @@ class StatusPresenter:
                 budget.window_known,
                 conversation.preparation,
             ),
+            forecast=soon(conversation.forecast()),
         )
 
     def set_yolo(self, on: bool) -> None:

@@ -3,13 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.context.budget import Report, Sizes, budget, output_limit, threshold_of
+from crushpy.context.budget import Sizes, budget, output_limit, threshold_of
+from crushpy.context.calibration import Calibration, Report, calibrate
 from crushpy.context.status import status_text
 from crushpy.defaults import DEFAULT_WINDOW
 
 
 def test_a_report_counts_and_what_came_since_is_added() -> None:
-    reading = budget(Sizes(1_000, 9_000, added=500), Report(10_000, 9_500), 100_000)
+    reading = budget(Sizes(1_000, 9_000, added=500), 10_000, 100_000)
     assert (reading.used, reading.estimated, reading.window_known) == (10_500, False, True)
 
 
@@ -18,16 +19,19 @@ def test_without_a_report_everything_is_estimated() -> None:
     assert (reading.used, reading.estimated) == (10_000, True)
 
 
-def test_zero_missing_and_halved_reports_are_not_believed() -> None:
-    for tokens in (0, 4_999):
-        reading = budget(Sizes(1_000, 9_000), Report(tokens, 10_000), 100_000)
-        assert (reading.used, reading.believed, reading.estimated) == (10_000, False, True)
-    assert budget(Sizes(1_000, 9_000), Report(5_000, 10_000), 100_000).believed
+def test_a_report_that_is_not_believed_gives_way_to_the_calibrated_estimate() -> None:
+    reading = budget(Sizes(1_000, 9_000), 100, 100_000, Calibration(ratio=1.5, believed=False))
+    assert (reading.used, reading.believed, reading.estimated) == (15_000, False, True)
 
 
-def test_a_doubled_report_is_believed_and_one_above_the_window_is_clamped() -> None:
-    assert budget(Sizes(1_000, 9_000), Report(20_000, 10_000), 100_000).used == 20_000
-    reading = budget(Sizes(1_000, 9_000), Report(150_000, 10_000), 100_000)
+def test_every_estimate_is_scaled_and_a_report_is_not() -> None:
+    known = Calibration(ratio=2.0, growth=2.5)
+    assert budget(Sizes(1_000, 9_000), None, 100_000, known).used == 20_000
+    assert budget(Sizes(1_000, 9_000, added=400), 15_000, 100_000, known).used == 16_000
+
+
+def test_a_reading_above_the_window_is_clamped() -> None:
+    reading = budget(Sizes(1_000, 9_000), 150_000, 100_000)
     assert (reading.used, reading.clamped, reading.remaining) == (100_000, True, 0)
 
 
@@ -57,6 +61,13 @@ def test_the_status_says_what_the_gauge_says() -> None:
     )
 
 
+def test_the_status_says_that_nobody_knows_the_window() -> None:
+    assert status_text(budget(Sizes(0, 64_000), None, None)) == (
+        '<context_status>{"used_pct":50,"remaining_tokens":64000,"context_window":128000,'
+        '"window_known":false}</context_status>'
+    )
+
+
 def test_a_models_own_threshold_wins_and_off_is_off() -> None:
     assert threshold_of(0.75, None) == 0.75
     assert threshold_of(0.75, 0.5) == 0.5
@@ -64,16 +75,23 @@ def test_a_models_own_threshold_wins_and_off_is_off() -> None:
     assert threshold_of(0.75, "off") is None
 
 
+reports = st.lists(
+    st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**7), st.integers(0, 10**6)), max_size=8
+)
+
+
 @given(
     st.integers(0, 10**6),
     st.integers(0, 10**6),
-    st.one_of(st.none(), st.builds(Report, st.integers(0, 10**7), st.integers(0, 10**6))),
+    reports,
+    st.lists(st.floats(0, 10), max_size=5),
     st.one_of(st.none(), st.integers(0, 10**6)),
 )
 def test_no_figures_ever_divide_by_zero_or_leave_the_window(
-    fixed: int, messages: int, report: Report | None, window: int | None
+    fixed: int, messages: int, told: list[Report], learnt: list[float], window: int | None
 ) -> None:
-    reading = budget(Sizes(fixed, messages), report, window)
+    reported = told[-1].tokens if told else None
+    reading = budget(Sizes(fixed, messages), reported, window, calibrate(told, learnt))
     assert 0 <= reading.used <= reading.window
     assert 0 <= reading.used_pct <= 100
     assert reading.used + reading.remaining == reading.window

@@ -734,8 +734,8 @@ async def test_a_summary_interrupted_by_the_user_changes_nothing(talks: Talks, l
 
 
 async def test_a_usage_of_zero_is_not_believed_and_said_once(talks: Talks, llm: ScriptedLLM) -> None:
-    work = worker([10, 10, 10])
-    llm.always(work)
+    llm.script(*(Reply(calls=[Call("bash", {"command": f"echo {n}"})], usage=Usage(0, 10)) for n in range(3)))
+    llm.always(Reply("done", usage=Usage(0, 10)))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
     assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1

@@ -151,7 +151,8 @@ async def test_a_server_that_refuses_a_trailing_system_message_is_remembered_for
     assert second.body["messages"][-1]["role"] == "user"
     assert second.body["messages"][-1]["content"].startswith("hi")
     assert second.body["messages"][-1]["content"].endswith("</context_status>")
-    assert 'status_placement = "append"' in (home / "state.toml").read_text()
+    await talk.close()  # what was learnt is on disk
+    assert '"status_placement": "append"' in (home / "learnt.json").read_text()
     fresh = await talks(flags={"compaction.method": "llm"})
     await fresh.ask("hello")
     assert llm.requests[-1].body["messages"][-1]["role"] == "user"

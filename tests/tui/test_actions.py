@@ -8,6 +8,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.messages import Usage
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 
@@ -193,3 +194,24 @@ async def test_a_running_command_is_not_left_behind_either(start: Start, workspa
         await app.sees("● ! sleep 1000")
         await app.press("ctrl+n")
         await app.sees("A command of yours is running. Esc stops it first.", "● ! sleep 1000")
+
+
+# --- cost ------------------------------------------------------------------------------------------------
+
+
+async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    home.mkdir(exist_ok=True)
+    prices = "context_window = 20000\ninput_cost = 2.0\noutput_cost = 10.0\n"
+    (home / "config.toml").write_text(f'[models."openai/test-model"]\n{prices}')
+    llm.script(Reply("Hi.", usage=Usage(13_000, 100)))
+    async with start(size=(140, 30)) as app:
+        await command(app, "/cost")
+        await says(app, "no forecast yet")
+        await talked(app)
+        await app.sees("~0 turns left")
+        await command(app, "/cost")
+        await says(app, "This conversation: 13,100 tokens (13,000 in, 100 out), $0.0270")
+        await says(app, "tokens a turn")
+        await says(app, "starting afresh now")

@@ -85,15 +85,20 @@ def _why(scene: Scene, name: str) -> str:
 
 
 def _window(scene: Scene, name: str) -> Finding:
+    from crushpy.cli.loaded_settings import learnt_here
     from crushpy.llm.catalog import lookup
+    from crushpy.llm.learnt import with_learnt_window
+    from crushpy.llm.provider_factory import server_of
 
-    info = lookup(name, scene.settings.models.get(name))
+    known = learnt_here().of(name, server_of(name, scene.settings))
+    info = with_learnt_window(lookup(name, scene.settings.models.get(name)), known)
     if info.source == "default":
         return warn(
             f"its window is not known; {info.context_window:,} tokens are assumed",
             f"crushpy config set 'models.\"{name}\".context_window' NUMBER",
         )
-    return ok(f"its window is {info.context_window:,} tokens (from the {info.source})")
+    source = "learnt from its server" if info.source == "learnt" else f"from the {info.source}"
+    return ok(f"its window is {info.context_window:,} tokens ({source})")
 
 
 async def _servable(scene: Scene, name: str) -> Finding | None:

@@ -7,6 +7,7 @@ import msgspec
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.outlook import Outlook
 from crushpy.engine.compaction.overflow import OverflowRecovery
 from crushpy.engine.compaction.pin_board import PinBoard
 from crushpy.engine.compaction.pin_proposals import PinProposals
@@ -42,8 +43,6 @@ class AgentServices(Data, frozen=True):
     settings: Callable[[], Settings]
     templates: Templates
     approvals: Approvals
-    save: Callable[[str, str], None]
-    """Keeps a choice for good."""
     workspace: ToolContext
     """Where tools work; each agent has it with a memory and a recall of its own."""
     interactive: bool = False
@@ -66,7 +65,7 @@ class AgentSession:
     ) -> None:
         """`call_ids`: every call id in use; questions about calls are told apart by it."""
         self.models = models
-        self.gauge = Gauge(models.window)
+        self.gauge = Gauge(models.window, models.ratios)
         cuts = {cut.message_id: cut for cut in loaded.cuts}
         self.gauge.restore(loaded.history, cuts, loaded.inherited, loaded.info.model)
         self.live = LiveSession(
@@ -97,7 +96,6 @@ class Agent:
         context = services.workspace.for_agent(FileMemory(), search, delegate)
         self._models = models
         self._emit = emit
-        self._save = services.save
         self._keep_prompt = interactive
         self.session = session
         self.gauge = gauge
@@ -131,7 +129,8 @@ class Agent:
             emit,
             interactive=interactive,
         )
-        self._overflow = OverflowRecovery(session, self.view, gauge, builder, emit)
+        self.outlook = Outlook(session, models, self.view, gauge, thresholds, planner)
+        self._overflow = OverflowRecovery(session, models, self.view, gauge, builder, emit)
         self.tools = ToolRunner(
             tools,
             context,
@@ -155,6 +154,5 @@ class Agent:
             limits,
             self._emit,
             spent,
-            save=self._save,
             keep_prompt=self._keep_prompt,
         )

@@ -14,7 +14,7 @@ from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.context.plan import Plan, TokenBudget, cuts_to_fit
+from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.boundary_record import (
     BoundaryOptions,
@@ -87,7 +87,7 @@ class BoundaryBuilder:
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
-        child = child_of(self._session.info, now)
+        child = child_of(self._session.info, now, options.trigger)
         seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
         boundary = boundary_record(
             options, self._session.info.id, child.id, now, plan, summary, start.coverage
@@ -143,6 +143,15 @@ class BoundaryBuilder:
                 )
             )
         return True
+
+    def hopeless(self, state: WindowState) -> bool:
+        """Whether the fixed part leaves no child room below its threshold, however little it carries.
+
+        A ratio above two is rather a strange report than a tokenizer: there the breaker judges.
+        """
+        limits = self._planner.token_budget(state)
+        fixed = int(limits.fixed_tokens / max(1.0, (self._gauge.calibration.ratio or 1.0) / 2))
+        return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME
 
     def too_long(self, summary: str, state: WindowState) -> str:
         """Why a summary cannot be carried as it is; empty where it can."""

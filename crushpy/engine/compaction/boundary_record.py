@@ -6,6 +6,7 @@ import msgspec
 
 from crushpy.context.coverage import Coverage
 from crushpy.context.plan import Plan
+from crushpy.engine.compaction.circuit_breaker import after_boundary
 from crushpy.engine.compaction.summarizer import Summary
 from crushpy.engine.compaction.thresholds import Trigger
 from crushpy.events import Boundary
@@ -74,7 +75,7 @@ class Declined(Exception):
         self.words = words
 
 
-def child_of(parent: SessionInfo, now: float) -> SessionInfo:
+def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
     """The session that continues `parent`, with everything that is carried over."""
     return msgspec.structs.replace(
         parent,
@@ -88,6 +89,7 @@ def child_of(parent: SessionInfo, now: float) -> SessionInfo:
         end_reason="",
         message_count=0,
         usage=Usage(),
+        breaker=after_boundary(parent.breaker, trigger),
     )
 
 

@@ -1,109 +1,148 @@
 """Keeps the figures from which the budget is computed: our own counts, and the provider's last report."""
 
 import asyncio
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
+from itertools import accumulate
 
-from crushpy.context.budget import Budget, Report, Sizes, budget
+from crushpy.context.budget import Budget, Sizes, budget
+from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
 from crushpy.context.cuts import apply_cuts
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Cut, Message, Usage, to_json
 
+REPORTS = 8
+"""How many of the last reports are looked at."""
+
 
 class Gauge:
-    """How full one session's window is. `void` it when the history it speaks of is no longer the one sent."""
+    """How full one session's window is. `void` it when the history it speaks of is no longer the one sent.
 
-    def __init__(self, window: Callable[[str], int | None]) -> None:
+    What it gives is in the tokens of the session's model: our own counts, scaled by what its reports taught.
+    """
+
+    def __init__(
+        self, window: Callable[[str], int | None], ratios: Callable[[str, bool], Sequence[float]]
+    ) -> None:
+        """`ratios` are those learnt of a model: against counts, or (False) against guesses by bytes."""
         self._window = window
-        self._limits: dict[str, int] = {}
+        self._ratios = ratios
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
         self._fixed: dict[str, tuple[int, bool]] = {}
-        self._reported: int | None = None
-        self._cached = 0
-        self._covered = 0
+        self._reports: deque[tuple[Usage, int]] = deque(maxlen=REPORTS)
+        """Each with the number of messages it covers, its reply included."""
+        self.calibration = Calibration()
+        """As of the last reading."""
 
     def load(self) -> None:
         """Waits for the vocabulary: counts are exact afterwards, where there is one."""
         self._counter.wait()
 
+    @property
+    def exact(self) -> bool:
+        """Whether texts are counted, not guessed."""
+        return self._counter.exact
+
     def count(self, text: str) -> int:
-        return self._counter.count(text)[0]
+        return self.calibration.whole(self._counter.count(text)[0])
+
+    def count_for(self, model: str) -> Callable[[str], int]:
+        """Counts in the tokens of another model, as far as they are known."""
+        other = Calibration(ratio_of(self._ratios(model, self.exact)) or self.calibration.ratio)
+        return lambda text: other.whole(self._counter.count(text)[0])
 
     def size(self, message: Message) -> int:
-        """A message in tokens: as stored with it, or counted once and kept."""
-        if message.tokens:
+        """A message in tokens."""
+        return self.calibration.whole(self._counted(message))
+
+    def fixed_tokens(self, request: Request) -> int:
+        """System prompt and tool schemas."""
+        return self.calibration.whole(self._counted_fixed(request))
+
+    def exact_size(self, message: Message) -> int:
+        """What to store with a message: our own count; 0 while only a guess could be given."""
+        return self._counter.count_message(message)[0] if self.exact else 0
+
+    def _counted(self, message: Message) -> int:
+        """Our own count of a message: as stored with it, or counted once and kept. While others are guessed
+        this one is too: a ratio holds for one way of counting."""
+        if message.tokens and self.exact:
             return message.tokens
         key = (message.id, _length(message))  # a message that is shown cut keeps its id
         known = self._sizes.get(key)
-        if known is None or (not known[1] and self._counter.exact):
+        if known is None or (not known[1] and self.exact):
             known = self._counter.count_message(message)
             self._sizes[key] = known
         return known[0]
 
-    def exact_size(self, message: Message) -> int:
-        """What to store with a message; 0 while only a guess could be given."""
-        return self._counter.count_message(message)[0] if self._counter.exact else 0
-
-    def fixed_tokens(self, request: Request) -> int:
-        """System prompt and tool schemas."""
+    def _counted_fixed(self, request: Request) -> int:
         text = request.system + to_json(request.tools).decode()
         known = self._fixed.get(text)
-        if known is None or (not known[1] and self._counter.exact):
+        if known is None or (not known[1] and self.exact):
             known = self._counter.count(text)
             self._fixed = {text: known}
         return known[0]
 
     def void(self) -> None:
-        """Forgets the last report: a boundary, another model or another prompt made it meaningless."""
-        self._reported, self._cached, self._covered = None, 0, 0
+        """Forgets the reports: a boundary, another model or another prompt made them meaningless."""
+        self._reports.clear()
 
     def restore(
         self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
     ) -> None:
-        """Takes up the last stored report; what was carried over a boundary speaks of another window, and
+        """Takes up the stored reports; what was carried over a boundary speaks of another window, and
         what was said before the context was edited of another request."""
         edited = {cut.made_after for cut in cuts.values()}
+        found: list[int] = []
         for number in range(len(history) - 1, inherited - 1, -1):
             message = history[number]
-            if message.id in edited:
-                return
-            if message.usage is not None and message.model == model:
-                self.reported(message.usage, apply_cuts(history[: number + 1], cuts))
-                return
-
-    def limit_window(self, model: str, tokens: int) -> None:
-        """An error named the model's real window."""
-        self._limits[model] = tokens
+            if message.id in edited or len(found) == REPORTS:
+                break
+            if message.usage is not None:
+                if message.model != model:
+                    break
+                found.append(number)
+        for number in reversed(found):
+            self.reported(history[number].usage, apply_cuts(history[: number + 1], cuts))
 
     def window(self, model: str) -> int:
         """The model's window, or the documented default where nobody knows it."""
-        return self._known_window(model) or DEFAULT_WINDOW
-
-    def _known_window(self, model: str) -> int | None:
-        limit = self._limits.get(model)
-        window = self._window(model)
-        return min(limit, window or limit) if limit else window
+        return self._window(model) or DEFAULT_WINDOW
 
     def reported(self, usage: Usage | None, history: Sequence[Message]) -> None:
         """Takes the usage of a reply whose request held all of `history` but the reply itself, its last."""
-        self._reported = usage.total if usage else 0
-        self._cached = usage.cache_read_tokens if usage else 0
-        self._covered = len(history)
+        self._reports.append((usage or Usage(), len(history)))
 
     @property
     def cached(self) -> int:
         """Tokens the provider read from its cache the last time."""
-        return self._cached
+        return self._reports[-1][0].cache_read_tokens if self._reports else 0
+
+    @property
+    def _covered(self) -> int:
+        return self._reports[-1][1] if self._reports else 0
+
+    @property
+    def _reported(self) -> int | None:
+        return self._reports[-1][0].total if self._reports else None
 
     def reading(self, request: Request, history: Sequence[Message]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
-        fixed, each = self.fixed_tokens(request), [self.size(message) for message in history]
-        covered, added = sum(each[: self._covered]), sum(each[self._covered :])
-        sizes = Sizes(fixed, covered + added, added, self._counter.exact)
-        report = None if self._reported is None else Report(self._reported, fixed + covered)
-        return budget(sizes, report, self._known_window(request.model))
+        fixed, each = self._counted_fixed(request), [self._counted(message) for message in history]
+        self.calibration = self._calibrated(request.model, list(accumulate(each, initial=fixed)))
+        sizes = Sizes(fixed, sum(each), sum(each[self._covered :]), self.exact)
+        return budget(sizes, self._reported, self._window(request.model), self.calibration)
+
+    def _calibrated(self, model: str, sums: Sequence[int]) -> Calibration:
+        """`sums`: our counts of a request that holds no message, the first one, the first two, and so on."""
+        reports = [
+            Report(usage.total, usage.total - usage.output_tokens, sums[min(covered, len(sums)) - 1])
+            for usage, covered in self._reports
+        ]
+        return calibrate(reports, self._ratios(model, self.exact))
 
     async def settled(self, request: Request, history: Sequence[Message], threshold: float) -> Budget:
         """The budget, exact where it might reach `threshold`.
@@ -112,7 +151,7 @@ class Gauge:
         the vocabulary (half a second, 30 MB) need not be loaded.
         """
         rough = self.reading(request, history)
-        if self._counter.exact:
+        if self.exact:
             return rough
         if rough.believed and self._most(request, history) < threshold * rough.window:
             return rough

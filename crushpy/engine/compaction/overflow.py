@@ -7,6 +7,7 @@ from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.view import ContextView, WindowState
+from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
 from crushpy.events import Event, Notice
 from crushpy.llm.errors import ContextOverflow
@@ -22,12 +23,14 @@ class OverflowRecovery:
     def __init__(
         self,
         session: LiveSession,
+        models: Models,
         view: ContextView,
         gauge: Gauge,
         builder: BoundaryBuilder,
         emit: Callable[[Event], None],
     ) -> None:
         self._session = session
+        self._models = models
         self._view = view
         self._gauge = gauge
         self._builder = builder
@@ -40,7 +43,7 @@ class OverflowRecovery:
     async def shrink(self, error: ContextOverflow) -> None:
         """Makes the next request smaller than the one that was refused; raises where nothing helps."""
         if error.limit:
-            self._gauge.limit_window(self._session.info.model, error.limit)
+            self._models.learn_window(self._session.info.model, error.limit)
         while self._attempts < MAX_ATTEMPTS:
             self._attempts += 1
             if await self._attempt(self._attempts):

@@ -52,7 +52,7 @@ class CompactionPolicy:
         self._settings = settings
         self._emit = emit
         self._interactive = interactive
-        self._breaker = CircuitBreaker()
+        self._breaker = CircuitBreaker(session)
         self._todos = session.info.todos
         """As they were at the last call."""
 
@@ -70,9 +70,11 @@ class CompactionPolicy:
             return
         state = await self._view.settled(threshold)
         moment = self._moment(state)
-        if self._breaker.blocks(state.budget.used):
+        if await self._breaker.blocks(state.budget.used):
             return
-        if state.budget.reaches(threshold):
+        if state.budget.reaches(threshold) and self._builder.hopeless(state):
+            await self._say_floor(state, "A fresh start would not help, so none is made.")
+        elif state.budget.reaches(threshold):
             await self._cross(BoundaryOptions(self._thresholds.trigger, review=self._asks_first), state)
         elif self._thresholds.trigger == "fallback":
             self._view.moment = moment
@@ -93,7 +95,8 @@ class CompactionPolicy:
     def _prepare(self, state: WindowState, moment: str = "") -> None:
         """Has the next summary made in the background, at a moment or where the window is nearly full."""
         start = self._thresholds.prepared_from
-        if start is not None and (moment or state.budget.reaches(start)) and self._may_prepare:
+        due = start is not None and (moment or state.budget.reaches(start))
+        if due and self._may_prepare and not self._builder.hopeless(state):
             self._preparations.begin(moment)
 
     @property
@@ -105,9 +108,7 @@ class CompactionPolicy:
 
     async def _cross(self, options: BoundaryOptions, state: WindowState) -> None:
         try:
-            if await self._builder.make(options, state):
-                self._breaker.boundary_made()
-            else:
+            if not await self._builder.make(options, state):
                 self._say_nothing_to_compact(state)
         except Postponed as error:
             self._pause(f"Not compacted now, tried again in a minute: {error.message}")
@@ -131,16 +132,20 @@ class CompactionPolicy:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._builder.replied()
         self._gauge.reported(message.usage, apply_cuts(self._session.history, self._session.cuts))
+        state = self._view.now()
+        self._models.learn_ratio(message.model, self._gauge.calibration, counted=self._gauge.exact)
         if message.usage is not None:
+            self._models.accepted(message.model, message.usage.total - message.usage.output_tokens)
             await self._session.first_report(message.usage.total)
+        self._view.explain(state.budget)
         threshold = self._thresholds.in_force
         if threshold is None:
             return
-        state = self._view.now()
-        self._breaker.reported(state.budget.used, threshold * state.budget.window)
-        if self._breaker.first_time():
-            self._say_in_vain(state)
-        if not self._breaker.blocks(state.budget.used) and self._goes_on(message, state, threshold):
+        if await self._breaker.reported(state.budget.used, threshold * state.budget.window):
+            await self._say_floor(
+                state, "Two fresh starts in a row did not get below the threshold; no more are made."
+            )
+        if not await self._breaker.blocks(state.budget.used) and self._goes_on(message, state, threshold):
             self._prepare(state)
 
     def _goes_on(self, message: Message, state: WindowState, threshold: float) -> bool:
@@ -158,12 +163,18 @@ class CompactionPolicy:
             "window, or ask for less at once.",
         )
 
-    def _say_in_vain(self, state: WindowState) -> None:
+    async def _say_floor(self, state: WindowState, why: str) -> None:
+        """Once in a conversation: what fills the window, and the way out."""
+        if not await self._breaker.first_time():
+            return
+        budget, fixed = state.budget, state.fixed_tokens
+        prompt, left = self._gauge.count(state.request.system), max(0, budget.window - fixed)
         self._emit(
             Notice(
-                "Two fresh starts in a row did not get below the threshold; crushpy stops making them. "
-                f"System prompt and tools alone take {state.fixed_tokens:,} of {state.budget.window:,} "
-                "tokens. Use /compact, a model with a larger window, or fewer context files.",
+                f"{why} System prompt and tools alone take {fixed:,} of {budget.window:,} tokens (prompt "
+                f"{prompt:,}, tools {max(0, fixed - prompt):,}): {left:,} remain for the conversation. "
+                "Use a model with a larger window, fewer tools or fewer context files; "
+                "/compact starts afresh all the same.",
                 "warning",
             )
         )
@@ -196,7 +207,7 @@ class CompactionPolicy:
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
         """By hand: with words for the summariser, or with the user's own summary. False: nothing to do."""
-        self._breaker.rearm()
+        await self._breaker.rearm()
         options = BoundaryOptions("manual", focus=focus, summary=summary, review=review, template=template)
         made = await self._builder.make(options, await self._view.counted())
         if not made:
@@ -208,17 +219,20 @@ class CompactionPolicy:
         options = BoundaryOptions("manual", focus=focus, template=template)
         return await self._builder.rehearse(options, await self._view.counted())
 
-    def model_replaced(self) -> None:
+    async def model_replaced(self) -> None:
         """Another model: the old reading is void, and trying again makes sense."""
         self._gauge.void()
-        self._breaker.rearm()
+        await self._breaker.reset()
         self._preparations.discard()
 
     def history_replaced(self) -> None:
         """Another history, after an undo: so is what was prepared."""
         self._gauge.void()
-        self._breaker.rearm()
         self._preparations.renew()
+
+    async def rearm(self) -> None:
+        """A fresh start was taken back: another one may help."""
+        await self._breaker.reset()
 
     def method_replaced(self) -> None:
         """Who decides is another now: only crushpy prepares."""

@@ -152,10 +152,11 @@ class Summarizer:
     async def _with_model(self, model: str, job: SummaryJob) -> tuple[str, int]:
         window = self._gauge.window(model)
         system, _ = self._instructions(job, job.previous)
-        overhead = self._count(system) + self._count(job.previous) + 2 * job.target_tokens + 500
+        count = self._gauge.count_for(model)
+        overhead = count(system) + count(job.previous) + 2 * job.target_tokens + 500
         limit = max(500, int(window * 0.9) - overhead)
         chunks, cut_chars = await asyncio.to_thread(
-            fitted_chunks, job.middle, limit=limit, most=MAX_CHUNKS, count=self._count
+            fitted_chunks, job.middle, limit=limit, most=MAX_CHUNKS, count=count
         )
         if not chunks:
             raise _Failed("there is nothing to summarise")

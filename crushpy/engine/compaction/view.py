@@ -76,7 +76,7 @@ class ContextView:
         """The next model call; in `llm` with the status of this very moment."""
         state = self.now(pending)
         info, limit = self._session.info, state.request.max_output_tokens
-        self._explain(state.budget)
+        self.explain(state.budget)
         return msgspec.structs.replace(
             state.request,
             status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
@@ -103,9 +103,12 @@ class ContextView:
             self._told.add(key)
             self._emit(Notice(text, "warning"))
 
-    def _explain(self, budget: Budget) -> None:
+    def explain(self, budget: Budget) -> None:
+        """What the user should know of these figures, once."""
         model = self._session.info.model
-        if not budget.window_known:
+        if self._models.learning_problem:
+            self.tell_once("learning", self._models.learning_problem)
+        if not budget.window_known and self._session.stored and self._models.doubts_window(model):
             self.tell_once(
                 f"window {model}",
                 f"The window of {model} is not known; {budget.window:,} tokens are assumed. "
@@ -116,7 +119,7 @@ class ContextView:
                 f"usage {model}",
                 f"{model} reports a usage that cannot be right; crushpy goes by its own estimate (~).",
             )
-        if budget.clamped:
+        if budget.clamped and not self._session.info.breaker.told:
             self.tell_once(
                 f"clamped {self._session.info.id}",
                 f"By our figures more than all {budget.window:,} tokens of {model} are in use.",

@@ -21,7 +21,7 @@ from crushpy.events import (
 )
 from crushpy.ids import new_id
 from crushpy.messages import Cut, Data, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
-from crushpy.storage.records import SessionInfo
+from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]
@@ -196,6 +196,13 @@ class LiveSession:
         await self._store.update_session(self.info.id, todos=todos)
         self.info = msgspec.structs.replace(self.info, todos=todos)
         self._emit(TodosChanged(todos))
+
+    async def set_breaker(self, breaker: BreakerState) -> None:
+        """Keeps whether fresh starts still help: the next process goes on from there."""
+        if breaker != self.info.breaker:
+            if self.stored:
+                await self._store.update_session(self.info.id, breaker=breaker)
+            self.info = msgspec.structs.replace(self.info, breaker=breaker)
 
     async def set_grants(self, grants: tuple[str, ...]) -> None:
         await self._store.update_session(self.info.id, grants=grants)

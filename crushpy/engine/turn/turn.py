@@ -46,12 +46,9 @@ class Turn:
         emit: Callable[[Event], None],
         spent: Spent,
         *,
-        save: Callable[[str, str], None],
         keep_prompt: bool = False,
     ) -> None:
-        """`save` keeps what was learnt for good. `keep_prompt`: store the prompt even where no model could be
-        asked, for a user who sees it then."""
-        self._save = save
+        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then."""
         self._keep_prompt = keep_prompt
         self._session = session
         self._models = models
@@ -139,8 +136,8 @@ class Turn:
         await shielded(self._session.add_reply(message))
         self._overflow.replied()
         await self._policy.after_reply(message)
-        if draft.status_moved and self._models.learn_placement(request.model):
-            self._save(f'models."{request.model}".status_placement', "append")
+        if draft.status_moved:
+            self._models.learn_placement(request.model)
         if message.usage is not None:
             self._spent.used += message.usage
             self._emit(UsageReported(message.usage, self._session.usage))

@@ -85,6 +85,16 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
     await chat.show(InspectorScreen(conversation.inspect, method, thresholds=thresholds, pin=pin))
 
 
+@performs("show_cost")
+async def show_cost(chat: CommandHost, argument: str) -> None:
+    """What the conversation used and cost, and what lies ahead."""
+    if chat.conversation is not None:
+        from crushpy.engine.session.cost_report import cost_report
+
+        await chat.conversation.count_exactly()
+        chat.say("\n".join(cost_report(chat.conversation.usage, chat.conversation.forecast())))
+
+
 @performs("edit_template")
 async def edit_summary_template(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation

@@ -10,6 +10,7 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.context.budget import Budget
+from crushpy.context.forecast import in_words
 from crushpy.context.inspect import Inspection, Row
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
@@ -86,6 +87,7 @@ class InspectorScreen(Screen[None]):
 
     DEFAULT_CSS = """
     InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
+    InspectorScreen #forecast { height: auto; max-height: 2; padding: 0 1; }
     InspectorScreen #chart { height: auto; padding: 0 1; }
     InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
     InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
@@ -121,6 +123,7 @@ class InspectorScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title", id="heading")
+        yield Static(id="forecast")
         yield Static(id="chart")
         yield Static(id="legend")
         yield RowList()
@@ -139,6 +142,10 @@ class InspectorScreen(Screen[None]):
                 (f"  compaction {one_line(self._method)}  {view}", "$text-muted"),
             )
         )
+        forecast = inspection.forecast
+        words = ". ".join(in_words(forecast)) if forecast and forecast.turns else ""
+        self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
+        self.query_one("#forecast").display = bool(words)
         chart = [bar(inspection, width)]
         if self._thresholds:
             chart.append(threshold_marks(self._thresholds, width))

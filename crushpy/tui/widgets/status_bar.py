@@ -35,6 +35,8 @@ class StatusBarState(Data, frozen=True):
     activity: str = ""
     """What the agent is doing; empty when it waits."""
     generation: int = 0
+    forecast: str = ""
+    """How long the session still lasts; empty while that does not matter."""
     below: int = 0
     """Lines of the transcript below what is seen."""
 
@@ -68,7 +70,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
 
 
 SHRINKING = (
-    *("activity", "below", "session", "method", "model", "gauge", "model", "session", "gauge"),
+    *("forecast", "activity", "below", "session", "method", "model", "gauge", "model", "session", "gauge"),
     *("below", "model", "method", "cost"),
 )
 """Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
@@ -96,6 +98,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
             gauge(state.reading, bar=False),
             gauge(state.reading, bar=False, tokens=False),
         ],
+        "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
         "cost": _forms(*((cost, "") if state.cost else ())),
         "yolo": _forms(*(("yolo",) if state.yolo else ()), style="bold $error"),
