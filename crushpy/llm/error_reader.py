@@ -124,7 +124,7 @@ def read_body(body: bytes | str | Json) -> ErrorBody:
         raw = body.decode("utf-8", "replace") if isinstance(body, bytes) else body
         try:
             value = msgspec.json.decode(raw)
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             return ErrorBody(_short(_plain(raw)), raw=raw)
     while isinstance(value, list) and value:
         value = cast("list[Any]", value)[0]

@@ -68,6 +68,13 @@ class CutStream(ModelError):
     way_out = "Ask again; nothing of the broken reply was run."
 
 
+class ReplyTooLarge(ModelError):
+    """The reply went on and on. It is not asked for again: the next one would be the same."""
+
+    kind = "reply_too_large"
+    way_out = "Nothing of it was run. Ask for less at once, or switch the model."
+
+
 class EmptyReply(ModelError):
     """The reply was complete and held nothing."""
 

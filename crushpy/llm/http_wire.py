@@ -3,6 +3,7 @@
 A wire knows one protocol: how a request is written and where it goes. Its reader knows how a reply is read.
 """
 
+import asyncio
 import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -15,6 +16,7 @@ from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeo
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.read_json import decode_json
+from crushpy.llm.reply_limits import ReplyMeter
 from crushpy.llm.sse import LIMIT, EventReader
 from crushpy.messages import Json
 
@@ -23,6 +25,8 @@ if TYPE_CHECKING:
 
 END_MARK = b"[DONE]"
 """OpenAI's; gateways put it at the end of other protocols too."""
+LONGEST_HOLD = 0.02
+"""Seconds for which a reply may keep everything else waiting."""
 ERROR_BODY_LIMIT = 64 * 1024
 AFTER_FINISH = 5.0
 """Seconds to wait for figures and the end mark once the server said why it finished."""
@@ -206,11 +210,18 @@ class HttpWire(ABC):
                 yield piece
             return
         events, heard = EventReader(), time.monotonic()
+        meter, rested = ReplyMeter(self._url(request)), heard
         try:
             async for data in response.chunks():
+                meter.stream(data)
                 pieces = self._pieces(request, reader, events.feed(data))
+                meter.pieces(pieces)
                 for piece in pieces:
                     yield piece
+                if time.monotonic() - rested > LONGEST_HOLD:
+                    # What comes without a pause must not shut out keys.
+                    await asyncio.sleep(0)
+                    rested = time.monotonic()
                 if reader.marked:
                     break
                 if reader.finished:

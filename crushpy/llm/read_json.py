@@ -43,19 +43,40 @@ def first_count(source: Json, *names: str) -> int:
 def is_json(text: str) -> bool:
     try:
         msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return False
     return True
 
 
 def decode_json(data: bytes) -> Any:
-    """Any JSON. Raises ValueError where it is none."""
+    """Any JSON. Raises ValueError where it is none, or nested too deeply to be meant."""
     try:
         return msgspec.json.decode(data)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
     except msgspec.DecodeError:
         # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
         import json
 
         from crushpy.sanitize import encodable
 
-        return encodable(json.loads(data))
+        try:
+            return encodable(json.loads(data))
+        except RecursionError:
+            raise ValueError("nested too deeply") from None
+
+
+def too_deep(value: object, most: int = 100) -> bool:
+    """True where lists and objects lie in one another deeper than anybody means, and than can be stored."""
+    level = [value]
+    for _ in range(most):
+        level = [inner for outer in level for inner in _inside(outer)]
+        if not level:
+            return False
+    return True
+
+
+def _inside(value: object) -> list[object]:
+    if isinstance(value, dict):
+        return list(cast(Json, value).values())
+    return cast("list[object]", value) if isinstance(value, list) else []

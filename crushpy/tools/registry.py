@@ -132,7 +132,7 @@ def _is_number_or_flag(wanted: Type) -> bool:
 def _plain(text: str) -> object:
     try:
         return msgspec.json.decode(text.strip().lower())
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return text
 
 

@@ -72,6 +72,17 @@ def test_a_server_that_repeats_the_key_does_not_make_it_known(
     assert "[redacted]" in done.of("error")[0]["message"]
 
 
+@pytest.mark.parametrize("depth", [150, 900, 100_000])
+def test_arguments_without_a_bottom_are_an_error_for_the_model_alone(
+    run: Run, llm: ScriptedLLM, depth: int
+) -> None:
+    llm.script(Reply(calls=[Call("ls", '{"path": ' + "[" * depth + "]" * depth + "}")]), "I see.")
+    done = run("--yolo", "go")
+    assert (done.code, done.result["text"]) == (0, "I see.")
+    (result,) = done.of("tool_result")
+    assert result["is_error"]
+
+
 def test_a_provider_that_is_not_there_is_named(run: Run) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))

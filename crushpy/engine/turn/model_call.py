@@ -21,6 +21,7 @@ from crushpy.llm.protocol import (
     ThinkingOpaque,
     ThinkingPiece,
 )
+from crushpy.llm.read_json import too_deep
 from crushpy.llm.retry import delay
 from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.sanitize import encodable
@@ -98,7 +99,9 @@ def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
     source = "".join(piece.args for piece in pieces)
     try:
         args: Any = encodable(json.loads(source)) if source.strip() else {}
-    except ValueError:
+    except (ValueError, RecursionError):
+        args = None
+    if too_deep(args):
         args = None
     if not isinstance(args, dict):
         return ToolCall(call_id, name, {}, bad_json=source, opaque=opaque)

@@ -210,5 +210,5 @@ def _raw(block: _Block) -> Json:
 def _arguments(text: str) -> Any:
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}

@@ -68,7 +68,7 @@ def read_error(error: BaseException) -> ErrorBody:
     if 0 <= start < end:
         try:
             inner = msgspec.json.decode(text[start : end + 1])
-        except msgspec.DecodeError:
+        except (msgspec.DecodeError, RecursionError):
             inner = None
         if isinstance(inner, dict):
             return read_body(cast(Json, inner))
