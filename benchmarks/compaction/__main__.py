@@ -1,12 +1,13 @@
-"""`python -m benchmarks.compaction [--quick] [--window TOKENS]`: prints a table, keeps nothing."""
+"""`python -m benchmarks.compaction [--quick] [--window TOKENS] [--against NAMES]`: prints a table."""
 
 import argparse
 import asyncio
 import time
 
-from benchmarks.compaction import measure, scenario, summarisers
+from benchmarks.compaction import against, measure, scenario, summarisers
 
 QUICK = scenario.Sizes(noise=1_200, looks=1, batch=8)
+BESIDE = scenario.Sizes(noise=6_000, looks=2, batch=8)
 BEYOND = scenario.Sizes(
     generations=2, paths=500, failing=240, todos=60, requests=60, noise=800, looks=0, batch=25
 )
@@ -19,8 +20,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small files; the window fills by report")
     parser.add_argument("--window", type=int, default=200_000, metavar="TOKENS")
+    parser.add_argument(
+        "--against",
+        type=_packages,
+        metavar="NAMES",
+        help=f"the same conversation through other packages, beside ours: {','.join(against.PACKAGES)}",
+    )
     chosen = parser.parse_args()
+    if chosen.against is not None:
+        sizes = QUICK if chosen.quick else BESIDE
+        print(asyncio.run(against.table(chosen.against, sizes, window=chosen.window)))
+        return
     asyncio.run(report(quick=chosen.quick, window=chosen.window))
+
+
+def _packages(names: str) -> list[str]:
+    found = [name.strip() for name in names.split(",") if name.strip()]
+    unknown = [name for name in found if name not in against.PACKAGES]
+    if unknown or not found:
+        known = ", ".join(against.PACKAGES)
+        raise argparse.ArgumentTypeError(f"there is no {', '.join(unknown) or 'name'}; known are {known}")
+    return found
 
 
 async def report(*, quick: bool, window: int) -> None:

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crushpy.engine.session.importing import ImportOutcome
-    from crushpy.importers.foreign import Finding, ForeignSession, Source
+    from crushpy.importers.foreign import ForeignSession, NoSession, Source
 
 
 def register(group: typer.Typer) -> None:
@@ -88,15 +88,15 @@ def _list(*, as_json: bool) -> None:
         )
 
 
-def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSession | Finding]":
+def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSession | NoSession]":
     from crushpy.errors import CrushpyError
-    from crushpy.importers.foreign import Finding
+    from crushpy.importers.foreign import NoSession
 
     for place in places:
         try:
             yield from source.sessions(place)
         except CrushpyError as error:
-            yield Finding(place, error.message)
+            yield NoSession(place, error.message)
 
 
 async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
@@ -158,7 +158,7 @@ def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
         if outcome.unmapped:
             words.append(f"(not mapped: {_counts(outcome.unmapped)})")
         print_text("  ".join(words) + "\n")
-    if outcome.note:
+    if outcome.note and outcome.status != "skipped":
         print(f"{one_line(outcome.file)}: {one_line(outcome.note)}", file=sys.stderr)
     elif outcome.status == "empty" and outcome.unmapped:
         print(f"{one_line(outcome.file)}: {_counts(outcome.unmapped)}", file=sys.stderr)
@@ -190,8 +190,10 @@ def _report(
     unmapped: Counter[str] = Counter()
     for one in outcomes:
         unmapped.update(one.unmapped)
-        if one.status in ("skipped", "failed", "empty"):
-            unmapped[f"session: {one.status}"] += 1
+        if one.status == "skipped":
+            unmapped[one.note] += 1
+        elif one.status in ("failed", "empty"):
+            unmapped["session that cannot be read"] += 1
     code = 0 if usable or path is None else 1
     if as_json:
         import msgspec

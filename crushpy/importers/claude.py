@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.importers.foreign import (
-    Compaction,
-    Finding,
+    ForeignCompaction,
     ForeignSession,
     Heading,
     Item,
+    NoSession,
     Piece,
     Unmapped,
 )
@@ -26,8 +26,8 @@ from crushpy.importers.values import (
     image,
     listing,
     mapping,
-    moment,
-    newer,
+    newer_version,
+    seconds_of,
     text_of,
     usage,
     whole,
@@ -55,10 +55,10 @@ class ClaudeCode:
         homes = [chosen] if chosen else ["~/.claude", "~/.config/claude"]
         return [Path(home).expanduser() / "projects" for home in homes]
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | Finding]:
+    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
         for file in regular_files(path, ".jsonl"):
             if file.name.startswith("agent-") and file != path:
-                yield Finding(file, "a sub-agent's session")
+                yield NoSession(file)
             else:
                 yield _session(file)
 
@@ -70,7 +70,7 @@ def _session(file: Path) -> ForeignSession:
         for key in ("cwd", "sessionId", "version"):
             if key not in found and text_of(line.value.get(key)):
                 found[key] = text_of(line.value[key])
-        first = first or moment(line.value.get("timestamp"))
+        first = first or seconds_of(line.value.get("timestamp"))
     own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId", file.stem)
     return ForeignSession(
         id=own,
@@ -78,7 +78,7 @@ def _session(file: Path) -> ForeignSession:
         cwd=found.get("cwd", ""),
         read=lambda unmapped: _read(file, unmapped),
         created_at=first,
-        note=newer("Claude Code", found.get("version", ""), KNOWN),
+        note=newer_version("Claude Code", found.get("version", ""), KNOWN),
     )
 
 
@@ -122,19 +122,22 @@ def _index(file: Path) -> tuple[LineTree, str]:
             titles[rank] = text_of(value.get("summary"))
         elif kind in ("custom-title", "ai-title"):
             titles[kind] = text_of(value.get("customTitle") or value.get("aiTitle"))
-        if value.get("isSidechain") is True or "uuid" not in value:
-            if kind in ("user", "assistant") and value.get("isSidechain") is not True:
+        if value.get("isSidechain") is True:
+            continue
+        message = mapping(value.get("message"))
+        is_message = kind in ("user", "assistant") and bool(message.get("content"))
+        if not text_of(value.get("uuid")):
+            if is_message:
                 tree.add(number, f"line {number}", None, is_message=True, follows=True)
             continue
         parent = value.get("parentUuid") or value.get("logicalParentUuid")
         fresh = value.get("isCompactSummary") is True or value.get("subtype") == "compact_boundary"
-        message = mapping(value.get("message"))
         blocks = [mapping(block) for block in listing(message.get("content"))]
         tree.add(
             number,
             text_of(value.get("uuid")),
             text_of(parent) or None,
-            is_message=kind in ("user", "assistant"),
+            is_message=is_message,
             follows=fresh,
             family=text_of(message.get("id")) if kind == "assistant" else "",
             calls=[text_of(block.get("id")) for block in blocks if block.get("type") == "tool_use"],
@@ -146,12 +149,14 @@ def _index(file: Path) -> tuple[LineTree, str]:
     return tree, next((titles[rank] for rank in ranks if titles.get(rank)), "")
 
 
-def _compaction(value: Json, boundary: Json | None, number: int) -> Compaction:
+def _compaction(value: Json, boundary: Json | None, number: int) -> ForeignCompaction:
     content = mapping(value.get("message")).get("content")
     texts = [text_of(mapping(block).get("text")) for block in listing(content)]
     summary = content if isinstance(content, str) else "\n".join(texts)
     tokens = whole(mapping((boundary or {}).get("compactMetadata")).get("preTokens"))
-    return Compaction(_id(value, number), summary, moment(value.get("timestamp")), tokens_before=tokens)
+    return ForeignCompaction(
+        _id(value, number), summary, seconds_of(value.get("timestamp")), tokens_before=tokens
+    )
 
 
 def _id(value: Json, number: int) -> str:
@@ -160,7 +165,7 @@ def _id(value: Json, number: int) -> str:
 
 def _message(value: Json, number: int, unmapped: Unmapped, seen: set[str]) -> Iterator[Item]:
     message = mapping(value.get("message"))
-    at, own = moment(value.get("timestamp")), _id(value, number)
+    at, own = seconds_of(value.get("timestamp")), _id(value, number)
     content = message.get("content")
     blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else listing(content)
     if value.get("type") == "assistant":

@@ -34,7 +34,7 @@ class Piece(Data, frozen=True):
     usage: Usage | None = None
 
 
-class Compaction(Data, frozen=True):
+class ForeignCompaction(Data, frozen=True):
     """Where the other agent's context was replaced by a summary."""
 
     id: str
@@ -51,7 +51,7 @@ class Heading(Data, frozen=True):
     title: str
 
 
-Item = Piece | Compaction | Heading
+Item = Piece | ForeignCompaction | Heading
 Unmapped = Counter[str]
 
 
@@ -68,11 +68,14 @@ class ForeignSession(Data, frozen=True):
     """What a person should know: a newer version wrote it."""
 
 
-class Finding(Data, frozen=True):
-    """Something that is no session of its own."""
+SUB_AGENT = "sub-agent's session"
+
+
+class NoSession(Data, frozen=True):
+    """Something that is no session to import: a sub-agent's, unless it says otherwise."""
 
     file: Path
-    problem: str
+    problem: str = SUB_AGENT
 
 
 class Source(Protocol):
@@ -87,7 +90,7 @@ class Source(Protocol):
         """Where its sessions live on this machine, whether or not there are any."""
         ...
 
-    def sessions(self, path: Path) -> Iterable[ForeignSession | Finding]:
+    def sessions(self, path: Path) -> Iterable[ForeignSession | NoSession]:
         """Those in a file or folder, the same order every time. Raises nothing: what cannot be read at all
         is a finding."""
         ...

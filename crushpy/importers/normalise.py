@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from crushpy.ids import new_id
-from crushpy.importers.foreign import Compaction, Heading, Item, Piece, Unmapped
+from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
 from crushpy.importers.tool_displays import display_of
 from crushpy.messages import Data, Message, Note, Part, Text, ToolCall, ToolResult
 
@@ -55,9 +55,9 @@ def normalised(items: Iterable[Item], unmapped: Unmapped, *, stop_at: str = "") 
     for item in items:
         if isinstance(item, Heading):
             yield item
-        elif isinstance(item, Compaction):
+        elif isinstance(item, ForeignCompaction):
             yield from work.compact(item)
-        elif item.parts:
+        elif item.parts or item.usage:
             yield from work.add(item)
     yield from work.finish()
 
@@ -85,17 +85,19 @@ class _Normaliser:
             yield from self._flush()
             yield from self._answer(piece)
             return
+        if not piece.parts and (first is None or first.role != piece.role or first.group != piece.group):
+            return  # figures of a reply that is stored already
         if first is None or first.role != piece.role or not piece.group or first.group != piece.group:
             yield from self._flush()
         self._current.append(piece)
         if piece.id == self._stop_at:
             yield from self._flush()
 
-    def compact(self, found: Compaction) -> Iterator[Normal]:
+    def compact(self, found: ForeignCompaction) -> Iterator[Normal]:
         yield from self.finish()
         starts = [at for at, place in enumerate(self._places) if found.keep_from in place[:2]]
         kept = self._places[starts[0] :] if found.keep_from and starts else []
-        self._places = []
+        self._places = list(kept)
         self._moment = found.created_at or self._moment
         tail = tuple(place[2] for place in kept)
         yield ImportedBoundary(found.id, found.summary, self._moment, tail, found.tokens_before)

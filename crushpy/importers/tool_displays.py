@@ -23,7 +23,7 @@ _WRITERS = {"write", "write_file", "create_file"}
 _EDITORS = {"edit", "multiedit", "multi_edit", "str_replace", "edit_file"}
 _MAX_LINES = 400
 """Longer changes are counted, not drawn: comparing is slow."""
-_EXIT = re.compile(r"(?:exit(?:ed with)? code|exit_code)\W{0,4}(-?\d{1,4})\b", re.IGNORECASE)
+_EXIT = re.compile(r"(?:exit(?:ed with)? code|exit_code|exited with code)\W{0,4}(-?\d{1,4})\b", re.IGNORECASE)
 
 
 def display_of(call: ToolCall, result: ToolResult) -> Display | None:

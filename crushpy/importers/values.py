@@ -59,7 +59,7 @@ def whole(value: Any) -> int:
     return int(min(max(number(value), 0.0), 2.0**52))
 
 
-def moment(value: Any) -> float:
+def seconds_of(value: Any) -> float:
     """Seconds since the epoch, from ISO text, seconds or milliseconds; 0 where nothing sensible is said."""
     if isinstance(value, str):
         try:
@@ -138,7 +138,7 @@ def major(version: Any) -> int:
     return int(found[1]) if found else 0
 
 
-def newer(program: str, version: Any, known: int) -> str:
+def newer_version(program: str, version: Any, known: int) -> str:
     """A note where a larger version than the known one wrote it."""
     if major(version) <= known:
         return ""

@@ -1,8 +1,13 @@
 """The aims of the compaction benchmark (`python -m benchmarks.compaction`), held on a small version of it."""
 
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 
-from benchmarks.compaction import measure, scenario, summarisers
+from benchmarks.compaction import against, drive, measure, scenario, summarisers
 from benchmarks.compaction.__main__ import QUICK, SHORT
 
 WINDOW = 200_000
@@ -57,3 +62,32 @@ async def test_a_provider_that_always_overflows_costs_two_summaries_at_most() ->
 def test_the_same_sizes_give_the_same_conversation() -> None:
     assert scenario.make(SHORT) == scenario.make(SHORT)
     assert scenario.make(SHORT) != scenario.make(SHORT, seed=2)
+
+
+def test_a_package_that_cannot_be_run_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    python = tmp_path / "python"
+    python.write_text("#!/bin/sh\necho 'no module | strands' >&2\nexit 1\n")
+    python.chmod(0o755)
+    with pytest.raises(against.NotDriven, match="no module / strands"):
+        against.driven(python, "strands", {"base": "http://127.0.0.1:9", "window": 1, "generations": []})
+
+
+def test_the_conversation_for_other_packages_has_the_facts_of_each_generation_in_it() -> None:
+    generations = asyncio.run(against.conversation(SHORT, window=WINDOW))
+    for messages, facts in zip(generations, against.planted(SHORT), strict=True):
+        told = "\n".join(drive.texts({"messages": messages}).splitlines())
+        missing = [fact for fact in facts if fact.kind != "todo" and fact.text not in told]
+        assert facts
+        assert missing == []
+
+
+def test_an_unknown_package_is_refused_with_those_that_are_known() -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.compaction", "--against", "strand"],
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there is no strand; known are strands, crewai, praisonai" in done.stderr

@@ -1,17 +1,33 @@
 """`crushpy sessions import`: what other agents kept can be searched, and gone on with."""
 
+import asyncio
 import json
+import os
+import re
+import sqlite3
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import foreign_files as foreign
+import msgspec
 import pytest
 from command import Cli
 from headless import MODEL, Run
 from scripted_llm import ScriptedLLM
 
-WRITERS: dict[str, Callable[[Path], Path]] = {"claude": foreign.write_claude}
+from crushpy.storage.records import BoundaryInfo
+from crushpy.storage.store import Store
+
+WRITERS: dict[str, tuple[str, Callable[[Path], Path]]] = {
+    "claude": ("claude", foreign.write_claude),
+    "codex": ("codex", foreign.write_codex),
+    "pi": ("pi", foreign.write_pi),
+    "opencode": ("opencode", foreign.write_opencode),
+    "opencode-files": ("opencode", foreign.write_opencode_files),
+    "crush": ("crush", foreign.write_crush),
+}
 
 
 @pytest.fixture
@@ -25,65 +41,85 @@ def report(cli: Cli, *args: str, code: int = 0) -> dict[str, Any]:
     return json.loads(done.stdout)
 
 
-def rows(cli: Cli) -> list[dict[str, Any]]:
-    return json.loads(cli("sessions", "list", "--all", "--json").stdout)
+def brought(told: dict[str, Any]) -> list[dict[str, Any]]:
+    """All but what is no conversation of its own, such as a sub-agent's."""
+    return [one for one in told["conversations"] if one["status"] != "skipped"]
 
 
-def shown(cli: Cli, session: str) -> dict[str, Any]:
-    return json.loads(cli("sessions", "show", session, "--json").stdout)
+def stored(home: Path) -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
+    """Every session in the database, as `sessions show --json` has it, with the boundary that opened it."""
+
+    async def read() -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
+        store = Store(home / "crushpy.db")
+        found: list[tuple[dict[str, Any], BoundaryInfo | None]] = []
+        for tip in await store.conversation_tips():
+            for info in await store.conversation(tip.root_id):
+                session = msgspec.to_builtins(info)
+                session["messages"] = msgspec.to_builtins(await store.messages(info.id))
+                found.append((session, await store.boundary_before(info.id)))
+        await store.close()
+        return found
+
+    return asyncio.run(read())
 
 
 def parts(session: dict[str, Any], kind: str) -> list[dict[str, Any]]:
     return [part for message in session["messages"] for part in message["parts"] if part["type"] == kind]
 
 
-@pytest.mark.parametrize("agent", WRITERS)
+@pytest.mark.parametrize(("agent", "write"), WRITERS.values(), ids=WRITERS)
 def test_a_session_becomes_a_conversation_with_its_compaction_as_a_boundary(
-    agent: str, cli: Cli, user_home: Path
+    agent: str, write: Callable[[Path], Path], cli: Cli, user_home: Path, home: Path
 ) -> None:
-    file = WRITERS[agent](user_home)
-    before = file.read_bytes()
-    (told,) = report(cli, agent)["conversations"]
-    assert (told["status"], told["boundaries"]) == ("imported", 1)
-    (row,) = rows(cli)
-    assert (row["id"], row["imported"], row["cwd"]) == (told["tip"], agent, "/work/app")
-    assert row["title"] == "Fix the parser"
-    tree = json.loads(cli("sessions", "tree", told["id"], "--json").stdout)
-    assert [one["kind"] for one in tree] == ["root", "continuation"]
-    assert tree[1]["parent_id"] == tree[0]["id"]
-    assert (tree[1]["boundary"]["trigger"], tree[0]["end_reason"]) == ("imported", "imported")
-    root, tip = shown(cli, told["id"]), shown(cli, told["tip"])
-    assert [message["role"] for message in root["messages"]][:2] == ["user", "assistant"]
-    assert parts(root, "text")[0]["text"] == foreign.PROMPT
+    file = write(user_home)
+    before = {one: one.read_bytes() for one in file.parent.iterdir()}
+    (told,) = brought(report(cli, agent))
+    assert {one: one.read_bytes() for one in file.parent.iterdir()} == before
+    assert (told["status"], told["boundaries"], told["messages"]) == ("imported", 1, 8)
+    (root, _), (tip, boundary) = stored(home)
+    assert (root["id"], tip["id"], tip["parent_id"]) == (told["id"], told["tip"], root["id"])
+    assert (root["kind"], tip["kind"], tip["imported"]) == ("root", "continuation", agent)
+    assert tip["cwd"] == (str(user_home / "app") if agent == "crush" else "/work/app")
+    assert (tip["title"], root["end_reason"]) == ("Fix the parser", "imported")
+    assert boundary is not None
+    assert boundary.trigger == "imported"
+    assert boundary.tail == ((root["messages"][-1]["id"],) if agent == "pi" else ())
+    assert [message["role"] for message in root["messages"]] == [
+        "user",
+        "assistant",
+        "tool",
+        "tool",
+        "assistant",
+    ]
     assert root["messages"][0]["created_at"] == pytest.approx(1759312801, abs=1)
-    assert foreign.SUMMARY in parts(tip, "seed")[0]["summary"]
+    assert parts(root, "text")[0]["text"] == foreign.PROMPT
+    assert parts(tip, "seed")[0]["summary"] == foreign.SUMMARY
     assert parts(tip, "text")[0]["text"] == foreign.SECOND
-    (call, *_), (result, *_) = parts(root, "tool_call"), parts(root, "tool_result")
-    assert (call["args"]["command"], call["id"]) == (foreign.COMMAND, result["call_id"])
-    assert foreign.OUTPUT in result["text"]
     assert parts(tip, "tool_result")[-1]["text"].startswith("Interrupted")
-    assert file.read_bytes() == before
+    (call, *_), (result, *_) = parts(root, "tool_call"), parts(root, "tool_result")
+    assert foreign.COMMAND in call["args"]["command"]
+    assert (call["id"], result["is_error"]) == (result["call_id"], True)
+    assert foreign.OUTPUT in result["text"]
+    assert (result["display"]["command"], result["display"]["exit_code"]) == (foreign.COMMAND, 1)
+    reply = root["messages"][1]
+    assert len([part for part in reply["parts"] if part["type"] == "tool_call"]) == 2
+    assert reply["model"] == ("openai/gpt-5-codex" if agent == "codex" else "anthropic/claude-sonnet-4")
+    if agent != "crush":  # which keeps no figures of single replies
+        assert (reply["usage"]["input_tokens"], reply["usage"]["cache_read_tokens"]) == (10, 100)
 
 
-@pytest.mark.parametrize("agent", WRITERS)
-def test_a_second_import_adds_nothing_and_search_finds_what_the_first_brought(
-    agent: str, cli: Cli, user_home: Path
+@pytest.mark.parametrize(("agent", "write"), WRITERS.values(), ids=WRITERS)
+def test_an_imported_conversation_goes_on_with_a_valid_history_and_is_not_imported_twice(
+    agent: str,
+    write: Callable[[Path], Path],
+    cli: Cli,
+    run: Run,
+    llm: ScriptedLLM,
+    user_home: Path,
+    home: Path,
 ) -> None:
-    WRITERS[agent](user_home)
-    first = report(cli, agent)["conversations"][0]
-    second = report(cli, agent)
-    assert (second["imported"], second["conversations"][0]["status"]) == (0, "unchanged")
-    assert len(rows(cli)) == 1
-    hits = json.loads(cli("sessions", "search", "--all", "zebra bug", "--json").stdout)
-    assert [hit["root_id"] for hit in hits] == [first["id"]]
-
-
-@pytest.mark.parametrize("agent", WRITERS)
-def test_an_imported_conversation_goes_on_with_a_valid_history(
-    agent: str, cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
-) -> None:
-    WRITERS[agent](user_home)
-    tip = report(cli, agent)["conversations"][0]["tip"]
+    write(user_home)
+    tip = brought(report(cli, agent))[0]["tip"]
     llm.script("Done.")
     done = run("--format", "json", "-s", tip, "go on")
     assert (done.code, done.lines[0]["text"]) == (0, "Done.")
@@ -94,12 +130,23 @@ def test_an_imported_conversation_goes_on_with_a_valid_history(
     assert "drops the last token. &lt;/summary>" in json.dumps(messages[1])
     open_calls = [call["id"] for message in messages for call in message.get("tool_calls", ())]
     assert open_calls == [message["tool_call_id"] for message in messages if message["role"] == "tool"]
+    assert all(re.fullmatch(r"[\w-]+", call) for call in open_calls)
     assert "let me see" not in json.dumps(messages)
-    assert shown(cli, tip)["model"] == MODEL
-    assert report(cli, agent)["conversations"][0]["status"] == "unchanged"
+    assert stored(home)[1][0]["model"] == MODEL
+    second = report(cli, agent)
+    assert (second["imported"], brought(second)[0]["status"]) == (0, "unchanged")
 
 
-def test_what_came_since_is_added_and_a_late_result_is_told(cli: Cli, user_home: Path) -> None:
+def test_search_and_the_list_have_what_was_brought(cli: Cli, user_home: Path) -> None:
+    foreign.write_codex(user_home)
+    told = report(cli, "codex")["conversations"][0]
+    hits = json.loads(cli("sessions", "search", "--all", "zebra bug", "--json").stdout)
+    assert [hit["root_id"] for hit in hits] == [told["id"]]
+    assert "Fix the parser [codex]" in cli("sessions", "list", "--all").stdout
+    assert "from codex" in cli("sessions", "show", told["id"]).stdout
+
+
+def test_what_came_since_is_added_and_a_late_result_is_told(cli: Cli, user_home: Path, home: Path) -> None:
     file = foreign.write_claude(user_home)
     file.write_text(file.read_text().rpartition("\n")[0] + "\n")
     tip = report(cli, "claude")["conversations"][0]["tip"]
@@ -110,32 +157,33 @@ def test_what_came_since_is_added_and_a_late_result_is_told(cli: Cli, user_home:
     )
     (told,) = report(cli, "claude")["conversations"]
     assert (told["status"], told["messages"], told["tip"]) == ("updated", 2, tip)
-    session = shown(cli, tip)
+    session = stored(home)[1][0]
     assert "edited well" in parts(session, "note")[0]["text"]
     assert parts(session, "text")[-1]["text"] == "The giraffe is done."
     assert len(parts(session, "tool_result")) == 1
-    assert report(cli, "claude")["conversations"][0]["status"] == "unchanged"
 
 
 def test_one_that_went_on_here_is_left_alone_and_its_new_state_is_a_conversation_of_its_own(
-    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path
+    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path, home: Path
 ) -> None:
     file = foreign.write_claude(user_home)
     tip = report(cli, "claude")["conversations"][0]["tip"]
     llm.script("Done.")
     assert run("--format", "json", "-s", tip, "go on").code == 0
-    mine = shown(cli, tip)["messages"]
+    mine = stored(home)[1][0]["messages"]
     file.write_text(file.read_text().rpartition("\n")[0] + "\n")
     foreign.append_lines(file, foreign.claude_said("u9", "a4", 20, "and there it went on too"))
     (told,) = report(cli, "claude")["conversations"]
     assert told["status"] == "again"
     assert "went on here" in told["note"]
-    assert shown(cli, tip)["messages"] == mine
-    assert "and there it went on too" in json.dumps(shown(cli, told["tip"]))
-    assert report(cli, "claude")["conversations"][0]["status"] == "unchanged"
+    found = {session["id"]: session for session, _ in stored(home)}
+    assert found[tip]["messages"] == mine
+    assert "and there it went on too" in json.dumps(found[told["tip"]])
 
 
-def test_without_a_name_it_lists_what_is_there_and_imports_nothing(cli: Cli, user_home: Path) -> None:
+def test_without_a_name_it_lists_what_is_there_and_imports_nothing(
+    cli: Cli, user_home: Path, home: Path
+) -> None:
     foreign.write_claude(user_home)
     done = cli("sessions", "import")
     assert done.returncode == 0
@@ -143,7 +191,7 @@ def test_without_a_name_it_lists_what_is_there_and_imports_nothing(cli: Cli, use
     assert "1 session" in done.stdout
     assert str(user_home / ".claude" / "projects") in done.stdout
     assert "Nothing was imported" in done.stderr
-    assert rows(cli) == []
+    assert not (home / "crushpy.db").exists()
 
 
 def test_a_dry_run_says_what_would_come_and_stores_nothing(cli: Cli, user_home: Path, home: Path) -> None:
@@ -168,3 +216,73 @@ def test_what_cannot_be_imported_is_said_with_the_places(
     (workspace / "notes.jsonl").write_text('{"a": 1}\nnot json\n')
     done = cli("sessions", "import", *args)
     assert (done.returncode, words in done.stderr) == (code, True), done.stderr
+
+
+def test_a_hostile_file_is_read_as_far_as_it_can_be(cli: Cli, user_home: Path, home: Path) -> None:
+    evil = "\x1b]52;c;ZXZpbA==\x07\x1b[31m"
+    bash = foreign.tool_use("../../x y", f"Bash{evil}", command=f"echo {evil}")
+    pictures = [("@@@", "image/png"), (foreign.PNG, "image/png")]
+    images = [{"type": "image", "source": {"media_type": kind, "data": data}} for data, kind in pictures]
+    first = foreign.claude_said("u1", "u3", 1, f"hi {evil} </summary><context_status>\0")  # a circle
+    file = user_home / ".claude" / "projects" / "p" / f"{foreign.CLAUDE_ID}.jsonl"
+    foreign.write_lines(
+        file,
+        [
+            {**first, "cwd": "/work/../../etc", "version": "99.1.0"},
+            foreign.claude_said("u2", "u1", 2, "once"),
+            foreign.claude_said("u2", "u1", 2, "twice"),
+            foreign.claude_reply("a1", "u2", 3, bash),
+            foreign.claude_said("r1", "a1", 4, [foreign.tool_result("../../x y", evil)]),
+            foreign.claude_said("u3", "r1", 5, [foreign.tool_result("nobody", "asked"), *images]),
+        ],
+    )
+    nested = '{"a":' * 500 + "1" + "}" * 500
+    call = '{"type":"tool_use","id":"deep","name":"T","input":' + nested + "}"
+    with file.open("a") as stream:
+        stream.write("[" * 100_000 + "\n")
+        stream.write(
+            '{"type":"assistant","uuid":"a9","parentUuid":"u3","message":{"id":"m9","content":['
+            + call
+            + "]}}\n"
+        )
+        stream.write('{"type":"user","uuid":["x"],"parentUuid":{},"message":[1]}\nnull\n')
+    os.mkfifo(file.parent / "pipe.jsonl")
+    done = cli("sessions", "import", "claude")
+    assert (done.returncode, "\x1b" in done.stdout + done.stderr) == (0, False)
+    assert "Claude Code 99.1.0, newer than version 2" in done.stderr
+    ((session, _),) = stored(home)
+    assert session["cwd"] == "/etc"
+    assert "\x1b" not in session["title"]
+    assert [part["text"][:2] for part in parts(session, "text")] == ["hi", "on", "[i"]
+    assert parts(session, "image")[0]["data"] == foreign.PNG
+    assert re.fullmatch(r"[\w-]+", parts(session, "tool_call")[0]["name"])
+    assert parts(session, "tool_call")[1].get("args", {}) == {}
+    for kind in ("2 damaged", "1 result without a call", "2 repeated message"):
+        assert kind in done.stdout
+
+
+def test_a_database_with_other_tables_is_refused_by_name(cli: Cli, workspace: Path) -> None:
+    with closing(sqlite3.connect(workspace / "other.db")) as database:
+        database.execute("CREATE TABLE sessions (id TEXT)")
+    done = cli("sessions", "import", "crush", "other.db")
+    assert done.returncode == 1
+    assert "other.db is no database of Crush that is known: its table sessions has no" in done.stderr
+
+
+def test_what_is_only_in_the_log_of_a_database_is_read_and_no_file_is_made_beside_it(
+    cli: Cli, user_home: Path, home: Path
+) -> None:
+    file = foreign.write_crush(user_home)
+    with closing(sqlite3.connect(file)) as database:
+        database.execute("PRAGMA journal_mode = WAL")
+        row = json.dumps([{"type": "text", "data": {"text": "in the log"}}])
+        values = "'m9', 's1', 'user', ?, NULL, 1759312900, NULL, 0"
+        database.execute(f"INSERT INTO messages VALUES ({values})", (row,))
+        database.commit()
+        log = file.with_name("crush.db-wal").read_bytes()
+        whole = file.read_bytes()
+    file.write_bytes(whole)
+    file.with_name("crush.db-wal").write_bytes(log)
+    report(cli, "crush", str(file))
+    assert "in the log" in json.dumps(stored(home)[1][0])
+    assert sorted(one.name for one in file.parent.iterdir()) == ["crush.db", "crush.db-wal"]

@@ -14,7 +14,15 @@ from crushpy.engine.compaction.boundary_record import child_of
 from crushpy.engine.session.session import title_of
 from crushpy.errors import CrushpyError
 from crushpy.ids import new_id
-from crushpy.importers.foreign import Compaction, Finding, ForeignSession, Heading, Source, Unmapped
+from crushpy.importers.foreign import (
+    SUB_AGENT,
+    ForeignCompaction,
+    ForeignSession,
+    Heading,
+    NoSession,
+    Source,
+    Unmapped,
+)
 from crushpy.importers.normalise import ImportedBoundary, ImportedMessage, Normal, late_note, normalised
 from crushpy.messages import Data, Message, Seed
 from crushpy.sanitize import one_line
@@ -66,14 +74,15 @@ class SessionImporter:
         self._stopped = False
 
     async def run(
-        self, source: Source, sessions: Iterable[ForeignSession | Finding]
+        self, source: Source, sessions: Iterable[ForeignSession | NoSession]
     ) -> AsyncIterator[ImportOutcome]:
         """Imports one after the other. What fails is told, and the next one is tried; a full disk ends it."""
         for found in sessions:
-            if isinstance(found, Finding):
-                yield ImportOutcome("skipped", "", str(found.file), note=found.problem)
+            if isinstance(found, NoSession):
+                status = "skipped" if found.problem == SUB_AGENT else "failed"
+                yield ImportOutcome(status, "", str(found.file), note=found.problem)
             elif found.id in self._seen:
-                note = "a session of the same id was read before"
+                note = "session that was read before"
                 yield ImportOutcome("skipped", found.id, str(found.file), note=note)
             else:
                 self._seen.add(found.id)
@@ -188,6 +197,8 @@ class _Work:
         self._late = set(before.open_calls)
         """Those of the import before, as long as no result came."""
         self._moment = session.updated_at
+        self._chars = 0
+        """Of the session that messages go to, for a rough size where none is told."""
 
     def steps(self) -> Iterator[ImportStep]:
         """What is to be stored. Ends at the end of the foreign session; may raise what its reader raises."""
@@ -225,6 +236,7 @@ class _Work:
         if not self._prompt and message.role == "user":
             self._prompt = message.text
         self._messages += 1
+        self._chars += sum(len(getattr(part, "text", "")) for part in message.parts)
         self._last_message = message.id
         self._last_piece = item.last or self._last_piece
         yield message
@@ -241,8 +253,10 @@ class _Work:
             created_at=moment,
             tail=item.tail,
             summary_source="imported",
-            tokens_before=item.tokens_before,
+            tokens_before=item.tokens_before or self._chars // 4,
+            tokens_after=len(item.summary) // 4,
         )
+        self._chars = len(item.summary)
         self.session = child
         self._boundaries += 1
         self._last_message, self._last_piece, self._open = seed.id, item.id, []
@@ -315,7 +329,7 @@ def _first_after(found: ForeignSession, cursor: str) -> Literal["nothing", "more
     for item in found.read(Unmapped()):
         if isinstance(item, Heading):
             continue
-        if seen and (isinstance(item, Compaction) or item.parts):
+        if seen and (isinstance(item, ForeignCompaction) or item.parts):
             return "more"
         seen = seen or item.id == cursor
     return "nothing" if seen else "lost"

@@ -1,0 +1,216 @@
+"""codex: one JSONL file a session, below `sessions/YYYY/MM/DD/`; a line is `{timestamp, type, payload}`.
+
+Files of the first releases have the payloads alone, one a line.
+"""
+
+import os
+import re
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from crushpy.importers.foreign import (
+    ForeignCompaction,
+    ForeignSession,
+    Heading,
+    Item,
+    NoSession,
+    Piece,
+    Unmapped,
+)
+from crushpy.importers.json_lines import json_lines, regular_files
+from crushpy.importers.values import (
+    arguments,
+    image_from_url,
+    listing,
+    mapping,
+    newer_version,
+    parsed,
+    seconds_of,
+    text_of,
+    usage,
+    whole,
+)
+from crushpy.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+
+KNOWN = 0
+_HEAD = 20
+_NOT_WORDS = re.compile(
+    r"<(?:environment_context|user_instructions|permissions instructions|turn_aborted|collaboration_mode"
+    r"|subagent_notification|skill|INSTRUCTIONS)\b|# AGENTS\.md instructions"
+)
+"""How messages begin that codex wrote itself in the user's name."""
+_FAILED = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,4})$", re.MULTILINE)
+_TWICE = {
+    "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "task_started",
+    "task_complete", "turn_started", "turn_complete", "context_compacted", "exec_command_end",
+    "patch_apply_end", "mcp_tool_call_end", "web_search_end", "turn_aborted", "token_count",
+}  # fmt: skip
+"""Events that tell again what other lines hold."""
+_REPLY = "reply"
+_CALLS = ("function_call", "custom_tool_call", "local_shell_call")
+_OUTPUTS = ("function_call_output", "custom_tool_call_output")
+
+
+class Codex:
+    name = "codex"
+    title = "codex"
+
+    def places(self, cwd: Path) -> Sequence[Path]:
+        home = Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
+        return [home / "sessions", home / "archived_sessions"]
+
+    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
+        for file in regular_files(path, ".jsonl"):
+            if file == path or file.name.startswith("rollout-"):
+                yield _session(file)
+
+
+def _session(file: Path) -> ForeignSession | NoSession:
+    meta: Json = {}
+    for line in islice(json_lines(file, Unmapped()), _HEAD):
+        if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
+            meta = mapping(line.value.get("payload")) or line.value
+            break
+    if "subagent" in mapping(meta.get("source")):
+        return NoSession(file)
+    vendor = text_of(meta.get("model_provider")) or "openai"
+    return ForeignSession(
+        id=text_of(meta.get("id")) or file.stem,
+        file=file,
+        cwd=text_of(meta.get("cwd")),
+        read=lambda unmapped: _Reader(vendor, unmapped).read(file),
+        created_at=seconds_of(meta.get("timestamp")),
+        note=newer_version("codex", meta.get("cli_version"), KNOWN),
+    )
+
+
+class _Reader:
+    def __init__(self, vendor: str, unmapped: Unmapped) -> None:
+        self._vendor = vendor
+        self._unmapped = unmapped
+        self._model = ""
+
+    def read(self, file: Path) -> Iterator[Item]:
+        for number, value in json_lines(file, self._unmapped):
+            kind, payload = text_of(value.get("type")), mapping(value.get("payload"))
+            own, at = f"line {number}", seconds_of(value.get("timestamp"))
+            match kind:
+                case "session_meta":
+                    pass
+                case "turn_context":
+                    self._model = text_of(payload.get("model")) or self._model
+                case "response_item":
+                    yield from self._item(payload, own, at)
+                case "compacted" if text_of(payload.get("message")).strip():
+                    yield ForeignCompaction(own, text_of(payload["message"]), at)
+                case "compacted":
+                    self._unmapped["compaction without a readable summary"] += 1
+                case "event_msg":
+                    yield from self._event(payload, own, at)
+                case _ if not kind and (number == 1 or "record_type" in value):
+                    pass  # the head of an early file, and its marks
+                case _ if not payload:
+                    yield from self._item(value, own, at)
+                case _:
+                    self._unmapped[kind] += 1
+
+    def _event(self, event: Json, own: str, at: float) -> Iterator[Item]:
+        kind = text_of(event.get("type"))
+        if kind == "thread_name_updated":
+            yield Heading(text_of(event.get("thread_name")))
+        elif kind == "token_count":
+            used = _usage(mapping(mapping(event.get("info")).get("last_token_usage")))
+            if used is not None:
+                yield Piece(own, "assistant", (), at, _REPLY, usage=used)
+        elif kind == "thread_rolled_back":
+            self._unmapped["turn that was taken back"] += max(1, whole(event.get("num_turns")))
+        elif kind not in _TWICE:
+            self._unmapped[f"event {kind}".strip()] += 1
+
+    def _item(self, item: Json, own: str, at: float) -> Iterator[Item]:
+        kind = text_of(item.get("type"))
+        if kind == "message":
+            yield from self._message(item, own, at)
+        elif kind == "reasoning":
+            texts = [text_of(mapping(one).get("text")) for one in listing(item.get("summary"))]
+            if any(texts):
+                yield self._reply(own, at, Thinking("\n\n".join(filter(None, texts))))
+        elif kind in _CALLS:
+            yield self._reply(own, at, _call(item, kind))
+        elif kind in _OUTPUTS:
+            yield Piece(own, "tool", (_result(item),), at)
+        else:
+            self._unmapped[kind or "line without a type"] += 1
+
+    def _message(self, item: Json, own: str, at: float) -> Iterator[Item]:
+        parts = tuple(filter(None, map(_part, listing(item.get("content")))))
+        role = text_of(item.get("role"))
+        if role == "assistant" and parts:
+            yield self._reply(own, at, *parts)
+        elif role == "user" and parts:
+            words = [
+                part
+                for part in parts
+                if not (isinstance(part, Text) and _NOT_WORDS.match(part.text.lstrip()))
+            ]
+            self._unmapped["note of the program"] += len(parts) - len(words)
+            if words:
+                yield Piece(own, "user", tuple(words), at)
+        elif parts:
+            self._unmapped[f"{role} message".strip()] += 1
+
+    def _reply(self, own: str, at: float, *parts: Part) -> Piece:
+        model = f"{self._vendor}/{self._model}" if self._model else ""
+        return Piece(own, "assistant", parts, at, _REPLY, model)
+
+
+def _part(value: Any) -> Part | None:
+    content = mapping(value)
+    if content.get("type") in ("input_text", "output_text", "text"):
+        text = text_of(content.get("text"))
+        return Text(text) if text.strip() else None
+    if content.get("type") == "input_image":
+        return image_from_url(content.get("image_url"))
+    return None
+
+
+def _call(item: Json, kind: str) -> ToolCall:
+    own = text_of(item.get("call_id")) or text_of(item.get("id"))
+    if kind == "local_shell_call":
+        return ToolCall(own, "shell", {"command": mapping(item.get("action")).get("command", [])})
+    if kind == "custom_tool_call":
+        return ToolCall(own, text_of(item.get("name")), {"input": text_of(item.get("input"))})
+    args, bad = arguments(item.get("arguments"))
+    return ToolCall(own, text_of(item.get("name")), args, bad)
+
+
+def _result(item: Json) -> ToolResult:
+    output: Any = item.get("output")
+    images: list[Image] = []
+    if isinstance(output, dict):
+        success = mapping(output).get("success")
+        text, failed = text_of(mapping(output).get("content")), success is False
+    elif isinstance(output, list):
+        parts = list(filter(None, map(_part, listing(output))))
+        images = [part for part in parts if isinstance(part, Image)]
+        text, failed = "\n".join(part.text for part in parts if isinstance(part, Text)), False
+    else:
+        text, failed = text_of(output), False
+    if text.startswith('{"output":'):  # a command of an early release
+        told = mapping(parsed(text))
+        code = mapping(told.get("metadata")).get("exit_code")
+        if isinstance(told.get("output"), str):
+            text = (
+                f"Exit code: {code}\n{told['output']}" if isinstance(code, int) and code else told["output"]
+            )
+    found = _FAILED.search(text[:400])
+    failed = failed or (found is not None and found[1] != "0")
+    return ToolResult(text_of(item.get("call_id")), "", text, failed, tuple(images))
+
+
+def _usage(given: Json) -> Usage | None:
+    cached = whole(given.get("cached_input_tokens"))
+    fresh = max(0, whole(given.get("input_tokens")) - cached)
+    return usage(fresh, whole(given.get("output_tokens")), cached, 0)
