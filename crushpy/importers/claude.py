@@ -18,6 +18,7 @@ from crushpy.importers.foreign import (
     NoSession,
     Piece,
     Unmapped,
+    looked_at,
 )
 from crushpy.importers.json_lines import json_lines, regular_files
 from crushpy.importers.line_tree import LineTree
@@ -60,7 +61,7 @@ class ClaudeCode:
             if file.name.startswith("agent-") and file != path:
                 yield NoSession(file)
             else:
-                yield _session(file)
+                yield looked_at(file, _session)
 
 
 def _session(file: Path) -> ForeignSession:

@@ -18,6 +18,7 @@ from crushpy.importers.foreign import (
     NoSession,
     Piece,
     Unmapped,
+    looked_at,
 )
 from crushpy.importers.json_lines import json_lines, regular_files
 from crushpy.importers.values import (
@@ -64,7 +65,7 @@ class Codex:
     def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
         for file in regular_files(path, ".jsonl"):
             if file == path or file.name.startswith("rollout-"):
-                yield _session(file)
+                yield looked_at(file, _session)
 
 
 def _session(file: Path) -> ForeignSession | NoSession:

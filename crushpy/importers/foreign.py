@@ -78,6 +78,14 @@ class NoSession(Data, frozen=True):
     problem: str = SUB_AGENT
 
 
+def looked_at(file: Path, look: Callable[[Path], ForeignSession | NoSession]) -> ForeignSession | NoSession:
+    """What `look` makes of a file; a file that cannot be read does not keep the others away."""
+    try:
+        return look(file)
+    except UnreadableSource as error:
+        return NoSession(file, error.message)
+
+
 class Source(Protocol):
     """One agent whose sessions can be read."""
 

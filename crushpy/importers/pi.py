@@ -17,6 +17,7 @@ from crushpy.importers.foreign import (
     NoSession,
     Piece,
     Unmapped,
+    looked_at,
 )
 from crushpy.importers.json_lines import json_lines, regular_files
 from crushpy.importers.line_tree import LineTree
@@ -53,7 +54,7 @@ class Pi:
 
     def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
         for file in regular_files(path, ".jsonl"):
-            yield _session(file)
+            yield looked_at(file, _session)
 
 
 def _session(file: Path) -> ForeignSession:
