@@ -44,11 +44,11 @@ async def find_session(browser: "SessionBrowser", name: str) -> "SessionInfo":
 
 
 def session_as_json(info: "SessionInfo") -> dict[str, Any]:
-    """A session without its system prompt."""
+    """A session without its system prompt, and without what only crushpy itself needs of it."""
     import msgspec
 
     fields: dict[str, Any] = msgspec.structs.asdict(info)
-    del fields["system"]
+    del fields["system"], fields["breaker"]
     fields["usage"] = msgspec.structs.asdict(info.usage)
     fields["todos"] = msgspec.to_builtins(info.todos)
     return fields
