@@ -57,7 +57,7 @@ def measure(folder: Path, rate: int) -> list[float]:
                 pressed.append(time.monotonic())
                 terminal.press(key)
                 terminal.record(EVERY)
-            shown = terminal.replay()
+            [shown] = terminal.replay(KEYS)
     return [at - press for at, press in zip(shown, pressed, strict=True)]
 
 
@@ -73,14 +73,17 @@ class Recorder(Terminal):
     def press(self, keys: str | bytes) -> None:
         os.write(self._master, keys.encode() if isinstance(keys, str) else keys)
 
-    def replay(self) -> list[float]:
-        """When each of the keys was first seen, one after the other."""
-        seen: list[float] = []
+    def replay(self, *words: str) -> list[list[float]]:
+        """When each key of each word was first seen, one after the other."""
+        seen: list[list[float]] = [[] for _ in words]
         for at, data in self.drawn:
             self._stream.feed(data)
             text = "".join(self._screen.display)
-            while len(seen) < len(KEYS) and KEYS[: len(seen) + 1] in text:
-                seen.append(at)
+            for word, times in zip(words, seen, strict=True):
+                while len(times) < len(word) and word[: len(times) + 1] in text:
+                    times.append(at)
+                if len(times) < len(word):
+                    break
         return seen
 
     @cached_property

@@ -383,6 +383,11 @@ class Conversation:
         if not self._closed:
             self._store.begin_import()
 
+    def expect_prompt(self) -> None:
+        """The user is at the keyboard: begins what the request would have to wait for."""
+        if not self._closed:
+            self._models.warm_up(self._session.info.model)
+
     async def earlier_prompts(self) -> list[str]:
         """What was asked in this folder before, the latest last. Nothing where storage cannot be read."""
         if self._closed:

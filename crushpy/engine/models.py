@@ -17,7 +17,7 @@ from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window, with_ratio
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
-from crushpy.llm.provider_factory import select, server_of, waits_for_keyring
+from crushpy.llm.provider_factory import select, server_of, spoken, waits_for_keyring, warm_up
 from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
@@ -41,6 +41,7 @@ class Models:
         self._servers: dict[str, str] = {}
         self._refused: dict[str, int] = {}
         """Windows that a server named when it refused a request of this process."""
+        self._protocols: dict[str, str] = {}
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
         """The same models over the same connections, offered other tools."""
@@ -68,12 +69,18 @@ class Models:
             await provider.close()
 
     def slow_to_begin(self, model: str) -> bool:
-        """Whether the first request to `model` leaves only after seconds."""
+        """Whether a request to `model` would leave only after seconds."""
         return self.provider(model).slow_to_begin
 
     def serves_one_at_a_time(self, model: str) -> bool:
         """Whether `model` is on a server of the user's own, where two requests stand in each other's way."""
         return catalog.provider_of(model) in catalog.LOCAL
+
+    def warm_up(self, model: str) -> None:
+        """Begins what a request to `model` would have to wait for."""
+        if model not in self._protocols:
+            self._protocols[model] = spoken(model, self.settings)
+        warm_up(self._protocols[model])
 
     def require_known(self, model: str) -> None:
         """Raises BadRequest, with the nearest names, for a model of a provider nobody has heard of."""

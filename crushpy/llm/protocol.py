@@ -32,25 +32,25 @@ class Request(Data, frozen=True):
     """message: a trailing system message; append: at the end of the last message's text."""
 
 
-class Sent(Data, frozen=True):
+class Sent(Data, frozen=True, tag="sent"):
     """The request is on its way. First item of every stream, exactly once."""
 
 
-class TextPiece(Data, frozen=True):
+class TextPiece(Data, frozen=True, tag="text"):
     text: str
 
 
-class ThinkingPiece(Data, frozen=True):
+class ThinkingPiece(Data, frozen=True, tag="thinking"):
     text: str
 
 
-class ThinkingOpaque(Data, frozen=True):
+class ThinkingOpaque(Data, frozen=True, tag="opaque"):
     """A signed or encrypted block of thinking, to be stored whole and sent back whole."""
 
     data: Json
 
 
-class CallPiece(Data, frozen=True):
+class CallPiece(Data, frozen=True, tag="call"):
     """A piece of a tool call. Pieces with one `index` belong together; `args` is a slice of JSON text."""
 
     index: int
@@ -60,7 +60,7 @@ class CallPiece(Data, frozen=True):
     opaque: Json | None = None
 
 
-class Done(Data, frozen=True):
+class Done(Data, frozen=True, tag="done"):
     """The reply is complete. Last item of every stream that did not fail, exactly once."""
 
     finish: Finish
@@ -81,8 +81,10 @@ class Provider(Protocol):
     iterator, or cancelling the task that reads it, closes the connection.
     """
 
-    slow_to_begin: bool
-    """Its first request leaves only after seconds: what must be seen meanwhile has to come before."""
+    @property
+    def slow_to_begin(self) -> bool:
+        """A request would leave only after seconds: what must be seen meanwhile has to come before."""
+        ...
 
     def stream(self, request: Request) -> AsyncIterator[Piece]: ...
 

@@ -193,6 +193,14 @@ def endpoint_of(
     return _found(f"{provider}/", settings, environ, open_keyring=open_keyring)
 
 
+def warm_up(protocol: str) -> None:
+    """Begins what a request in this protocol would have to wait for. Does not wait, and does not raise."""
+    if protocol == "litellm":
+        from crushpy.llm.litellm.provider import begin_loading
+
+        begin_loading()
+
+
 def waits_for_keyring(model: str, settings: "Settings") -> bool:
     """Whether `select` would have to open the system's keyring: some milliseconds, or as long as it hangs."""
     return _found(model, settings, os.environ, open_keyring=False).key_stored
@@ -290,7 +298,10 @@ class _AsOpenAI:
 
     def __init__(self, provider: Provider) -> None:
         self._provider = provider
-        self.slow_to_begin = provider.slow_to_begin
+
+    @property
+    def slow_to_begin(self) -> bool:
+        return self._provider.slow_to_begin
 
     def stream(self, request: Request) -> AsyncIterator[Piece]:
         name = f"openai/{request.model.partition('/')[2]}"

@@ -92,46 +92,39 @@ async def test_a_plain_server_sees_no_cache_mark_through_litellm(llm):
     await provider.close()
 
 
-# --- importing it
+# --- loading it
+
+ONE_REPLY = """
+import asyncio, os, sys
+sys.path[:0] = {folders!r}
+from conversing import hear
+from crushpy.llm.litellm.provider import LiteLLMProvider
+before = dict(os.environ)
+async def main():
+    provider = LiteLLMProvider()
+    heard = await hear(provider)
+    assert heard.text == "hello", heard.pieces
+    await provider.close()
+asyncio.run(main())
+assert "litellm" not in sys.modules
+assert dict(os.environ) == before, "commands would inherit it"
+"""
 
 
-def run(code: str, cwd: Path, llm: ScriptedLLM) -> "subprocess.CompletedProcess[str]":
-    """Python in a process of its own, with one reply heard through litellm before `code`."""
-    setup = (
-        "import asyncio, os, sys, gc, logging\n"
-        f"sys.path[:0] = {[str(Path(__file__).parent), str(Path(__file__).parents[1])]!r}\n"
-        "from conversing import ask, hear\n"
-        "from crushpy.llm.litellm.provider import LiteLLMProvider\n"
-        "async def main():\n"
-        f"    provider = LiteLLMProvider({llm.api_base!r}, 'key')\n"
-        "    heard = await hear(provider)\n"
-        "    assert heard.text == 'hello', heard.pieces\n"
-        "    await provider.close()\n"
-        "assert 'litellm' not in sys.modules\n"
-        "asyncio.run(main())\n"
-        "import litellm\n"
-    )
-    env = {**os.environ, "LITELLM_LOG": "DEBUG"}
-    return subprocess.run(
-        [sys.executable, "-c", setup + code], cwd=cwd, env=env, capture_output=True, text=True, timeout=110
-    )
-
-
-def test_litellm_is_loaded_late_and_quiet_and_reads_no_env_file(llm, tmp_path):
+def test_litellm_is_loaded_elsewhere_and_quiet_and_reads_no_env_file(llm, tmp_path):
+    """The variable in the file goes before the one in the environment, where it is read at all."""
     llm.script("hello")
-    (tmp_path / ".env").write_text("OPENAI_API_KEY=stolen\nEVIL=1\nOPENAI_API_BASE=http://evil.test\n")
-    done = run(
-        "assert 'EVIL' not in os.environ and 'OPENAI_API_BASE' not in os.environ\n"
-        "assert litellm.token_counter('gpt-4o', text='hello there') == 2\n"
-        "assert not {'LITELLM_MODE', 'TIKTOKEN_CACHE_DIR'} & set(os.environ), 'commands would inherit it'\n"
-        "logging.getLogger('LiteLLM').error('a secret')\n"
-        "import litellm.llms.ollama.completion.transformation  # makes pydantic warn\n"
-        "assert gc.isenabled() and gc.get_freeze_count() > 10_000\n",
-        tmp_path,
-        llm,
-    )
-    assert done.returncode == 0, done.stderr
-    assert (done.stdout, done.stderr) == ("", "")
+    (tmp_path / "litellm.py").write_text("print('planted')")
+    code = ONE_REPLY.format(folders=[str(Path(__file__).parent), str(Path(__file__).parents[1])])
+    with ScriptedLLM() as evil:
+        (tmp_path / ".env").write_text(f"OPENAI_BASE_URL={evil.api_base}\nOPENAI_API_KEY=stolen\n")
+        env = {**os.environ, "LITELLM_LOG": "DEBUG", "OPENAI_API_KEY": "k", "OPENAI_API_BASE": llm.api_base}
+        done = subprocess.run(
+            [sys.executable, "-c", code], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=110
+        )
+        assert done.returncode == 0, done.stderr
+        assert (done.stdout, done.stderr) == ("", "")
+        assert (len(llm.requests), evil.requests) == (1, [])
 
 
 KNOWN_PTH = {

@@ -79,10 +79,12 @@ class Turn:
 
     async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
         try:
+            model = self._session.info.model
             if self._session.stored:
                 await commit()
-            await self._models.prepare(self._session.info.model)
-            if not commit.done and self._models.slow_to_begin(self._session.info.model):
+            await self._models.prepare(model)
+            if not commit.done and self._models.slow_to_begin(model):
+                self._models.warm_up(model)
                 await commit()
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:

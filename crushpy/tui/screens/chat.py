@@ -96,6 +96,7 @@ class ChatScreen(ChatLayout):
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
+        conversation.expect_prompt()
         self.set_timer(WARM_UP, conversation.warm_up)
         if not self.prompt.prompts.loaded:
             self.set_timer(WARM_UP, lambda: self.run_worker(self._recall(conversation)))
@@ -176,6 +177,11 @@ class ChatScreen(ChatLayout):
         self.transcript.following = True
         self.conversation.submit(event.text)
         self._show_queue()
+
+    @on(PromptInput.Changed)
+    def _typing(self) -> None:
+        if self.conversation is not None:
+            self.conversation.expect_prompt()
 
     @on(PromptInput.EmptySubmitted)
     def _send_queue(self) -> None:
