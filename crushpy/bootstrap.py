@@ -1,5 +1,6 @@
 """The one place that wires the rooms together."""
 
+import asyncio
 import os
 import time
 from collections.abc import Callable, Mapping
@@ -10,9 +11,11 @@ from typing import Any
 
 import msgspec
 
+from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
+from crushpy.engine.models import Models
 from crushpy.engine.session.fork import fork_session
 from crushpy.engine.session.session import LoadedSession, load_session
 from crushpy.engine.turn.limits import Limits
@@ -23,6 +26,7 @@ from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import default_model, find_endpoint
+from crushpy.messages import Image
 from crushpy.paths import Paths, private_dir, project_dir, project_root
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
@@ -143,6 +147,23 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),
     )
+
+
+async def load_images(around: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:
+    """The pictures of `--image`, for the model that is asked for. Raises UsageError; writes nothing."""
+    if not options.image:
+        return ()
+    model = options.model
+    if not model and (options.session or options.resume_latest):
+        store = around.store()
+        try:
+            info = await _wanted(around, options, store)
+            model = info.model if info else ""
+        finally:
+            await store.close()
+    models = Models(around.settings, lambda _: (), LearntModels(around.paths.learnt_file))
+    limits = image_limits(models, model or default_model(around.settings))
+    return await asyncio.to_thread(load_pictures, options.image, around.cwd, limits)
 
 
 async def branch_to_open(around: ProjectEnvironment, options: StartOptions) -> StartOptions:

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from crushpy.access import Access
-from crushpy.messages import Data, Display, Todo, Usage
+from crushpy.messages import Data, Display, ImageInfo, Todo, Usage
 
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
@@ -31,6 +31,7 @@ class PromptQueued(Event, frozen=True, tag="queued"):
 
     id: str
     text: str
+    images: tuple[ImageInfo, ...] = ()
 
 
 class PromptCommitted(Event, frozen=True, tag="prompt"):
@@ -38,6 +39,8 @@ class PromptCommitted(Event, frozen=True, tag="prompt"):
 
     message_id: str
     text: str
+    images: tuple[ImageInfo, ...] = ()
+    """What is told of each picture that came with it."""
 
 
 class TextDelta(Event, frozen=True, tag="text"):
@@ -125,6 +128,7 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     is_error: bool
     text: str
     display: Display | None = None
+    images: tuple[ImageInfo, ...] = ()
 
 
 class TodosChanged(Event, frozen=True, tag="todos"):

@@ -91,10 +91,37 @@ class Text(Data, frozen=True, tag="text"):
     text: str
 
 
+class ImageInfo(Data, frozen=True):
+    """What is told of a picture where the picture itself is not shown."""
+
+    media_type: str
+    size: int
+    """In bytes."""
+    name: str = ""
+    width: int = 0
+    height: int = 0
+
+    def __str__(self) -> str:
+        pixels = f"{self.width}x{self.height}" if self.width else ""
+        return ", ".join(filter(None, (self.name, self.media_type, pixels, f"{self.size:,} bytes")))
+
+
 class Image(Data, frozen=True, tag="image"):
+    """A picture as it is sent: scaled already, so that it is the same bytes in every request."""
+
     media_type: str
     data: str
     """Base64."""
+    name: str = ""
+    """Of its file, clean and on one line."""
+    width: int = 0
+    """In pixels; 0 where nobody looked."""
+    height: int = 0
+
+    @property
+    def info(self) -> ImageInfo:
+        size = len(self.data) * 3 // 4 - self.data[-2:].count("=")
+        return ImageInfo(self.media_type, size, self.name, self.width, self.height)
 
 
 class Thinking(Data, frozen=True, tag="thinking"):
@@ -226,6 +253,17 @@ class Message(Data, frozen=True):
     @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple(part for part in self.parts if isinstance(part, ToolCall))
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        """Every picture in it, the user's own and those of a tool's result."""
+        found: list[Image] = []
+        for part in self.parts:
+            if isinstance(part, Image):
+                found.append(part)
+            elif isinstance(part, ToolResult):
+                found += part.images
+        return tuple(found)
 
     @property
     def result(self) -> ToolResult | None:

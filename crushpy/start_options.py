@@ -61,6 +61,10 @@ class StartOptions(Data, frozen=True):
         ),
     ] = ""
     yolo: Annotated[bool, StartFlag(("--yolo",), "Allow everything that is not denied.")] = False
+    image: Annotated[
+        tuple[str, ...],
+        StartFlag(("--image",), "A picture (PNG, JPEG, GIF, WebP) for the prompt. Repeatable.", "FILE"),
+    ] = ()
     allow: Annotated[
         tuple[str, ...],
         StartFlag(("--allow",), "Allow for this run, e.g. 'bash(npm test)'. Repeatable.", "RULE", chat=False),

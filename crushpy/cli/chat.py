@@ -5,11 +5,13 @@ import sys
 import msgspec
 
 from crushpy.errors import UsageError
+from crushpy.messages import Image
 from crushpy.start_options import StartOptions
 
 
 def start(options: StartOptions) -> int:
     """Runs the chat until the user leaves; the exit code."""
+    images = _images(options)
     if options.at:  # before the app is there: what is wrong with it ends the command
         options = _branched(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -17,7 +19,20 @@ def start(options: StartOptions) -> int:
     from crushpy.cli.folder import working_folder
     from crushpy.tui import run_app
 
-    return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))))
+    return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))), images)
+
+
+def _images(options: StartOptions) -> tuple[Image, ...]:
+    """The pictures of `--image`: what is wrong with them is said before the terminal is taken."""
+    if not options.image:
+        return ()
+    import asyncio
+
+    from crushpy.bootstrap import ProjectEnvironment, load_images
+    from crushpy.cli.folder import working_folder
+
+    around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    return asyncio.run(load_images(around, options))
 
 
 def _branched(options: StartOptions) -> StartOptions:

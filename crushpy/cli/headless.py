@@ -12,7 +12,7 @@ from collections.abc import Callable, Coroutine
 from types import FrameType
 from typing import Any
 
-from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.engine.conversation import Conversation
@@ -20,10 +20,11 @@ from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
-from crushpy.messages import Usage
+from crushpy.messages import Image, Usage
 from crushpy.sanitize import encodable
 from crushpy.start_options import StartOptions
 
+Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, Status]]
 STDIN_PATIENCE = 3.0
 """Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
 
@@ -71,28 +72,25 @@ def _stopped_by(number: int = signal.SIGINT) -> int:
     return TERMINATED if number == signal.SIGTERM else INTERRUPTED
 
 
-def _do(
-    options: StartOptions, prompt: str, tasks: str
-) -> Callable[[Conversation], Coroutine[Any, Any, Status]]:
+def _do(options: StartOptions, prompt: str, tasks: str) -> Work:
     """What to have a conversation do: a prompt, or a list of tasks."""
     if not tasks:
-        whole = _with_stdin(prompt)
-        return lambda conversation: conversation.ask(whole)
+        whole = _with_stdin(prompt, or_nothing=bool(options.image))
+        return lambda conversation, images: conversation.ask(whole, images)
     from crushpy.cli.tasklist import read_tasks
 
-    if prompt or options.resume_latest or options.session:
+    if prompt or options.resume_latest or options.session or options.image:
         raise UsageError(
-            "--tasks goes with neither a prompt nor --continue nor --session.",
+            "--tasks goes with neither a prompt nor --continue nor --session nor --image.",
             "The file says what to do, and each task gets a fresh session.",
         )
     listed = read_tasks(tasks, working_folder(options.cwd))
-    return lambda conversation: conversation.work_through(listed)
+    return lambda conversation, _: conversation.work_through(listed)
 
 
-async def _work(
-    options: StartOptions, do: Callable[[Conversation], Coroutine[Any, Any, Status]], out: Out
-) -> int:
+async def _work(options: StartOptions, do: Work, out: Out) -> int:
     around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
+    images = await load_images(around, options)
     conversation = await open_conversation(around, options)
     watch = _Watch(conversation, out, around.loaded.warnings)
     conversation.subscribe(watch)
@@ -104,7 +102,7 @@ async def _work(
 
     _on_signals(interrupt)
     try:
-        status = await do(conversation)
+        status = await do(conversation, images)
     except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
         status = "interrupted"
     finally:
@@ -154,11 +152,11 @@ class _Watch:
         return {"interrupted": _stopped_by(self.signal), "limit": 4}.get(status, 1)
 
 
-def _with_stdin(prompt: str) -> str:
-    """The prompt, and what was piped in after it."""
-    piped = _stdin(wait_for_all=not prompt)
+def _with_stdin(prompt: str, *, or_nothing: bool) -> str:
+    """The prompt, and what was piped in after it. `or_nothing`: there may be neither."""
+    piped = _stdin(wait_for_all=not prompt and not or_nothing)
     text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
-    if not text:
+    if not text and not or_nothing:
         raise UsageError(
             "There is no prompt.", 'Give one: crushpy run "fix the failing test", or pipe it in.'
         )

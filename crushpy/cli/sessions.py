@@ -177,9 +177,9 @@ async def _delete(name: str, *, yes: bool) -> None:
 
 
 def _in_full(info: "SessionInfo", messages: "list[Message]") -> dict[str, Any]:
-    import msgspec
+    from crushpy.engine.session.export import messages_as_json
 
-    return {**session_as_json(info), "system": info.system, "messages": msgspec.to_builtins(messages)}
+    return {**session_as_json(info), "system": info.system, "messages": messages_as_json(messages)}
 
 
 def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:

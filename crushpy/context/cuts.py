@@ -21,8 +21,8 @@ def cut_text(text: str, cut: Cut) -> str:
     return f"{text[: cut.head]}\n[... {gone} chars cut; recall {cut.message_id} ...]\n{tail}"
 
 
-def image_line(image: Image) -> str:
-    return f"[image {image.media_type}, {len(image.data) * 3 // 4:,} bytes, cut]"
+def image_line(image: Image, why: str = "cut") -> str:
+    return f"[image {image.info}, {why}]"
 
 
 def with_cut(message: Message, cut: Cut) -> Message:
@@ -38,6 +38,23 @@ def with_cut(message: Message, cut: Cut) -> Message:
                 parts.append(Text(image_line(part)))
             case Text():
                 parts.append(Text(cut_text(part.text, cut)))
+            case _:
+                parts.append(part)
+    return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)
+
+
+def without_images(message: Message, why: str) -> Message:
+    """The message for a model that cannot look at pictures: each is a line. Everything else is unchanged."""
+    if not message.images:
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case ToolResult():
+                lines = "".join(f"\n{image_line(image, why)}" for image in part.images)
+                parts.append(msgspec.structs.replace(part, text=part.text + lines, images=()))
+            case Image():
+                parts.append(Text(f"\n{image_line(part, why)}"))
             case _:
                 parts.append(part)
     return msgspec.structs.replace(message, parts=tuple(parts), tokens=0)

@@ -84,12 +84,14 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
 
 
 def requests(messages: Sequence[Message]) -> list[UserRequest]:
-    """The user's prompts, oldest first. Seeds and notes are not the user's words."""
-    return [
-        UserRequest(message.id, message.text.strip())
-        for message in messages
-        if message.role == "user" and message.text.strip()
-    ]
+    """The user's prompts, oldest first, with a line for each picture. Seeds and notes are not the user's."""
+    found: list[UserRequest] = []
+    for message in messages:
+        if message.role == "user":
+            pictures = (f"[image {image.info}]" for image in message.images)
+            text = "\n".join(filter(None, (message.text.strip(), *pictures)))
+            found += [UserRequest(message.id, text)] if text else []
+    return found
 
 
 def first_reply(messages: Sequence[Message], asked: int) -> Reply | None:

@@ -6,7 +6,7 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +19,7 @@ from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.agents.task_list import TaskList, TaskOrders
 from crushpy.engine.approvals import Answer, Approvals
+from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
 from crushpy.engine.compaction.pin_board import PinBoard
 from crushpy.engine.compaction.review import Verdict
@@ -35,7 +36,7 @@ from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
 from crushpy.events import Error, Notice, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
-from crushpy.messages import Data, Message, Usage
+from crushpy.messages import Data, Image, Message, Usage
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
@@ -121,6 +122,8 @@ class Conversation:
             delegate=self._subagents.run,
             pins=self.pins,
         )
+        self.attachments = Attachments(context.cwd, self._models, lambda: self._session.info.model, events)
+        """Pictures that go with prompts."""
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
@@ -144,12 +147,13 @@ class Conversation:
         """Prompts that wait for the running turn to end."""
         return tuple(self._queue)
 
-    def submit(self, text: str) -> None:
+    def submit(self, text: str, images: Sequence[Image] = ()) -> None:
         """Starts a turn with `text`, or queues it while one runs."""
-        prompt = user_message(text)
+        prompt = user_message(text, images)
+        self.attachments.begin(prompt)
         if self._running is not None:
             self._queue.append(prompt)
-            self._emit(PromptQueued(prompt.id, text))
+            self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images)))
             return
         self._start(self._turn(prompt))
 
@@ -158,6 +162,7 @@ class Conversation:
         for prompt in self._queue:
             if prompt.id == prompt_id:
                 self._queue.remove(prompt)
+                self.attachments.forget(prompt)
                 return prompt.text
         return None
 
@@ -168,9 +173,11 @@ class Conversation:
         self._start(self._turn(self._queue.popleft()))
         return True
 
-    async def ask(self, text: str) -> Status:
+    async def ask(self, text: str, images: Sequence[Image] = ()) -> Status:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
-        return await asyncio.shield(self._start(self._turn(user_message(text))))
+        prompt = user_message(text, images)
+        self.attachments.begin(prompt)
+        return await asyncio.shield(self._start(self._turn(prompt)))
 
     async def work_through(self, orders: TaskOrders) -> Status:
         """Has a new conversation work through a list of tasks, each in a session of its own."""
@@ -200,6 +207,7 @@ class Conversation:
         status: Status = "error"
         self.failure = None
         try:
+            prompt = await self.attachments.complete(prompt)
             spent = self._subagents.spent = Spent()
             turn = self._agent.turn(self._limits, spent)
             status = await turn.run(prompt)

@@ -8,13 +8,16 @@ import msgspec
 
 from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
+from crushpy.context.cuts import without_images
 from crushpy.context.history import well_formed
 from crushpy.context.plan import TokenBudget
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.engine.turn.toolset import NewSessionTerms
+from crushpy.images import ImageLimits
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
+from crushpy.llm.image_rules import ImageRules, image_rules
 from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window, with_ratio
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import select, server_of, spoken, waits_for_keyring, warm_up
@@ -22,6 +25,8 @@ from crushpy.llm.status_placement import chosen_placement, usual_placement
 from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
+
+NOT_SEEN = "not shown: this model cannot look at pictures"
 
 ToolSpecs = Callable[[NewSessionTerms | None], tuple[ToolSpec, ...]]
 
@@ -103,6 +108,24 @@ class Models:
         window = None if info.source == "default" else info.context_window
         refused = self._refused.get(model)
         return min(refused, window or refused) if refused else window
+
+    def image_rules(self, model: str) -> ImageRules:
+        """How large a picture `model` takes, and what it counts as."""
+        return image_rules(model, spoken(model, self.settings))
+
+    def sees(self, model: str) -> bool:
+        """Whether `model` can look at pictures; True where nobody knows."""
+        return self.info(model).images is not False
+
+    def image_limits(self, model: str) -> ImageLimits | None:
+        """How large a picture `model` takes; None where it cannot look at any."""
+        return self.image_rules(model).limits if self.sees(model) else None
+
+    def as_seen(self, model: str, history: Sequence[Message]) -> list[Message]:
+        """The history as `model` can take it in: a line for each picture where it cannot look at any."""
+        if self.sees(model):
+            return list(history)
+        return [without_images(message, NOT_SEEN) for message in history]
 
     def placement(self, model: str) -> str:
         """Where a request to `model` carries the context status."""

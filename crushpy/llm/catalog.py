@@ -28,6 +28,7 @@ DEMO_INFO = ModelInfo(
     max_output_tokens=4_096,
     input_cost=0.0,
     output_cost=0.0,
+    images=False,
     source="catalog",
 )
 """The built-in model. Its window is small, so that a full one can be tried within minutes."""
@@ -221,7 +222,7 @@ def _price(entry: CatalogEntry, key: str) -> float | None:
 def _overridden(info: ModelInfo, override: "ModelSettings") -> ModelInfo:
     changes: dict[str, Any] = {
         key: value
-        for key in ("context_window", "max_output_tokens", "input_cost", "output_cost")
+        for key in ("context_window", "max_output_tokens", "input_cost", "output_cost", "images")
         if (value := getattr(override, key)) is not None
     }
     if "context_window" in changes:

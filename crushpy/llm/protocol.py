@@ -116,7 +116,8 @@ class ModelInfo(Data, frozen=True):
     long: LongPrices | None = None
     """Prices of a long request, where they differ."""
     tools: bool = True
-    images: bool = False
+    images: bool | None = None
+    """Whether it can look at pictures; None where nobody knows."""
     thinking: bool = False
     source: str = "default"
     """Where the window comes from: settings, learnt (from its server), catalog or default."""

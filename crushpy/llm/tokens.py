@@ -12,13 +12,12 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.llm.catalog import litellm_folder
-from crushpy.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall
+from crushpy.llm.image_rules import flat_tokens
+from crushpy.messages import Image, Message, Part, Seed, Thinking, ToolCall
 
 O200K = "o200k_base"
 CL100K = "cl100k_base"
 
-IMAGE_TOKENS = 1_500
-"""What an image counts as, whatever its size: about what providers charge for a screenshot."""
 MESSAGE_TOKENS = 4
 """What a message costs beside its text: role and separators."""
 BYTES_PER_TOKEN = 4
@@ -29,6 +28,7 @@ _SLICE = 50_000
 _OLDER = re.compile(r"(?:^|/)(?:ft:)?gpt-(?:3\.5|35|4(?![.o\d]))")
 
 Encode = Callable[[str], list[int]]
+CountImage = Callable[[Image], int]
 
 
 def vocabulary_for(model: str) -> str:
@@ -63,30 +63,27 @@ class Counter:
             return _guess(text), False
         return sum(len(encode(text[at : at + _SLICE])) for at in range(0, len(text), _SLICE)), True
 
-    def count_message(self, message: Message) -> tuple[int, bool]:
-        """The size of a message as it is sent, images at a flat figure."""
+    def count_message(self, message: Message, count_image: CountImage = flat_tokens) -> tuple[int, bool]:
+        """The size of a message as it is sent, its images as `count_image` counts them."""
         exact = self.exact
-        tokens = MESSAGE_TOKENS
+        tokens = MESSAGE_TOKENS + sum(map(count_image, message.images))
         for part in message.parts:
-            text, images = sent(part)
-            tokens += self.count(text)[0] + images * IMAGE_TOKENS
+            tokens += self.count(sent_text(part))[0]
         return tokens, exact
 
 
-def sent(part: Part) -> tuple[str, int]:
-    """The text that is sent for a part, and how many images."""
-    if isinstance(part, Text | Note):
-        return part.text, 0
-    if isinstance(part, Seed):
-        return f"{part.notes}\n{part.pins}\n{part.evidence}\n{part.quotes}", 0
+def sent_text(part: Part) -> str:
+    """The text that is sent for a part."""
     if isinstance(part, Image):
-        return "", 1
+        return ""
+    if isinstance(part, Seed):
+        return f"{part.notes}\n{part.pins}\n{part.evidence}\n{part.quotes}"
     if isinstance(part, Thinking):
         opaque = msgspec.json.encode(part.opaque).decode() if part.opaque else ""
-        return opaque or part.text, 0
+        return opaque or part.text
     if isinstance(part, ToolCall):
-        return f"{part.name} {part.bad_json or msgspec.json.encode(part.args).decode()}", 0
-    return part.text, len(part.images)
+        return f"{part.name} {part.bad_json or msgspec.json.encode(part.args).decode()}"
+    return part.text
 
 
 def _guess(text: str) -> int:

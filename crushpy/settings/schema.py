@@ -128,6 +128,7 @@ class ModelSettings(Data, frozen=True):
     output_cost: Annotated[
         Cost | None, Meta(description="Price of a million output tokens in US dollars.")
     ] = None
+    images: Annotated[bool | None, Meta(description="Whether it can look at pictures.")] = None
     threshold: Annotated[
         Threshold | None, Meta(description="Goes before compaction.threshold for this model.")
     ] = None

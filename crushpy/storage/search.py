@@ -174,7 +174,9 @@ def searchable(message: Message) -> str:
                 pieces.append(f"{part.name} {part.bad_json or _plain(part.args)}")
             case Seed():
                 pieces.append(part.summary)
-            case Thinking() | Image():
+            case Image():
+                pieces.append(part.name)
+            case Thinking():
                 pass
     return "\n".join(pieces)[:MAX_TEXT].replace("\0", " ")
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 import msgspec
 
 from crushpy.access import Access, ToolAccess
+from crushpy.images import ImageLimits
 from crushpy.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
 
@@ -47,6 +48,8 @@ class Delegation(Data, frozen=True):
     """The call that asked for it."""
 
 
+TakesImages = Callable[[], ImageLimits | None]
+"""How large a picture the model at work takes; None where it cannot look at any."""
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
@@ -59,6 +62,10 @@ def _ignore(_: str) -> None:
 
 async def _nobody(order: Delegation, show: Callable[[str], None]) -> "Outcome":
     raise ToolError("There is nobody to give a task to here. Do it yourself.")
+
+
+def _any_model() -> ImageLimits | None:
+    return ImageLimits(longest=1_568)
 
 
 async def _nothing_stored(query: str, message_id: str) -> str:
@@ -78,6 +85,7 @@ class ToolContext:
         allow_private_hosts: bool = False,
         recall: Recall = _nothing_stored,
         delegate: Delegate = _nobody,
+        takes_images: TakesImages = _any_model,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
@@ -94,12 +102,17 @@ class ToolContext:
         """Finds earlier messages by words or by id, as text for the model."""
         self.delegate = delegate
         """Has a sub-agent do something; shows meanwhile what it does."""
+        self.takes_images = takes_images
+        """How large a picture the model at work takes; None where it cannot look at any."""
         self.call_id = ""
 
-    def for_agent(self, memory: "FileMemory", recall: Recall, delegate: Delegate | None) -> "ToolContext":
+    def for_agent(
+        self, memory: "FileMemory", recall: Recall, delegate: Delegate | None, takes_images: TakesImages
+    ) -> "ToolContext":
         """The same workspace for one agent; without `delegate` it works alone."""
         lent = copy(self)
         lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _nobody
+        lent.takes_images = takes_images
         return lent
 
     def with_emit(self, emit: Callable[[str], None], call_id: str = "") -> "ToolContext":

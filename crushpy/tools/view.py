@@ -7,11 +7,13 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.access import Access, ToolAccess
-from crushpy.messages import Excerpt, Image
+from crushpy.errors import UsageError
+from crushpy.images import ImageLimits, image_type, scale_image
+from crushpy.messages import Excerpt
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_types import describe_binary, image_type
+from crushpy.tools.files.file_types import describe_binary
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
@@ -19,8 +21,6 @@ from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 _DEFAULT_LINES = 2_000
 _NOTE_ROOM = 300
 """What is left free of a result for what is said below the lines."""
-_MAX_IMAGE_BYTES = 3_750_000
-"""5 MB in base64: what the strictest provider takes."""
 _EXCERPT_LINES = 100
 """A person sees the beginning; the model gets it all."""
 
@@ -54,7 +54,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     shown = encodable(context.shown(path))
     raw = _read(path, shown, context)
     if media_type := image_type(raw):
-        return _image(shown, raw, media_type)
+        return _image(shown, raw, media_type, context.takes_images())
     file = decode(raw)
     if file is None:
         kind = f"{describe_binary(raw)}, {len(raw):,} bytes"
@@ -107,14 +107,15 @@ def _lines(shown: str, file: TextFile, offset: int, limit: int) -> Outcome:
     return Outcome("\n".join(rows), display=excerpt)
 
 
-def _image(shown: str, raw: bytes, media_type: str) -> Outcome:
-    if len(raw) > _MAX_IMAGE_BYTES:
-        raise ToolError(
-            f"{shown} is too large to look at ({media_type}, {len(raw):,} bytes; "
-            f"the limit is {_MAX_IMAGE_BYTES:,}). Make a smaller copy and view that."
-        )
-    from base64 import b64encode
-
-    text = f"{shown}: {media_type}, {len(raw):,} bytes"
-    image = Image(media_type, b64encode(raw).decode())
+def _image(shown: str, raw: bytes, media_type: str, limits: ImageLimits | None) -> Outcome:
+    if limits is None:
+        text = f"{shown}: {media_type}, {len(raw):,} bytes. This model cannot look at pictures."
+        return Outcome(text, display=Excerpt(shown, text))
+    try:
+        found = scale_image(raw, shown, limits)
+    except UsageError as error:
+        raise ToolError(f"{error.message} {error.hint}") from error
+    image = found.image
+    before = f" (scaled down from {found.width}x{found.height})" if found.scaled else ""
+    text = f"{shown}: {image.media_type}, {image.width}x{image.height}{before}, {image.info.size:,} bytes"
     return Outcome(text, images=(image,), display=Excerpt(shown, text))

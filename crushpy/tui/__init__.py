@@ -1,10 +1,11 @@
 """What a person sees (Textual). It learns everything from events and asks everything through the engine."""
 
+from crushpy.messages import Image
 from crushpy.start_options import StartOptions
 
 
-def run_app(options: StartOptions) -> int:
-    """Runs the app until the user leaves; the exit code."""
+def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
+    """Runs the app until the user leaves; the exit code. `images` go with the first prompt."""
     import gc
 
     from crushpy.tui.terminal.raw_mode import held
@@ -14,7 +15,7 @@ def run_app(options: StartOptions) -> int:
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.terminal.attention import give_title_back
 
-        app = CrushpyApp(options, typed)
+        app = CrushpyApp(options, typed, images)
         app.run()
         give_title_back()
     if app.farewell:

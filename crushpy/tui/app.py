@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
 
+    from crushpy.messages import Image
     from crushpy.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -68,9 +69,10 @@ class CrushpyApp(App[object]):
         ),
     ]
 
-    def __init__(self, options: StartOptions, typed: str = "") -> None:
-        """`typed` are the keys that were pressed before the app was there."""
+    def __init__(self, options: StartOptions, typed: str = "", images: "tuple[Image, ...]" = ()) -> None:
+        """`typed` was typed before the app was there; `images` go with the first prompt."""
         super().__init__()
+        self._images = images
         self._options = options
         self._typed = typed
         self._chat: ChatScreen | None = None
@@ -88,7 +90,7 @@ class CrushpyApp(App[object]):
         return Keyboard
 
     def get_default_screen(self) -> Screen[None]:
-        self._chat = ChatScreen(self._options, self._typed)
+        self._chat = ChatScreen(self._options, self._typed, self._images)
         return self._chat
 
     @property

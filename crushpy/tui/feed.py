@@ -25,7 +25,7 @@ from crushpy.events import (
     ToolStarted,
     TurnEnded,
 )
-from crushpy.messages import Image, Message, Note, Seed, Thinking, ToolResult, headline
+from crushpy.messages import Message, Note, Seed, Thinking, ToolResult, headline
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
     BoundaryItem,
@@ -120,7 +120,7 @@ class Feed:
                 self._drop_reply()
                 self.show(NoticeItem(f"{event.reason} Trying again in {event.seconds:g} s.", "warning"))
             case PromptCommitted():
-                self.show(UserItem(event.text))
+                self.show(UserItem(event.text, event.images))
             case ToolCalled():
                 item = ToolItem(event.id, event.name, headline(event.name, event.args, more=" …"), "waiting")
                 self._tools[event.id] = (self._view.add(item), item)
@@ -230,9 +230,8 @@ def stored_items(
                 case _:
                     pass
         if message.role == "user":
-            if message.text:
-                images = sum(isinstance(part, Image) for part in message.parts)
-                yield UserItem(message.text, images)
+            if message.text or message.images:
+                yield UserItem(message.text, tuple(image.info for image in message.images))
             continue
         if message.text.strip():
             yield ReplyItem(message.text)

@@ -6,7 +6,8 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
-from crushpy.messages import Data, Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList
+from crushpy.messages import Data, Diff, Display, Excerpt, FileList, ImageInfo, TaskReport, Terminal, TodoList
+from crushpy.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
@@ -19,7 +20,7 @@ class UserItem(Data, frozen=True):
     """A prompt, as the user wrote it. Long ones are folded."""
 
     text: str
-    images: int = 0
+    images: tuple[ImageInfo, ...] = ()
 
 
 class ReplyItem(Data, frozen=True):
@@ -146,6 +147,8 @@ class TranscriptView(Protocol):
 def source_text(item: TranscriptItem) -> str:
     """An item's own text, as it came: for copying, and for estimates of its height."""
     match item:
+        case UserItem() if item.images:
+            return "\n".join((item.text, *map(image_label, item.images))).lstrip("\n")
         case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem():
             return item.text
         case ToolItem():
@@ -155,6 +158,11 @@ def source_text(item: TranscriptItem) -> str:
             return f"{item.message}\n{item.hint}" if item.hint else item.message
         case BoundaryItem():
             return f"{item.summary}\n\n{item.evidence}" if item.evidence else item.summary
+
+
+def image_label(info: ImageInfo) -> str:
+    """A picture, in a line."""
+    return f"[image: {one_line(str(info))}]"
 
 
 def display_text(display: Display) -> str:

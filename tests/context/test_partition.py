@@ -207,7 +207,7 @@ def test_a_cut_keeps_head_and_tail_and_says_what_is_gone(text: str) -> None:
 def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
     message = result(call("view"), "an image", images=(Image("image/png", "aGVsbG8="),), is_error=False)
     shown = with_cut(message, Cut(message.id)).result
-    assert shown is not None and not shown.images and "image/png, 6 bytes" in shown.text
+    assert shown is not None and not shown.images and "[image image/png, 5 bytes, cut]" in shown.text
 
 
 def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:

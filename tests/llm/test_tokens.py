@@ -7,7 +7,8 @@ import textwrap
 
 import pytest
 
-from crushpy.llm.tokens import CL100K, IMAGE_TOKENS, O200K, Counter, vocabulary_for
+from crushpy.llm.image_rules import FLAT
+from crushpy.llm.tokens import CL100K, O200K, Counter, vocabulary_for
 from crushpy.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 
 NO_NETWORK = """
@@ -148,6 +149,6 @@ def test_a_message_counts_all_that_is_sent_of_it(counter: Counter) -> None:
     assert counted(ToolCall("c", "write", {"content": text})) > size
     assert counted(ToolCall("c", "write", {}, bad_json=text)) > size
     assert counted(ToolResult("c", "view", text, images=(Image("image/png", "AAAA"),))) == (
-        size + IMAGE_TOKENS + empty
+        size + FLAT + empty
     )
-    assert counted(Image("image/png", "A" * 100_000)) == IMAGE_TOKENS + empty
+    assert counted(Image("image/png", "A" * 100_000)) == FLAT + empty

@@ -5,9 +5,11 @@ import socket
 from pathlib import Path
 
 import pytest
-from filetools import PNG, call, lend, refused
+from filetools import call, lend, refused
+from pictures import picture
 
 from crushpy.access import Access
+from crushpy.llm.image_rules import OPENAI
 from crushpy.messages import Excerpt
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 from crushpy.tools.view import ViewTool
@@ -137,26 +139,39 @@ async def test_a_broken_utf_16_file_is_binary(workspace: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "media_type"),
-    [
-        (PNG, "image/png"),
-        (b"\xff\xd8\xff\xe0 jpeg", "image/jpeg"),
-        (b"GIF89a gif", "image/gif"),
-        (b"RIFF\x10\0\0\0WEBPVP8 ", "image/webp"),
-    ],
+    ("form", "media_type"), [("PNG", "image/png"), ("JPEG", "image/jpeg"), ("WEBP", "image/webp")]
 )
 async def test_an_image_is_known_by_its_first_bytes_and_shown(
-    workspace: Path, raw: bytes, media_type: str
+    workspace: Path, form: str, media_type: str
 ) -> None:
+    raw = picture(64, 48, form)
     (workspace / "picture.txt").write_bytes(raw)
     outcome = await call(ViewTool(), lend(workspace), file_path="picture.txt")
     assert [image.media_type for image in outcome.images] == [media_type]
-    assert outcome.text == f"picture.txt: {media_type}, {len(raw)} bytes"
+    assert outcome.text == f"picture.txt: {media_type}, 64x48, {len(raw)} bytes"
 
 
-async def test_an_image_that_providers_would_refuse_is_refused_here(workspace: Path) -> None:
-    (workspace / "a.png").write_bytes(PNG + b"\0" * 4_000_000)
-    assert "too large" in await refused(ViewTool(), lend(workspace), file_path="a.png")
+async def test_a_large_image_is_scaled_to_what_the_model_takes(workspace: Path) -> None:
+    (workspace / "a.png").write_bytes(picture(4_000, 3_000))
+    context = lend(workspace)
+    context.takes_images = lambda: OPENAI.limits
+    outcome = await call(ViewTool(), context, file_path="a.png")
+    assert (outcome.images[0].width, outcome.images[0].height) == (1_024, 768)
+    assert "1024x768 (scaled down from 4000x3000)" in outcome.text
+
+
+async def test_a_model_without_eyes_is_told_what_it_cannot_see(workspace: Path) -> None:
+    (workspace / "a.png").write_bytes(picture())
+    context = lend(workspace)
+    context.takes_images = lambda: None
+    outcome = await call(ViewTool(), context, file_path="a.png")
+    assert not outcome.images and not outcome.is_error
+    assert "image/png" in outcome.text and "cannot look at pictures" in outcome.text
+
+
+async def test_a_broken_image_is_an_error_that_names_it(workspace: Path) -> None:
+    (workspace / "a.png").write_bytes(picture()[:60])
+    assert "a.png is damaged" in await refused(ViewTool(), lend(workspace), file_path="a.png")
 
 
 async def test_a_folder_is_for_ls(workspace: Path) -> None:

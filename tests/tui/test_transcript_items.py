@@ -13,6 +13,7 @@ from crushpy.messages import (
     Display,
     Excerpt,
     FileList,
+    ImageInfo,
     TaskReport,
     Terminal,
     Todo,
@@ -206,7 +207,8 @@ async def test_one_is_not_told_as_many() -> None:
     assert "  1 line\n" in await shown(excerpt)
     task = ToolItem("1", "task", "look", display=TaskReport("s", "done", (ChangedFile("a", "edited"),), 1))
     assert "1 step · 1 file" in await shown(task, opened=False)
-    assert "[1 image]" in await shown(UserItem("see", 1))
+    picture = ImageInfo("image/png", 1_234, "a.png", 64, 48)
+    assert "[image: a.png, image/png, 64x48, 1,234 bytes]" in await shown(UserItem("see", (picture,)))
     assert "1 line, 5,000 characters in all" in await shown(UserItem("x" * 5_000), opened=False)
 
 

@@ -65,12 +65,16 @@ class AgentSession:
     ) -> None:
         """`call_ids`: every call id in use; questions about calls are told apart by it."""
         self.models = models
-        self.gauge = Gauge(models.window, models.ratios)
-        cuts = {cut.message_id: cut for cut in loaded.cuts}
-        self.gauge.restore(loaded.history, cuts, loaded.inherited, loaded.info.model)
+        self.gauge = Gauge(
+            models.window,
+            models.ratios,
+            lambda image: models.image_rules(self.live.info.model).tokens(image),
+        )
         self.live = LiveSession(
             store, loaded, emit, stored=stored, exact_size=self.gauge.exact_size, call_ids=call_ids
         )
+        cuts = {cut.message_id: cut for cut in loaded.cuts}
+        self.gauge.restore(loaded.history, cuts, loaded.inherited, loaded.info.model)
 
 
 class Agent:
@@ -93,7 +97,9 @@ class Agent:
         async def search(query: str, message_id: str) -> str:
             return await recall(services.store, session.info.id, session.in_view, query, message_id)
 
-        context = services.workspace.for_agent(FileMemory(), search, delegate)
+        context = services.workspace.for_agent(
+            FileMemory(), search, delegate, lambda: models.image_limits(session.info.model)
+        )
         self._models = models
         self._emit = emit
         self._keep_prompt = interactive

@@ -11,7 +11,7 @@ from crushpy.context.cuts import apply_cuts
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
-from crushpy.messages import Cut, Message, Usage, to_json
+from crushpy.messages import Cut, Image, Message, Usage, to_json
 
 REPORTS = 8
 """How many of the last reports are looked at."""
@@ -24,11 +24,16 @@ class Gauge:
     """
 
     def __init__(
-        self, window: Callable[[str], int | None], ratios: Callable[[str, bool], Sequence[float]]
+        self,
+        window: Callable[[str], int | None],
+        ratios: Callable[[str, bool], Sequence[float]],
+        count_image: Callable[[Image], int],
     ) -> None:
-        """`ratios` are those learnt of a model: against counts, or (False) against guesses by bytes."""
+        """`ratios` are those learnt of a model: against counts, or (False) against guesses by bytes.
+        `count_image` counts a picture as the model's vendor does."""
         self._window = window
         self._ratios = ratios
+        self._count_image = count_image
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
         self._fixed: dict[str, tuple[int, bool]] = {}
@@ -64,7 +69,7 @@ class Gauge:
 
     def exact_size(self, message: Message) -> int:
         """What to store with a message: our own count; 0 while only a guess could be given."""
-        return self._counter.count_message(message)[0] if self.exact else 0
+        return self._counter.count_message(message, self._count_image)[0] if self.exact else 0
 
     def _counted(self, message: Message) -> int:
         """Our own count of a message: as stored with it, or counted once and kept. While others are guessed
@@ -74,7 +79,7 @@ class Gauge:
         key = (message.id, _length(message))  # a message that is shown cut keeps its id
         known = self._sizes.get(key)
         if known is None or (not known[1] and self.exact):
-            known = self._counter.count_message(message)
+            known = self._counter.count_message(message, self._count_image)
             self._sizes[key] = known
         return known[0]
 
@@ -160,10 +165,16 @@ class Gauge:
 
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the report plus every byte since, or all bytes."""
-        since = sum(len(to_json(message.parts)) for message in history[self._covered :])
+        since = sum(map(self._most_of, history[self._covered :]))
         if self._reported:
             return self._reported + since
         return since + len(request.system.encode()) + len(to_json(request.tools))
+
+    def _most_of(self, message: Message) -> int:
+        """No more tokens than bytes; but a picture has its own count, whatever its bytes."""
+        pictures = message.images
+        plain = len(to_json(message.parts)) - sum(len(image.data) for image in pictures)
+        return plain + sum(map(self._count_image, pictures))
 
 
 def _length(message: Message) -> int:

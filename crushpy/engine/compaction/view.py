@@ -51,7 +51,8 @@ class ContextView:
 
     def now(self, pending: Sequence[Message] = ()) -> WindowState:
         """The state by the figures at hand; `pending` is not stored yet."""
-        history = apply_cuts((*self._session.history, *pending), self._session.cuts)
+        cut = apply_cuts((*self._session.history, *pending), self._session.cuts)
+        history = self._models.as_seen(self._session.info.model, cut)
         request = self._models.request(self._session.info, history)
         return self._state(history, request, self._gauge.reading(request, history))
 

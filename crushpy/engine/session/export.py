@@ -2,8 +2,8 @@
 
 import re
 import time
-from collections.abc import Iterable, Sequence
-from typing import TypeVar
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -11,6 +11,7 @@ from crushpy.messages import (
     Image,
     Message,
     Note,
+    Part,
     Seed,
     Text,
     Thinking,
@@ -63,7 +64,53 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
     def of(value: object, kind: type[T]) -> T:
         return msgspec.convert(redact_data(msgspec.to_builtins(value)), kind)
 
-    return of(info, SessionInfo), [of(message, Message) for message in messages]
+    def of_message(message: Message) -> Message:
+        pictures = iter(message.images)  # megabytes in which nothing is written
+        bare = of(_with_images(message, lambda image: msgspec.structs.replace(image, data="")), Message)
+        return _with_images(bare, lambda image: msgspec.structs.replace(image, data=next(pictures).data))
+
+    return of(info, SessionInfo), [of_message(message) for message in messages]
+
+
+def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
+    """The message with each of its images changed."""
+    if not message.images:
+        return message
+    parts: list[Part] = []
+    for part in message.parts:
+        match part:
+            case Image():
+                parts.append(change(part))
+            case ToolResult():
+                parts.append(msgspec.structs.replace(part, images=tuple(map(change, part.images))))
+            case _:
+                parts.append(part)
+    return msgspec.structs.replace(message, parts=tuple(parts))
+
+
+# --- JSON ----------------------------------------------------------------------------------------------
+
+
+def messages_as_json(messages: Iterable[Message]) -> list[Any]:
+    """All that is stored of messages, but of a picture only its type and size."""
+
+    def plain(value: object) -> object:
+        if isinstance(value, Image):
+            return {"type": "image", **msgspec.to_builtins(value.info)}
+        return msgspec.to_builtins(value)
+
+    written: list[Any] = []
+    for message in messages:
+        bare = msgspec.structs.replace(message, parts=())
+        parts: list[Any] = []
+        for part in message.parts:
+            if isinstance(part, ToolResult) and part.images:
+                data: Any = plain(msgspec.structs.replace(part, images=()))
+                parts.append({**data, "images": [plain(image) for image in part.images]})
+            else:
+                parts.append(plain(part))
+        written.append({**msgspec.to_builtins(bare), "parts": parts})
+    return written
 
 
 # --- compact -------------------------------------------------------------------------------------------
@@ -125,6 +172,7 @@ def _compact(message: Message) -> list[str]:
                 )
             case ToolResult():
                 lines.append(_result_line(part))
+                lines += [f"    {_image(image)}" for image in part.images]
             case Thinking():
                 pass
     return lines
@@ -193,7 +241,7 @@ def _args(call: ToolCall) -> str:
 
 
 def _image(image: Image) -> str:
-    return f"[image: {one_line(image.media_type)}, {len(image.data) * 3 // 4:,} bytes]"
+    return f"[image: {one_line(str(image.info))}]"
 
 
 def _fenced(text: str, language: str = "text") -> str:

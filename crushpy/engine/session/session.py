@@ -20,7 +20,7 @@ from crushpy.events import (
     TodosChanged,
 )
 from crushpy.ids import new_id
-from crushpy.messages import Cut, Data, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
+from crushpy.messages import Cut, Data, Image, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 
@@ -124,7 +124,7 @@ class LiveSession:
         if self.stored:
             await self._store.add_message(self.info.id, prompt)
         else:
-            title = title_of(prompt.text)
+            title = title_of(prompt.text or " ".join(image.name for image in prompt.images))
             self.info = msgspec.structs.replace(self.info, title=title)
             await self._store.create_session(self.info, prompt)
             await self._store.take_lease(self.info.id)
@@ -133,7 +133,7 @@ class LiveSession:
                 self._emit(Notice(warning, "warning"))
         self.history.append(prompt)
         self.announce()
-        self._emit(PromptCommitted(prompt.id, prompt.text))
+        self._emit(PromptCommitted(prompt.id, prompt.text, tuple(image.info for image in prompt.images)))
 
     def announce(self) -> None:
         """Says once which session this is."""
@@ -250,8 +250,10 @@ def result_message(result: ToolResult) -> Message:
     return Message(id=new_id(), role="tool", parts=(result,), created_at=time.time())
 
 
-def user_message(text: str) -> Message:
-    return Message(id=new_id(), role="user", parts=(Text(text),), created_at=time.time())
+def user_message(text: str, images: Sequence[Image] = ()) -> Message:
+    """A prompt; one that is a picture alone has no text."""
+    words = (Text(text),) if text or not images else ()
+    return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 
 
 def title_of(prompt: str) -> str:

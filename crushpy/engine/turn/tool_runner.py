@@ -131,7 +131,7 @@ class ToolRunner:
         """True once another tool call has ended or a prompt has come since this session was opened."""
         return any(
             (message.result is not None and message.result.name != NEW_SESSION)
-            or (message.role == "user" and message.text.strip())
+            or (message.role == "user" and (message.text.strip() or message.images))
             for message in self._session.own_messages
         )
 
@@ -171,7 +171,10 @@ class ToolRunner:
 
     async def _keep(self, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result)
-        self._emit(ToolFinished(result.call_id, result.name, result.is_error, result.text, result.display))
+        images = tuple(image.info for image in result.images)
+        self._emit(
+            ToolFinished(result.call_id, result.name, result.is_error, result.text, result.display, images)
+        )
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 

@@ -13,8 +13,9 @@ from crushpy.llm.catalog import DEMO, DEMO_INFO
 from crushpy.llm.demo.brain import next_step
 from crushpy.llm.demo.steps import Step
 from crushpy.llm.errors import BadRequest, ContextOverflow
+from crushpy.llm.image_rules import OPENAI
 from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
-from crushpy.llm.tokens import BYTES_PER_TOKEN, IMAGE_TOKENS, sent
+from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
 from crushpy.messages import Finish, Usage
 
 _PIECE = 24
@@ -74,10 +75,9 @@ def _size(request: Request) -> int:
     images = 0
     for message in request.messages:
         for part in message.parts:
-            text, pictures = sent(part)
-            chars += len(text)
-            images += pictures
-    return _tokens(chars) + images * IMAGE_TOKENS
+            chars += len(sent_text(part))
+        images += sum(map(OPENAI.tokens, message.images))
+    return _tokens(chars) + images
 
 
 def _tokens(chars: int) -> int:

@@ -1,11 +1,7 @@
 """Tells what kind of file some bytes are, by how they begin."""
 
-_IMAGES = (
-    (b"\x89PNG\r\n\x1a\n", "image/png"),
-    (b"\xff\xd8\xff", "image/jpeg"),
-    (b"GIF87a", "image/gif"),
-    (b"GIF89a", "image/gif"),
-)
+from crushpy.images import image_type
+
 _BINARIES = (
     (b"\x7fELF", "ELF program or library"),
     (b"MZ", "Windows program or library"),
@@ -29,16 +25,6 @@ _BINARIES = (
     (b"wOFF", "web font"),
     (b"wOF2", "web font"),
 )
-
-
-def image_type(raw: bytes) -> str | None:
-    """The media type of an image that models can look at; None for everything else."""
-    for magic, media_type in _IMAGES:
-        if raw.startswith(magic):
-            return media_type
-    if raw[:4] == b"RIFF" and raw[8:12] == b"WEBP":
-        return "image/webp"
-    return None
 
 
 def describe_binary(raw: bytes) -> str:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.user_commands import OwnCommands
+    from crushpy.messages import Message
     from crushpy.start_options import StartOptions
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript
@@ -47,6 +48,9 @@ class CommandHost(Protocol):
 
     async def replace_conversation(self, options: "StartOptions") -> None:
         """Closes the conversation and opens another one in its place."""
+
+    def take_back(self, prompt: "Message") -> None:
+        """Puts a prompt that was not sent before what is written."""
 
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""

@@ -29,7 +29,7 @@ async def _replace(chat: CommandHost, options: StartOptions) -> None:
     queued = conversation.queue if conversation is not None else ()
     await chat.replace_conversation(options)
     for prompt in reversed(queued):
-        chat.prompt.take_back(prompt.text)
+        chat.take_back(prompt)
     if queued:
         which = "A queued prompt was" if len(queued) == 1 else f"{len(queued)} queued prompts were"
         chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)

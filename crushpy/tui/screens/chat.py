@@ -25,6 +25,7 @@ from crushpy.events import (
 )
 from crushpy.start_options import StartOptions
 from crushpy.tui.app_type import app_of
+from crushpy.tui.attaching import Attaching
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.terminal.attention import call, set_title
@@ -36,6 +37,8 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
+    from crushpy.messages import Image
+    from crushpy.messages import Message as PromptMessage
     from crushpy.settings import Settings
     from crushpy.tui.widgets.approval import ApprovalPanel
 
@@ -58,12 +61,15 @@ class ChatScreen(ChatLayout):
             super().__init__()
             self.settings = settings
 
-    def __init__(self, options: StartOptions, typed: str = "") -> None:
+    def __init__(self, options: StartOptions, typed: str = "", images: "tuple[Image, ...]" = ()) -> None:
+        """`images` go with the first prompt."""
         super().__init__()
         self.options = options
         self._typed = typed
+        self._images = images
         self.conversation: Conversation | None = None
-        self._early: list[str] = []
+        self.attaching = Attaching(self, options.cwd)
+        self._early: list[tuple[str, tuple[Image, ...]]] = []
         self._tried = asyncio.Event()
         """Set once the engine is there, or is known not to come."""
         self.own: OwnCommands | None = None
@@ -74,6 +80,7 @@ class ChatScreen(ChatLayout):
 
     def on_mount(self) -> None:
         self.prompt.focus()
+        self.attaching.given(self._images)
         self.prompt.feed_keys(self._typed)
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
@@ -101,8 +108,8 @@ class ChatScreen(ChatLayout):
         if not self.prompt.prompts.loaded:
             self.set_timer(WARM_UP, lambda: self.run_worker(self._recall(conversation)))
         self.status.follow(conversation, yolo=options.yolo)
-        for text in self._early:
-            conversation.submit(text)
+        for text, images in self._early:
+            conversation.submit(text, images)
         self._early.clear()
         self._tried.set()
 
@@ -153,7 +160,7 @@ class ChatScreen(ChatLayout):
         """`waiting`: what is queued goes out with the next Enter, as it does while no turn runs."""
         conversation = self.conversation
         if conversation is not None:
-            queued = [(one.id, one.text) for one in conversation.queue]
+            queued = [(one.id, one.text + _pictures(one)) for one in conversation.queue]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self.queue.has_focus:
                 self.home.come_back()
@@ -169,13 +176,17 @@ class ChatScreen(ChatLayout):
 
     @on(PromptInput.Submitted)
     def _submitted(self, event: PromptInput.Submitted) -> None:
+        self.attaching.when_read(lambda: self._submit(event.text))
+
+    def _submit(self, text: str) -> None:
+        images = self.attachments.take()
         if self.conversation is None:
-            self._early.append(event.text)
+            self._early.append((text, images))
             if self._tried.is_set():
                 self.say(f"{NOT_OPEN} Your prompt is kept until then.", warning=True)
             return
         self.transcript.following = True
-        self.conversation.submit(event.text)
+        self.conversation.submit(text, images)
         self._show_queue()
 
     @on(PromptInput.Changed)
@@ -184,9 +195,30 @@ class ChatScreen(ChatLayout):
             self.conversation.expect_prompt()
 
     @on(PromptInput.EmptySubmitted)
+    def _submitted_nothing(self) -> None:
+        """A picture needs no words; without one, what is queued goes out."""
+        self.attaching.when_read(lambda: self._submit("") if self.attachments.images else self._send_queue())
+
     def _send_queue(self) -> None:
         if self.conversation is not None and self.conversation.send_queued():
             self._show_queue()
+
+    @on(PromptInput.Dropped)
+    def _dropped(self, event: PromptInput.Dropped) -> None:
+        self.attaching.dropped(event.text)
+
+    @on(PromptInput.ClipboardAsked)
+    def _clipboard_asked(self) -> None:
+        self.attaching.clipboard()
+
+    @on(PromptInput.BackedOut)
+    def _backed_out(self) -> None:
+        self.attachments.remove_last()
+
+    async def opened_conversation(self) -> "Conversation | None":
+        """Waits until the engine is there, or is known not to come."""
+        await self._tried.wait()
+        return self.conversation
 
     @on(PromptInput.Command)
     def _command(self, event: PromptInput.Command) -> None:
@@ -208,11 +240,18 @@ class ChatScreen(ChatLayout):
 
     @on(QueueView.Edit)
     def _edit_queued(self, event: QueueView.Edit) -> None:
-        text = self.conversation.unqueue(event.prompt_id) if self.conversation else None
-        if text is not None:
-            self.prompt.take_back(text)
+        conversation = self.conversation
+        waiting = [one for one in conversation.queue if one.id == event.prompt_id] if conversation else []
+        if conversation is not None and conversation.unqueue(event.prompt_id) is not None:
+            self.take_back(waiting[0])
             self.prompt.focus()
         self._show_queue()
+
+    def take_back(self, prompt: "PromptMessage") -> None:
+        """Puts a prompt that was not sent, and its pictures, before what is written."""
+        if prompt.text:
+            self.prompt.take_back(prompt.text)
+        self.attaching.restore(prompt)
 
     @on(QueueView.Remove)
     def _remove_queued(self, event: QueueView.Remove) -> None:
@@ -317,3 +356,7 @@ class ChatScreen(ChatLayout):
         verdict = await self.show(ReviewScreen(event, self.keep))
         if self.conversation is not None and verdict is not None:
             self.conversation.review(event.id, verdict)
+
+
+def _pictures(prompt: "PromptMessage") -> str:
+    return "".join(f" [{image.name}]" for image in prompt.images)

@@ -17,6 +17,7 @@ from crushpy.tui.items import NoticeItem
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 from crushpy.tui.widgets.status_bar import StatusBar
@@ -35,6 +36,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout Transcript { height: 1fr; }
     ChatLayout.-cramped PromptInput { max-height: 1; }
     ChatLayout.-cramped QueueView { max-height: 0; }
+    ChatLayout.-cramped AttachmentList { max-height: 1; }
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
@@ -52,6 +54,7 @@ class ChatLayout(TranscriptScreen):
         self.transcript.can_pin = True
         self.prompt = PromptInput(commands=_hints())
         self.queue = QueueView()
+        self.attachments = AttachmentList()
         self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
         self._bar = StatusBar()
         self.feed = Feed(self.transcript, reach="Tab first, or click")
@@ -61,6 +64,7 @@ class ChatLayout(TranscriptScreen):
     def compose(self) -> ComposeResult:
         yield self.transcript
         yield self.queue
+        yield self.attachments
         yield self.prompt
         yield self._bar
 
@@ -150,8 +154,9 @@ class ChatLayout(TranscriptScreen):
         if self.stop():
             self._last_interrupt = now
             return
-        if self.prompt.draft:
+        if self.prompt.draft or self.attachments.images:
             self.prompt.draft = ""
+            self.attachments.take()
             self._last_interrupt = now
             return
         if now - self._last_interrupt < QUIT_AGAIN:

@@ -9,6 +9,7 @@ from crushpy.engine.session.export import age
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, headline
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
+from crushpy.tui.items import image_label
 from crushpy.tui.widgets.status_bar import short
 
 LONGEST = 600
@@ -101,7 +102,7 @@ def _part(part: object) -> Content | None:
             first = next(iter(clean(part.text).strip().splitlines()), "(nothing)")
             return _muted(f"  {'failed: ' if part.is_error else ''}{_bounded(one_line(first), 160)}")
         case Image():
-            return _muted(f"[image: {one_line(part.media_type)}]")
+            return _muted(image_label(part.info))
         case Thinking():
             return None
         case _:

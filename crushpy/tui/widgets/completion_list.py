@@ -9,6 +9,7 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.widget import Widget
 
+from crushpy.images import SUFFIXES
 from crushpy.messages import Data
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 
@@ -86,7 +87,13 @@ def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Com
 
 
 def file_completions(paths: Sequence[str]) -> list[Completion]:
-    return [Completion(f'"{path}" ' if " " in path else f"{path} ", path) for path in paths]
+    return [Completion(f"{_written(path)} ", path) for path in paths]
+
+
+def _written(path: str) -> str:
+    """As it goes into the prompt. A picture keeps its `@`, by which it is attached."""
+    quoted = f'"{path}"' if " " in path else path
+    return f"@{quoted}" if path.lower().endswith(SUFFIXES) else quoted
 
 
 class CompletionList(Widget):

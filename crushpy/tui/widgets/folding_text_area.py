@@ -97,6 +97,10 @@ class FoldingTextArea(TextArea):
         self.paste_text(event.text)
 
     def action_paste(self) -> None:
+        self.paste_own_clipboard()
+
+    def paste_own_clipboard(self) -> None:
+        """Pastes what was cut or copied in the app."""
         self.paste_text(self.host.clipboard)
 
     def paste_text(self, text: str) -> None:

@@ -10,9 +10,12 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 from textual.reactive import var
+from textual.widgets.text_area import Selection
 
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import clean
+from crushpy.tui.terminal.clipboard_image import has_clipboard_tool
+from crushpy.tui.terminal.dropped_paths import may_be_pictures
 from crushpy.tui.widgets.completer import Completer
 from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
 from crushpy.tui.widgets.file_finder import FileFinder
@@ -64,6 +67,19 @@ class PromptInput(FoldingTextArea):
         def __init__(self, prompt: "PromptInput", text: str) -> None:
             super().__init__(prompt)
             self.text = text
+
+    class Dropped(Sent):
+        """A paste that may be paths of pictures. Not typed yet."""
+
+        def __init__(self, prompt: "PromptInput", text: str) -> None:
+            super().__init__(prompt)
+            self.text = text
+
+    class ClipboardAsked(Sent):
+        """Ctrl+V, where the system's clipboard may hold a picture. Nothing is typed yet."""
+
+    class BackedOut(Sent):
+        """Backspace, with nothing before the cursor."""
 
     class EmptySubmitted(Sent):
         """Enter, with nothing written."""
@@ -175,6 +191,29 @@ class PromptInput(FoldingTextArea):
             markup=False,
         )
         return None
+
+    # --- pictures ----------------------------------------------------------------------------------------
+
+    def on_paste(self, event: events.Paste) -> None:
+        if event.text.strip() and may_be_pictures(event.text):
+            self.post_message(self.Dropped(self, event.text))
+        elif not event.text and has_clipboard_tool():  # what some terminals send for a picture
+            self.post_message(self.ClipboardAsked(self))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
+
+    def action_paste(self) -> None:
+        if has_clipboard_tool():
+            self.post_message(self.ClipboardAsked(self))
+        else:
+            self.paste_own_clipboard()
+
+    def action_delete_left(self) -> None:
+        if self.selection == Selection.cursor((0, 0)):
+            self.post_message(self.BackedOut(self))
+        super().action_delete_left()
 
     def action_newline(self) -> None:
         start, end = self.selection

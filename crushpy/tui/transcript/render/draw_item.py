@@ -16,6 +16,7 @@ from crushpy.tui.items import (
     ToolItem,
     TranscriptItem,
     UserItem,
+    image_label,
     source_text,
 )
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
@@ -130,7 +131,7 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
     style = canvas.palette["user"]
     bar = Segment("▌ ", canvas.palette["user-bar"])
     margin = Margin((bar,), (bar,))
-    lines = lines_of(item.text.strip("\n"))
+    lines = lines_of(item.text.strip("\n")) if item.text else iter(())
     folded = is_foldable(item) and not opened
     if folded:
         half = LONG_PROMPT // 2
@@ -141,13 +142,10 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
         if at % 100 == 99:
             yield
     lines_in_all = counted(item.text.count("\n") + 1, "line")
-    more = f"… {lines_in_all}, {counted(len(item.text), 'character')} in all" if folded else ""
-    if item.images:
-        images = counted(item.images, "image")
-        more += f" · {images}" if more else f"[{images}]"
-    if more:
-        muted = canvas.palette.over(style, canvas.palette.dim)
-        canvas.prose([[(more, muted)]], margin, style)
+    more = [f"… {lines_in_all}, {counted(len(item.text), 'character')} in all"] if folded else []
+    muted = canvas.palette.over(style, canvas.palette.dim)
+    for line in (*more, *map(image_label, item.images)):
+        canvas.prose([[(line, muted)]], margin, style)
 
 
 def _notice(item: NoticeItem, canvas: Canvas, margin: Margin) -> None:

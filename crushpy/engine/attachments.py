@@ -1,0 +1,145 @@
+"""Pictures that come with a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`.
+
+Each is read and scaled once, in a thread; what is stored with the prompt is what every request sends.
+"""
+
+import asyncio
+import re
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from crushpy.engine.models import Models
+from crushpy.errors import UsageError
+from crushpy.events import Event, Notice
+from crushpy.images import SUFFIXES, ImageLimits, read_picture, scale_image
+from crushpy.messages import Image, Message
+from crushpy.sanitize import encodable, one_line
+from crushpy.start_soon import start_soon
+
+MAX_TOGETHER = 15_000_000
+"""Bytes of all pictures of a prompt: 20 MB in base64, the most that every vendor takes in a request."""
+_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;=:]))@("[^"\n]{1,1000}"|[^\s"]{1,1000})""")
+_AROUND = "\"'`.,;:!?)]}>"
+
+
+class Attachments:
+    """The pictures of one conversation's prompts. `model` is who will look at them."""
+
+    def __init__(
+        self, cwd: Path, models: Models, model: Callable[[], str], emit: Callable[[Event], None]
+    ) -> None:
+        self._cwd = cwd
+        self._models = models
+        self._model = model
+        self._emit = emit
+        self._reading: dict[str, asyncio.Task[tuple[list[Image], list[str]]]] = {}
+
+    async def load(self, names: Sequence[str]) -> tuple[Image, ...]:
+        """The pictures in these files. Raises UsageError for the first that cannot be had."""
+        limits = image_limits(self._models, self._model())
+        return await asyncio.to_thread(load_pictures, names, self._cwd, limits)
+
+    async def load_bytes(self, raw: bytes, name: str) -> Image:
+        """A picture that came without a file. Raises UsageError where it is none."""
+        limits = image_limits(self._models, self._model())
+        return (await asyncio.to_thread(scale_image, raw, name, limits)).image
+
+    def tokens(self, image: Image) -> int:
+        """What a picture counts as."""
+        return self._models.image_rules(self._model()).tokens(image)
+
+    def begin(self, prompt: Message) -> None:
+        """Starts to read the pictures that a prompt mentions, as they are now."""
+        names = mentioned(prompt.text)
+        if names:
+            room = MAX_TOGETHER - sum(image.info.size for image in prompt.images)
+            self._reading[prompt.id] = start_soon(self._read(names, room))
+
+    def forget(self, prompt: Message) -> None:
+        """The prompt was taken back."""
+        reading = self._reading.pop(prompt.id, None)
+        if reading is not None:
+            reading.cancel()
+
+    async def complete(self, prompt: Message) -> Message:
+        """The prompt with the pictures it mentions. What cannot be had stays words, and the user is told.
+
+        An interrupt meanwhile is passed on when the prompt is in the hands of its turn: it must not be lost.
+        """
+        reading = self._reading.pop(prompt.id, None)
+        if reading is None:
+            return prompt
+        try:
+            found, problems = await asyncio.shield(reading)
+        except asyncio.CancelledError:
+            turn = asyncio.current_task()
+            if turn is not None:
+                asyncio.get_running_loop().call_soon(turn.cancel)
+            return prompt
+        for problem in problems:
+            self._emit(Notice(f"{problem} It is sent as words.", "warning"))
+        return msgspec.structs.replace(prompt, parts=(*prompt.parts, *found)) if found else prompt
+
+    async def _read(self, names: list[str], room: int) -> tuple[list[Image], list[str]]:
+        found: list[Image] = []
+        problems: list[str] = []
+        for name in names:
+            try:
+                limits = image_limits(self._models, self._model())
+                image = await asyncio.to_thread(_load, name, self._cwd, limits)
+                room -= image.info.size
+                if room < 0:
+                    raise _too_much(name)
+                found.append(image)
+            except UsageError as error:
+                problems.append(f"@{one_line(name)} is not attached: {error.message}")
+        return found, problems
+
+
+def image_limits(models: Models, model: str) -> ImageLimits:
+    """How large a picture `model` takes. Raises UsageError where it cannot look at any."""
+    limits = models.image_limits(model)
+    if limits is None:
+        raise UsageError(
+            f"{model} cannot look at pictures.",
+            "Choose another model (-m, /model); where it can after all: "
+            f"""crushpy config set 'models."{model}".images' true""",
+        )
+    return limits
+
+
+def load_pictures(names: Iterable[str], cwd: Path, limits: ImageLimits) -> tuple[Image, ...]:
+    """The pictures in files named by a user. Raises UsageError; takes its time."""
+    found: list[Image] = []
+    for name in names:
+        found.append(_load(name, cwd, limits))
+        if sum(image.info.size for image in found) > MAX_TOGETHER:
+            raise _too_much(name)
+    return tuple(found)
+
+
+def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:
+    path = Path(name)
+    with suppress(RuntimeError):  # the home of somebody who is not known here
+        path = path.expanduser()
+    raw = read_picture(cwd / path, one_line(name))
+    return scale_image(raw, encodable(path.name), limits).image
+
+
+def _too_much(name: str) -> UsageError:
+    return UsageError(
+        f"With {one_line(name)} the pictures of this prompt are more than {MAX_TOGETHER:,} bytes together.",
+        "Send some of them with the next prompt.",
+    )
+
+
+def mentioned(text: str) -> list[str]:
+    """The files that a prompt mentions as `@picture.png` or `@"a picture.png"`, each once, in order."""
+    if "@" not in text:
+        return []
+    words = (match[1] for match in _MENTION.finditer(text))
+    names = (word.strip('"') if word.startswith('"') else word.rstrip(_AROUND) for word in words)
+    return list(dict.fromkeys(name for name in names if name.lower().endswith(SUFFIXES)))

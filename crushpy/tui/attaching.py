@@ -1,0 +1,111 @@
+"""Brings pictures into the prompt: from the clipboard, and from files whose paths were pasted or dropped."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Protocol
+
+from crushpy.errors import CrushpyError
+from crushpy.tui.terminal.dropped_paths import existing_pictures
+from crushpy.tui.widgets.attachment_list import AttachmentList
+from crushpy.tui.widgets.prompt import PromptInput
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+    from crushpy.messages import Image, Message
+
+PASTED = "pasted.png"
+"""What a picture from the clipboard is called."""
+
+
+class AttachingHost(Protocol):
+    """The chat, as far as it is needed here."""
+
+    prompt: PromptInput
+    attachments: AttachmentList
+
+    async def opened_conversation(self) -> "Conversation | None":
+        """Waits until the engine is there, or is known not to come."""
+        ...
+
+    def say(self, text: str, *, warning: bool = False) -> None: ...
+
+    def run_worker(self, work: Coroutine[Any, Any, None]) -> object: ...
+
+
+class Attaching:
+    """Reads in the background. What must wait for that (a prompt that is sent meanwhile) is kept in order."""
+
+    def __init__(self, chat: AttachingHost, folder: str) -> None:
+        self._chat = chat
+        self._folder = folder
+        self._waiting: list[Callable[[], None]] = []
+
+    def when_read(self, then: Callable[[], None]) -> None:
+        """Does something once no picture is on its way any more: at once, mostly."""
+        if self._chat.attachments.reading:
+            self._waiting.append(then)
+        else:
+            then()
+
+    def dropped(self, text: str) -> None:
+        """Attaches the pictures whose paths `text` is made of; any other text is pasted as it is."""
+        self._begin(self._dropped(text))
+
+    def clipboard(self) -> None:
+        """Attaches the picture on the clipboard; without one, text is pasted."""
+        self._begin(self._clipboard())
+
+    def restore(self, prompt: "Message") -> None:
+        """Attaches again what a prompt had with it that was taken back."""
+        if prompt.images:
+            self._begin(self._show(prompt.images))
+
+    def given(self, images: "tuple[Image, ...]") -> None:
+        """Attaches what came with the command line."""
+        if images:
+            self._begin(self._show(images))
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._chat.attachments.reading += 1
+        self._chat.run_worker(self._read(work))
+
+    async def _read(self, work: Awaitable[None]) -> None:
+        try:
+            await work
+        except CrushpyError as error:
+            self._chat.say(f"{error.message} {error.hint}".strip(), warning=True)
+        finally:
+            self._chat.attachments.reading -= 1
+            if not self._chat.attachments.reading:
+                waiting, self._waiting = self._waiting, []
+                for then in waiting:
+                    then()
+
+    async def _dropped(self, text: str) -> None:
+        paths = await asyncio.to_thread(existing_pictures, text, self._folder)
+        conversation = await self._chat.opened_conversation() if paths else None
+        if conversation is None:
+            self._chat.prompt.paste_text(text)
+            return
+        try:
+            images = await conversation.attachments.load(paths)
+        except CrushpyError:
+            self._chat.prompt.paste_text(text)  # the agent may still make something of it
+            raise
+        await self._show(images)
+
+    async def _clipboard(self) -> None:
+        from crushpy.tui.terminal.clipboard_image import read_clipboard_image
+
+        raw = await read_clipboard_image()
+        conversation = await self._chat.opened_conversation() if raw else None
+        if raw is None or conversation is None:
+            self._chat.prompt.paste_own_clipboard()
+            return
+        await self._show((await conversation.attachments.load_bytes(raw, PASTED),))
+
+    async def _show(self, images: "tuple[Image, ...]") -> None:
+        conversation = await self._chat.opened_conversation()
+        for image in images:
+            tokens = conversation.attachments.tokens(image) if conversation is not None else 0
+            self._chat.attachments.add(image, tokens)

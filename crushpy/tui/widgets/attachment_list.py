@@ -1,0 +1,103 @@
+"""Pictures that go with the next prompt: a line each above it, removed by Backspace or by a click."""
+
+from typing import NamedTuple
+
+from textual import events
+from textual.content import Content
+from textual.widget import Widget
+
+from crushpy.messages import Image
+from crushpy.sanitize import one_line
+from crushpy.tui.widgets.fitting import window
+from crushpy.tui.widgets.status_bar import short
+
+MAX_ROWS = 4
+REMOVE = " ✕"
+
+
+class Attached(NamedTuple):
+    image: Image
+    tokens: int
+    """What it counts as."""
+
+    def __str__(self) -> str:
+        info = self.image.info
+        pixels = f" {info.width}x{info.height}" if info.width else ""
+        return f"[{one_line(info.name) or info.media_type}{pixels} · ~{short(self.tokens)} tokens]"
+
+
+class AttachmentList(Widget):
+    """Takes no room when there is nothing; the newest are seen where there are too many."""
+
+    DEFAULT_CSS = """
+    AttachmentList {
+        height: auto; max-height: 5; display: none;
+        border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
+    }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._rows: list[Attached] = []
+        self._reading = 0
+
+    @property
+    def images(self) -> tuple[Image, ...]:
+        return tuple(row.image for row in self._rows)
+
+    @property
+    def reading(self) -> int:
+        """How many are still being read."""
+        return self._reading
+
+    @reading.setter
+    def reading(self, many: int) -> None:
+        self._reading = many
+        self._changed()
+
+    def add(self, image: Image, tokens: int) -> None:
+        self._rows.append(Attached(image, tokens))
+        self._changed()
+
+    def take(self) -> tuple[Image, ...]:
+        """All of them; none is left."""
+        images = self.images
+        self._rows.clear()
+        self._changed()
+        return images
+
+    def remove_last(self) -> None:
+        if self._rows:
+            self._rows.pop()
+            self._changed()
+
+    def _changed(self) -> None:
+        self.display = bool(self._rows or self._reading)
+        self.refresh(layout=True)
+
+    def render(self) -> Content:
+        width = max(1, self.content_size.width)
+        rows = [Content(self._label(at)).truncate(width, ellipsis=True) for at in self._shown]
+        if self._reading:
+            rows.append(Content("[reading a picture …]").truncate(width, ellipsis=True))
+        return Content("\n").join(rows)
+
+    @property
+    def _shown(self) -> range:
+        return window(len(self._rows), len(self._rows) - 1, MAX_ROWS)
+
+    def _label(self, at: int) -> str:
+        hint = " · Backspace in an empty prompt removes it" if at == len(self._rows) - 1 else ""
+        more = f" · {self._shown.start} more" if at == self._shown.start and at else ""
+        return f"{self._rows[at]}{REMOVE}{more}{hint}"
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        inside = event.get_content_offset(self)
+        if inside is None or inside.y >= len(self._shown):
+            return
+        at = self._shown[inside.y]
+        mark = len(str(self._rows[at]))
+        if mark <= inside.x < mark + len(REMOVE):
+            del self._rows[at]
+            self._changed()
