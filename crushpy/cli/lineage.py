@@ -22,7 +22,6 @@ def register(group: typer.Typer) -> None:
     group.command("tree")(tree_command)
     group.command("search")(search_command)
     group.command("undo")(undo_command)
-    group.command("context")(context_command)
 
 
 def tree_command(session: SessionId, as_json: AsJson = False) -> None:
@@ -47,48 +46,6 @@ def search_command(
 def undo_command(session: SessionId) -> None:
     """Take back the fresh start that opened a session: the one before it goes on where it was."""
     asyncio.run(_undo(session))
-
-
-def context_command(session: SessionId, as_json: AsJson = False) -> None:
-    """Show what fills the model's window at the tip of a conversation, part by part."""
-    asyncio.run(_context(session, as_json=as_json))
-
-
-async def _context(name: str, *, as_json: bool) -> None:
-    from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.start_options import StartOptions
-
-    around = ProjectEnvironment(working_folder())
-    wanted = StartOptions(
-        session="" if name == "latest" else name,
-        resume_latest=name == "latest",
-        read_only=True,
-    )
-    conversation = await open_conversation(around, wanted)
-    try:
-        await conversation.count_exactly()
-        inspection = conversation.inspect()
-    finally:
-        await conversation.close()
-    if as_json:
-        import msgspec
-
-        print_json(msgspec.to_builtins(inspection))
-        return
-    from crushpy.context.forecast import in_words
-    from crushpy.sanitize import one_line
-
-    budget = inspection.budget
-    known, about = ("" if budget.window_known else "?"), ("~" if budget.estimated else "")
-    lines = [f"{about}{budget.used:,} of {budget.window:,}{known} tokens used ({budget.used_pct}%)"]
-    if inspection.forecast is not None:
-        lines += in_words(inspection.forecast)
-    lines.append("")
-    for row in inspection.rows:
-        share = row.tokens * 100 / budget.window
-        cached = "  cached" if row.cached else ""
-        lines.append(f"{row.tokens:>9,}  {share:5.1f}%  {row.kind:<13} {one_line(row.name)}{cached}")
-    print_text("\n".join(lines) + "\n")
 
 
 async def _tree(name: str, *, as_json: bool) -> None:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli import lineage, pins, session_import
+from crushpy.cli import lineage, pins, session_context, session_import
 from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson, json_text, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
@@ -18,6 +18,7 @@ from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, s
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from crushpy.engine.session.export import States
     from crushpy.messages import Message
     from crushpy.storage.records import ConversationRow, SessionInfo
 
@@ -41,6 +42,7 @@ def register(app: typer.Typer) -> None:
     group.command("export")(export_command)
     group.command("delete")(delete_command)
     lineage.register(group)
+    session_context.register(group)
     session_import.register(group)
     pins.register(group)
     app.add_typer(
@@ -121,14 +123,15 @@ async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
         found = await find_session(browser, name)
         info, messages = await browser.messages(found.id)
         boundary = await browser.boundary_before(found.id)
+        states = await browser.edited(found.id)
     if not keep_secrets:
         info, messages = redacted(info, messages)
     if as_json:
         import msgspec
 
-        print_json({**_in_full(info, messages), "boundary": msgspec.to_builtins(boundary)})
+        print_json({**_in_full(info, messages, states), "boundary": msgspec.to_builtins(boundary)})
     else:
-        print_text(session_as_text(info, messages))
+        print_text(session_as_text(info, messages, states))
 
 
 async def _export(
@@ -140,11 +143,12 @@ async def _export(
     async with open_browser() as browser:
         info = await find_session(browser, name)
         sessions = await browser.in_full(info.id, keep_secrets=keep_secrets)
+        states = await browser.edited(info.id)
     if form is ExportFormat.markdown:
-        text = as_markdown(sessions)
+        text = as_markdown(sessions, states)
     else:
         data: dict[str, Any] = {"conversation": info.root_id, "redacted": not keep_secrets}
-        data["sessions"] = [_in_full(*session) for session in sessions]
+        data["sessions"] = [_in_full(*session, states) for session in sessions]
         text = json_text(data, to_terminal=output is None)
     if output is None:
         print_text(text)
@@ -176,10 +180,13 @@ async def _delete(name: str, *, yes: bool) -> None:
 # --- printing ------------------------------------------------------------------------------------------
 
 
-def _in_full(info: "SessionInfo", messages: "list[Message]") -> dict[str, Any]:
+def _in_full(info: "SessionInfo", messages: "list[Message]", states: "States") -> dict[str, Any]:
+    """Messages that are not sent whole say so: their `state` is cut or dropped."""
     from crushpy.engine.session.export import messages_as_json
 
-    return {**session_as_json(info), "system": info.system, "messages": messages_as_json(messages)}
+    told = messages_as_json(messages)
+    told = [one | ({"state": states[one["id"]]} if one["id"] in states else {}) for one in told]
+    return {**session_as_json(info), "system": info.system, "messages": told}
 
 
 def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:

@@ -13,6 +13,10 @@ LEVELS = ((MIN_CHARS, 1_500, 500), (1_000, 400, 150), (300, 100, 50))
 """Which results are cut, by characters, and how much of head and tail is kept: as far down as it takes."""
 
 
+SentState = Literal["", "cut", "dropped"]
+"""How requests show a message: whole, shortened, or not at all."""
+
+
 def cut_text(text: str, cut: Cut) -> str:
     gone = len(text) - cut.head - cut.tail
     if gone <= 0:
@@ -78,6 +82,12 @@ def overlay(cuts: Mapping[str, Cut], message_id: str) -> Literal["", "cut", "dro
     """How a message is shown: whole, shortened, or not at all."""
     cut = cuts.get(message_id)
     return "" if cut is None or cut.kind == "restore" else cut.kind
+
+
+def sent_states(cuts: Iterable[Cut]) -> dict[str, SentState]:
+    """The messages that are not sent whole, and how they are."""
+    names: dict[str, SentState] = {"cut": "cut", "drop": "dropped"}
+    return {cut.message_id: names[cut.kind] for cut in cuts if cut.kind in names}
 
 
 def is_large(message: Message) -> bool:

@@ -1,12 +1,16 @@
 """What fills the window, part by part: the data behind the inspector."""
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+
+import msgspec
 
 from crushpy.context.budget import Budget
+from crushpy.context.cuts import SentState, apply_cuts, sent_states
+from crushpy.context.edits import OldViews, old_views
 from crushpy.context.forecast import Forecast
 from crushpy.context.partition import Size
-from crushpy.messages import Data, Message, Note, Seed
+from crushpy.messages import Cut, Data, Message, Note, Seed
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
@@ -24,13 +28,21 @@ class Row(Data, frozen=True, omit_defaults=False):
     cached: bool
     """Most likely read from the provider's cache: it lies within what the last report called cached."""
     message_id: str = ""
+    state: SentState = ""
+    """How the user or an overflow changed it: sent shortened, or not at all."""
+    whole_tokens: int = 0
+    """What it would take as it is stored."""
+    cache_lost: int = 0
+    """Tokens behind it: they are sent anew once it is edited, for a provider's cache ends there."""
 
 
 class Inspection(Data, frozen=True, omit_defaults=False):
     budget: Budget
     rows: tuple[Row, ...]
-    """In the order in which they are sent."""
+    """In the order in which they are sent. What is dropped stands where it would be, with no tokens."""
     forecast: Forecast | None = None
+    old_views: OldViews = OldViews()
+    """What to cut first."""
 
     def by_kind(self) -> dict[str, int]:
         """Tokens of each kind of part."""
@@ -48,16 +60,24 @@ def inspect(
     *,
     count: Callable[[str], int],
     size: Size,
+    cuts: Mapping[str, Cut] | None = None,
+    cwd: str = "",
     cached: int = 0,
 ) -> Inspection:
-    """`tools` are names and schemas as sent; `cached` is what the provider last read from its cache."""
+    """`tools` are names and schemas as sent; `history` is as stored, `cuts` say how it is sent; `cached` is
+    what the provider last read from its cache."""
+    cuts = cuts or {}
+    states = sent_states(cuts.values())
     rows: list[Row] = []
     sent = 0
 
-    def add(kind: str, name: str, tokens: int, message_id: str = "") -> None:
+    def add(
+        kind: str, name: str, tokens: int, message_id: str = "", state: SentState = "", whole: int = 0
+    ) -> None:
         nonlocal sent
         sent += tokens
-        rows.append(Row(kind, name, tokens, sent <= cached, message_id))
+        seen = sent <= cached and state != "dropped"
+        rows.append(Row(kind, name, tokens, seen, message_id, state, whole or tokens))
 
     for name, schema in tools:
         add("tool", name, count(schema))
@@ -72,8 +92,21 @@ def inspect(
                 add("pins", "pins", count(seed.pins), message.id)
             add("evidence", "evidence", count(seed.evidence), message.id)
         else:
-            add(_kind(message), _name(message), size(message), message.id)
-    return Inspection(budget, tuple(rows))
+            state = states.get(message.id, "")
+            shown = sum(size(one) for one in apply_cuts((message,), cuts))
+            add(_kind(message), _name(message), shown, message.id, state, size(message))
+    offered = old_views(history, cuts, cwd=cwd, size=size)
+    return Inspection(budget, tuple(_with_costs(rows)), old_views=offered)
+
+
+def _with_costs(rows: Sequence[Row]) -> list[Row]:
+    """Each message with what is sent behind it."""
+    found: list[Row] = []
+    behind = 0
+    for row in reversed(rows):
+        found.append(msgspec.structs.replace(row, cache_lost=behind) if row.message_id else row)
+        behind += row.tokens
+    return found[::-1]
 
 
 def _kind(message: Message) -> str:

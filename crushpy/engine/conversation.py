@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.budget import Budget
+from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.forecast import Forecast
 from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
@@ -33,7 +34,7 @@ from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
-from crushpy.errors import CrushpyError
+from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, Notice, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
 from crushpy.messages import Data, Image, Message, Usage
@@ -267,6 +268,14 @@ class Conversation:
     def preparation(self) -> str:
         """Whether the summary of the next fresh start is preparing or ready; empty where neither."""
         return self._agent.policy.preparation
+
+    async def edit_context(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect:
+        """Drops, cuts or restores messages from the next request on, all or none; what that does."""
+        if dry_run:
+            return await self._agent.editor.plan(edits)
+        if self._running is not None:
+            raise UsageError("Not while the agent is working.", "Interrupt it first.")
+        return await self._agent.editor.apply(edits)
 
     async def count_exactly(self) -> None:
         """Loads the token vocabulary, so that figures are counts and not guesses."""

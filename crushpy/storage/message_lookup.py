@@ -48,5 +48,5 @@ class MessageLookup:
             return UsageError(f"there is no message {wanted!r} in session {within} or before it", HINT)
         return UsageError(
             f"message {row.id} belongs to session {row.session_id}, which does not lead to session {within}",
-            f"Name that session: -s {row.session_id}",
+            f"Name session {row.session_id} instead.",
         )

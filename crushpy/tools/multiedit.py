@@ -3,9 +3,9 @@
 from crushpy.access import Access, ToolAccess
 from crushpy.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.files.edits import Replacement, plan_edits
 from crushpy.tools.files.file_change import describe_change, make_change, preview_change
 from crushpy.tools.files.locate import real_path
+from crushpy.tools.files.text_edits import Replacement, plan_edits
 
 
 class MultiEditArgs(Args, frozen=True):

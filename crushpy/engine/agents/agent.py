@@ -6,6 +6,7 @@ import msgspec
 
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
+from crushpy.engine.compaction.context_editor import ContextEditor
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.outlook import Outlook
 from crushpy.engine.compaction.overflow import OverflowRecovery
@@ -135,6 +136,7 @@ class Agent:
             emit,
             interactive=interactive,
         )
+        self.editor = ContextEditor(session, services.store, self.view, gauge, self.policy.history_replaced)
         self.outlook = Outlook(session, models, self.view, gauge, thresholds, planner)
         self._overflow = OverflowRecovery(session, models, self.view, gauge, builder, emit)
         self.tools = ToolRunner(

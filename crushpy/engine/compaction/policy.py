@@ -226,7 +226,7 @@ class CompactionPolicy:
         self._preparations.discard()
 
     def history_replaced(self) -> None:
-        """Another history, after an undo: so is what was prepared."""
+        """Another history, after an undo or an edit: so is what was prepared."""
         self._gauge.void()
         self._preparations.renew()
 

@@ -91,10 +91,12 @@ class ContextView:
         return inspect(
             state.request.system,
             [(tool.name, to_json(tool).decode()) for tool in state.request.tools],
-            state.history,
+            self._session.history,
             state.budget,
             count=self._gauge.count,
             size=self._gauge.size,
+            cuts=self._session.cuts,
+            cwd=self._session.info.cwd,
             cached=self._gauge.cached,
         )
 

@@ -12,8 +12,9 @@ from typing import Literal
 import msgspec
 
 from crushpy.context.coverage import Coverage, FactCount
+from crushpy.context.cuts import SentState
 from crushpy.engine.compaction.undo import undo_boundary
-from crushpy.engine.session.export import as_markdown, led_to, redacted
+from crushpy.engine.session.export import as_markdown, edited, led_to, redacted
 from crushpy.engine.session.fork import fork_session
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data, Message, Seed
@@ -256,6 +257,10 @@ class SessionBrowser:
         """The fresh start that opened this session; None for a root and for a branch."""
         return await self._store.boundary_before(session_id)
 
+    async def edited(self, session_id: str) -> dict[str, SentState]:
+        """What of this session and those it continues is not sent whole: `cut` or `dropped`, by message."""
+        return await edited(self._store, session_id)
+
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The fresh start that a session's history begins with; None where it goes back to the very first."""
         lineage = await self._store.lineage(session_id)
@@ -300,7 +305,8 @@ class SessionBrowser:
     async def export(self, session_id: str, file: Path) -> int:
         """Writes this session and those it continues as Markdown, secrets redacted; how many messages."""
         sessions = await self.in_full(session_id)
-        await asyncio.to_thread(lambda: write_new(file, as_markdown(sessions).encode(), replace=True))
+        text = as_markdown(sessions, await self.edited(session_id))
+        await asyncio.to_thread(lambda: write_new(file, text.encode(), replace=True))
         return sum(len(messages) for _, messages in sessions)
 
 

@@ -2,11 +2,12 @@
 
 import re
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import msgspec
 
+from crushpy.context.cuts import SentState, sent_states
 from crushpy.messages import (
     Image,
     Message,
@@ -28,6 +29,10 @@ from crushpy.storage.store import Store
 
 T = TypeVar("T")
 
+States = Mapping[str, SentState]
+NONE: States = {}
+MARKS: dict[SentState, str] = {"": "", "cut": "  [sent shortened]", "dropped": "  [not sent]"}
+"""What is said of a message that requests do not show whole."""
 _LINE = 160
 """Characters of a tool's line in the compact form."""
 
@@ -56,6 +61,14 @@ async def led_to(store: Store, session_id: str) -> list[tuple[SessionInfo, list[
         own = {message.id for message in await store.messages(ancestor.id)}
         sessions.append((ancestor, [message for message in led_here if message.id in own]))
     return sessions
+
+
+async def edited(store: Store, session_id: str) -> dict[str, SentState]:
+    """What of this session and those it continues is not sent whole; the latest of them has the last word."""
+    found: dict[str, SentState] = {}
+    for ancestor in await store.lineage(session_id):
+        found |= sent_states((await store.carried(ancestor.id)).cuts)
+    return found
 
 
 def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:
@@ -116,11 +129,11 @@ def messages_as_json(messages: Iterable[Message]) -> list[Any]:
 # --- compact -------------------------------------------------------------------------------------------
 
 
-def session_as_text(info: SessionInfo, messages: Iterable[Message]) -> str:
+def session_as_text(info: SessionInfo, messages: Iterable[Message], states: States = NONE) -> str:
     """The session's head and its messages, a line for each tool call and one for its result."""
     lines = [f"{name:<9} {one_line(value)}" for name, value in _head(info)]
     for message in messages:
-        lines += ["", *_compact(message)]
+        lines += ["", *_compact(message, MARKS[states.get(message.id, "")])]
     return "\n".join(lines) + "\n"
 
 
@@ -151,11 +164,13 @@ def _writer(message: Message) -> str:
     return "crushpy" if own and message.role == "user" else message.role
 
 
-def _compact(message: Message) -> list[str]:
+def _compact(message: Message, mark: str) -> list[str]:
     lines: list[str] = []
     if message.role != "tool":
         writer = f"assistant ({one_line(message.model)})" if message.model else _writer(message)
-        lines.append(f"--- {writer}  {moment(message.created_at)}  {message.id}")
+        lines.append(f"--- {writer}  {moment(message.created_at)}  {message.id}{mark}")
+    elif mark:
+        lines.append(f"--- result  {message.id}{mark}")
     for part in message.parts:
         match part:
             case Text() | Note():
@@ -193,23 +208,24 @@ def _short(start: str, text: str, end: str = "") -> str:
 # --- Markdown ------------------------------------------------------------------------------------------
 
 
-def as_markdown(sessions: list[tuple[SessionInfo, list[Message]]]) -> str:
+def as_markdown(sessions: list[tuple[SessionInfo, list[Message]]], states: States = NONE) -> str:
     """A conversation, its sessions in order, everything in full."""
     blocks: list[str] = []
     for info, messages in sessions:
         blocks.append(f"# {one_line(info.title) or info.id}")
         blocks.append("\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info)))
         for message in messages:
-            blocks += _sections(message)
+            blocks += _sections(message, MARKS[states.get(message.id, "")])
     return "\n\n".join(block for block in blocks if block) + "\n"
 
 
-def _sections(message: Message) -> list[str]:
+def _sections(message: Message, mark: str) -> list[str]:
     blocks: list[str] = []
     if message.role == "user":
-        blocks.append(f"## {_writer(message).capitalize()}")
+        blocks.append(f"## {_writer(message).capitalize()}{mark}")
     elif message.role == "assistant":
-        blocks.append(f"## Assistant ({one_line(message.model)})" if message.model else "## Assistant")
+        model = f" ({one_line(message.model)})" if message.model else ""
+        blocks.append(f"## Assistant{model}{mark}")
     for part in message.parts:
         match part:
             case Text() | Note():
@@ -231,7 +247,7 @@ def _sections(message: Message) -> list[str]:
                 blocks += [f"### Call: {one_line(part.name)}", _fenced(_args(part), "json")]
             case ToolResult():
                 failed = " (error)" if part.is_error else ""
-                blocks += [f"### Result: {one_line(part.name)}{failed}", _fenced(part.text)]
+                blocks += [f"### Result: {one_line(part.name)}{failed}{mark}", _fenced(part.text)]
                 blocks += [_image(image) for image in part.images]
     return blocks
 

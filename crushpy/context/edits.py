@@ -1,0 +1,284 @@
+"""What editing the context would do: which messages it concerns, what it frees, what it costs in cache.
+
+Pure: says and refuses, changes nothing. A call and its results are one unit and are dropped and brought back
+together; the first request stays, and so does what a session started with.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal
+
+from crushpy.context.cuts import LEVELS, apply_cuts, overlay, with_cut
+from crushpy.context.partition import Size, units
+from crushpy.context.superseded import superseded_views
+from crushpy.errors import UsageError
+from crushpy.messages import Cut, Data, Image, Message, Seed, counted
+
+EditKind = Literal["cut", "drop", "restore"]
+SUPERSEDED = "superseded"
+"""In place of a message's id: every view of a file that a later one replaces."""
+ALL = "all"
+"""In place of a message's id: every message that is shortened or left out."""
+DONE = {"cut": "cut", "drop": "dropped", "restore": "restored"}
+
+
+class ContextEdit(Data, frozen=True):
+    """One wish of the user's."""
+
+    kind: EditKind
+    message_id: str
+    """An id, the unique beginning of one, `superseded` (cut) or `all` (restore)."""
+
+
+class EditedMessage(Data, frozen=True, omit_defaults=False):
+    """A message that an edit concerns."""
+
+    message_id: str
+    kind: EditKind
+    before: int
+    """Tokens in the next request, as it was."""
+    after: int
+    """Tokens in the next request, as it will be."""
+    asked: bool
+    """False where it goes along with another message of its unit."""
+
+
+class EditEffect(Data, frozen=True, omit_defaults=False):
+    """What a set of edits does to the next request."""
+
+    messages: tuple[EditedMessage, ...]
+    """In the order of the history."""
+    tokens_freed: int
+    """Below 0 where more is brought back than is left out."""
+    cache_lost: int
+    """Tokens behind the first changed message: a provider's cache ends there, and they are sent anew."""
+    cuts: tuple[Cut, ...] = ()
+    """The records that make it so."""
+
+    @property
+    def along(self) -> tuple[str, ...]:
+        """Messages that nobody named: a call and its results stay together."""
+        return tuple(one.message_id for one in self.messages if not one.asked)
+
+
+class OldViews(Data, frozen=True, omit_defaults=False):
+    """Views of files that later calls replace: what to leave out first."""
+
+    message_ids: tuple[str, ...] = ()
+    tokens: int = 0
+    """What cutting them frees."""
+
+
+def old_views(history: Sequence[Message], cuts: Mapping[str, Cut], *, cwd: str, size: Size) -> OldViews:
+    """The superseded views that a request still shows."""
+    found = [message for message in superseded_views(history, cwd=cwd) if not overlay(cuts, message.id)]
+    freed = {message.id: size(message) - size(with_cut(message, _emptied(message))) for message in found}
+    worth = {name: tokens for name, tokens in freed.items() if tokens > 0}
+    return OldViews(tuple(worth), sum(worth.values()))
+
+
+def effect_of_edits(
+    history: Sequence[Message],
+    cuts: Mapping[str, Cut],
+    wanted: Sequence[ContextEdit],
+    *,
+    cwd: str,
+    size: Size,
+) -> EditEffect:
+    """The effect of all these edits together. `UsageError` where one of them cannot be; then none is made."""
+    planner = _Planner(history, cuts, cwd, size)
+    planner.refuse_everything(wanted)
+    for edit in wanted:
+        planner.add(edit)
+    return planner.effect()
+
+
+class _Planner:
+    def __init__(self, history: Sequence[Message], cuts: Mapping[str, Cut], cwd: str, size: Size) -> None:
+        self._history = history
+        self._cuts = cuts
+        self._cwd = cwd
+        self._size = size
+        self._unit = {message.id: unit for unit in units(history) for message in unit}
+        self._messages = {message.id: message for message in history}
+        self._made: dict[str, Cut] = {}
+        self._asked: set[str] = set()
+
+    # --- one edit ---------------------------------------------------------------------------------------
+
+    def add(self, edit: ContextEdit) -> None:
+        if edit.kind == "cut" and edit.message_id == SUPERSEDED:
+            self._cut_old_views()
+        elif edit.kind == "restore" and edit.message_id == ALL:
+            self._restore_all()
+        else:
+            message = self._messages[message_named(edit.message_id, self._messages)]
+            self._asked.add(message.id)
+            match edit.kind:
+                case "cut":
+                    self._cut(message)
+                case "drop":
+                    self._drop(message)
+                case "restore":
+                    self._restore(message)
+
+    def _cut_old_views(self) -> None:
+        offered = old_views(self._history, self._cuts, cwd=self._cwd, size=self._size)
+        if not offered.message_ids:
+            raise UsageError(
+                "There are no superseded views: no file was read twice, or they are cut already."
+            )
+        for name in offered.message_ids:
+            self._asked.add(name)
+            self._make(_emptied(self._messages[name]))
+
+    def _restore_all(self) -> None:
+        changed = [message for message in self._history if overlay(self._cuts, message.id)]
+        if not changed:
+            raise UsageError("There is nothing to restore: every message is sent whole.")
+        for message in changed:
+            self._asked.add(message.id)
+            self._make(Cut(message.id, kind="restore"))
+
+    def _cut(self, message: Message) -> None:
+        self._refuse_fixed(message, "cut")
+        match overlay(self._cuts, message.id):
+            case "cut":
+                raise UsageError(f"Message {message.id} is cut already.", "--restore shows it whole again.")
+            case "drop":
+                raise UsageError(
+                    f"Message {message.id} is dropped: there is nothing to cut.", "--restore it first."
+                )
+            case _:
+                pass
+        concerned = self._unit[message.id] if message.calls else (message,)
+        found = [cut for one in concerned if not overlay(self._cuts, one.id) and (cut := self._shorter(one))]
+        if not found:
+            raise UsageError(f"Message {message.id} is too short to be cut.", "--drop leaves it out.")
+        for cut in found:
+            self._make(cut)
+
+    def _shorter(self, message: Message) -> Cut | None:
+        """A cut that makes this message smaller; None where none does."""
+        text = message.result.text if message.result else message.text
+        for least, head, tail in LEVELS:
+            cut = Cut(message.id, head, tail)
+            if len(text) > least or _has_images(message):
+                return cut if self._size(with_cut(message, cut)) < self._size(message) else None
+        return None
+
+    def _drop(self, message: Message) -> None:
+        self._refuse_fixed(message, "dropped")
+        if overlay(self._cuts, message.id) == "drop":
+            raise UsageError(f"Message {message.id} is dropped already.", "--restore brings it back.")
+        for one in self._unit[message.id]:
+            self._make(Cut(one.id, kind="drop"))
+
+    def _restore(self, message: Message) -> None:
+        kind = overlay(self._cuts, message.id)
+        unit = self._unit[message.id]
+        concerned = [one for one in unit if overlay(self._cuts, one.id) and (kind != "cut" or one is message)]
+        if not concerned or (not kind and not message.calls):
+            raise UsageError(
+                f"There is nothing to restore: message {message.id} is sent whole.",
+                "`crushpy sessions context ID` marks what is cut or dropped.",
+            )
+        for one in concerned:
+            self._make(Cut(one.id, kind="restore"))
+
+    def _make(self, cut: Cut) -> None:
+        before = self._made.get(cut.message_id)
+        if before is not None and before.kind != cut.kind:
+            raise UsageError(
+                f"Message {cut.message_id} cannot be {DONE[before.kind]} and {DONE[cut.kind]} at once.",
+                "A call and its results are dropped and restored together.",
+            )
+        self._made[cut.message_id] = cut
+
+    # --- what stays -------------------------------------------------------------------------------------
+
+    def refuse_everything(self, wanted: Sequence[ContextEdit]) -> None:
+        names = [message_named(one.message_id, self._messages) for one in wanted if one.kind == "drop"]
+        left = {message.id for message in apply_cuts(self._history, self._cuts)}
+        dropped = {message.id for name in names for message in self._unit[name]}
+        if len(names) > 1 and left <= dropped:
+            raise UsageError(
+                "That would drop everything; the first message stays at least.",
+                "A new conversation starts with nothing.",
+            )
+
+    def _refuse_fixed(self, message: Message, what: str) -> None:
+        if any(isinstance(part, Seed) for part in message.parts):
+            raise UsageError(
+                f"Message {message.id} cannot be {what}: it is the seed, the summary and the evidence that "
+                "this session started with.",
+                "`crushpy sessions undo ID` takes the fresh start back.",
+            )
+        if message is next((one for one in self._history if one.role == "user"), None):
+            raise UsageError(
+                f"Message {message.id} cannot be {what}: it is the first user message, which stays.",
+                "A new conversation starts without it.",
+            )
+
+    # --- all of them ------------------------------------------------------------------------------------
+
+    def effect(self) -> EditEffect:
+        after = {**self._cuts, **self._made}
+        now, then = self._sizes(self._cuts), self._sizes(after)
+        changed = [
+            EditedMessage(one.id, self._made[one.id].kind, now[one.id], then[one.id], one.id in self._asked)
+            for one in self._history
+            if one.id in self._made
+        ]
+        first = next((n for n, one in enumerate(self._history) if one.id in self._made), len(self._history))
+        return EditEffect(
+            tuple(changed),
+            sum(one.before - one.after for one in changed),
+            sum(then[one.id] for one in self._history[first:]),
+            tuple(self._made.values()),
+        )
+
+    def _sizes(self, cuts: Mapping[str, Cut]) -> dict[str, int]:
+        """Tokens of each message as a request shows it; 0 where it does not."""
+        shown = {message.id: self._size(message) for message in apply_cuts(self._history, cuts)}
+        return {message.id: shown.get(message.id, 0) for message in self._history}
+
+
+def message_named(name: str, ids: Iterable[str]) -> str:
+    """The id that was meant: given whole, or as the beginning of one only."""
+    wanted = name.strip()
+    found = sorted(one for one in ids if one.startswith(wanted)) if wanted else []
+    if wanted in found or len(found) == 1:
+        return wanted if wanted in found else found[0]
+    if not found:
+        raise UsageError(
+            f"There is no message {name!r} in what this session sends.",
+            "`crushpy sessions context ID` lists the messages with their ids.",
+        )
+    raise UsageError(f"Several messages start with {name!r}: {', '.join(found[:5])}.", "Give more of the id.")
+
+
+def _has_images(message: Message) -> bool:
+    shown = message.result.images if message.result else message.parts
+    return any(isinstance(part, Image) for part in shown)
+
+
+def _emptied(message: Message) -> Cut:
+    return Cut(message.id, 0, 0)
+
+
+def offer_words(views: OldViews) -> str:
+    """What is offered to be cut first, for people: 12 old views, 31k tokens."""
+    tokens = f"{views.tokens / 1000:.0f}k" if views.tokens >= 10_000 else f"{views.tokens:,}"
+    return f"{counted(len(views.message_ids), 'old view')}, {tokens} tokens"
+
+
+def effect_words(effect: EditEffect) -> str:
+    """An effect in a line, for people."""
+    done: dict[str, int] = {}
+    for one in effect.messages:
+        done[DONE[one.kind]] = done.get(DONE[one.kind], 0) + 1
+    what = ", ".join(f"{counted(number, 'message')} {word}" for word, number in done.items())
+    sign = "freed" if effect.tokens_freed >= 0 else "more"
+    along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
+    anew = f"{effect.cache_lost:,} tokens behind are sent anew (lost to the cache)"
+    return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {anew}"

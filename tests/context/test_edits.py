@@ -1,0 +1,185 @@
+"""What an edit of the context would do, and what it refuses."""
+
+from collections.abc import Sequence
+
+import pytest
+from histories import assert_valid, assistant, call, histories, result, seed, user, viewed
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from crushpy.context.budget import Budget
+from crushpy.context.cuts import apply_cuts
+from crushpy.context.edits import ContextEdit, EditEffect, effect_of_edits, old_views
+from crushpy.context.history import well_formed
+from crushpy.context.inspect import inspect
+from crushpy.context.partition import units
+from crushpy.context.superseded import superseded_views
+from crushpy.errors import UsageError
+from crushpy.messages import Cut, Message, to_json
+
+LONG = "a long line of output\n" * 400
+LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")
+HISTORY = [
+    user("the first request", "first"),
+    assistant("I look.", LEFT, RIGHT),
+    result(LEFT, LONG),
+    result(RIGHT, "short"),
+    assistant("Found it."),
+    user("and now?", "second"),
+]
+CALLS, LONG_RESULT, SHORT_RESULT, REPLY = (one.id for one in HISTORY[1:5])
+
+
+def size(message: Message) -> int:
+    return len(to_json(message.parts)) // 4
+
+
+def plan(*edits: tuple[str, str], cuts: Sequence[Cut] = (), history: list[Message] = HISTORY) -> EditEffect:
+    before = {cut.message_id: cut for cut in cuts}
+    wanted = [ContextEdit(kind, name) for kind, name in edits]  # pyright: ignore[reportArgumentType]
+    return effect_of_edits(history, before, wanted, cwd="/work", size=size)
+
+
+def sent(effect: EditEffect, history: list[Message] = HISTORY) -> list[str]:
+    return [one.id for one in apply_cuts(history, {cut.message_id: cut for cut in effect.cuts})]
+
+
+@pytest.mark.parametrize("name", [CALLS, LONG_RESULT, SHORT_RESULT])
+def test_a_call_is_dropped_with_all_its_results_whichever_is_named(name: str) -> None:
+    effect = plan(("drop", name))
+    assert sent(effect) == ["first", REPLY, "second"]
+    assert set(effect.along) == {CALLS, LONG_RESULT, SHORT_RESULT} - {name}
+    assert effect.tokens_freed == sum(map(size, HISTORY[1:4]))
+    assert effect.cache_lost == sum(map(size, HISTORY[4:])), "all behind the first change is sent anew"
+
+
+def test_a_result_is_cut_by_itself_and_a_call_with_its_results() -> None:
+    alone = plan(("cut", LONG_RESULT))
+    assert [one.message_id for one in alone.messages] == [LONG_RESULT]
+    assert 0 < alone.tokens_freed < size(HISTORY[2])
+    shown = apply_cuts(HISTORY, {cut.message_id: cut for cut in alone.cuts})[2]
+    assert shown.result is not None and f"recall {LONG_RESULT}" in shown.result.text
+    assert [one.message_id for one in plan(("cut", CALLS)).messages] == [LONG_RESULT]
+
+
+def test_what_is_restored_is_sent_whole_again_with_its_unit() -> None:
+    dropped = plan(("drop", LONG_RESULT))
+    back = plan(("restore", SHORT_RESULT), cuts=dropped.cuts)
+    assert {one.message_id for one in back.messages} == {CALLS, LONG_RESULT, SHORT_RESULT}
+    assert back.tokens_freed == -dropped.tokens_freed
+    whole = apply_cuts(HISTORY, {cut.message_id: cut for cut in (*dropped.cuts, *back.cuts)})
+    assert whole == HISTORY
+    cut = plan(("cut", LONG_RESULT))
+    assert [one.message_id for one in plan(("restore", "all"), cuts=cut.cuts).messages] == [LONG_RESULT]
+
+
+@pytest.mark.parametrize(
+    ("edits", "words"),
+    [
+        ([("drop", "first")], "Message first cannot be dropped: it is the first user message"),
+        ([("cut", "first")], "Message first cannot be cut: it is the first user message"),
+        ([("drop", one.id) for one in HISTORY], "That would drop everything"),
+        ([("drop", "nosuch")], "There is no message 'nosuch'"),
+        ([("drop", " ")], "There is no message ' '"),
+        ([("drop", "superseded")], "There is no message 'superseded'"),
+        ([("cut", SHORT_RESULT)], f"Message {SHORT_RESULT} is too short to be cut"),
+        ([("cut", "superseded")], "There are no superseded views"),
+        ([("restore", REPLY)], f"There is nothing to restore: message {REPLY} is sent whole"),
+        ([("restore", "all")], "There is nothing to restore"),
+        ([("drop", CALLS), ("cut", LONG_RESULT)], f"{LONG_RESULT} cannot be dropped and cut at once"),
+    ],
+)
+def test_what_cannot_be_is_refused_by_name(edits: list[tuple[str, str]], words: str) -> None:
+    with pytest.raises(UsageError) as refused:
+        plan(*edits)
+    assert words in refused.value.message
+
+
+def test_nothing_is_edited_twice() -> None:
+    dropped, cut = plan(("drop", CALLS)).cuts, plan(("cut", LONG_RESULT)).cuts
+    for kind, before, words in (
+        ("drop", dropped, "is dropped already"),
+        ("cut", dropped, "is dropped: there is nothing to cut"),
+        ("cut", cut, "is cut already"),
+    ):
+        with pytest.raises(UsageError, match=words):
+            plan((kind, LONG_RESULT), cuts=before)
+    assert sent(plan(("drop", LONG_RESULT), cuts=cut)) == ["first", REPLY, "second"]
+
+
+def test_the_seed_stays_and_the_beginning_of_an_id_is_enough() -> None:
+    start = seed("Notes.")
+    history = [start, *HISTORY[1:]]
+    with pytest.raises(UsageError, match="it is the seed"):
+        plan(("drop", start.id), history=history)
+    assert sent(plan(("drop", "sec"), history=history), history) == [one.id for one in history[:-1]]
+    twins = [*HISTORY, user("x", "second2")]
+    with pytest.raises(UsageError, match="Several messages start with 'seco': second, second2"):
+        plan(("drop", "seco"), history=twins)
+    assert "second" in [one.message_id for one in plan(("drop", "second"), history=twins).messages]
+
+
+def test_views_that_later_calls_replace_are_offered_and_cut_to_a_line() -> None:
+    once, again, other = viewed("a.py", LONG), viewed("/work/./a.py", LONG), viewed("b.py", LONG)
+    history = [user("go", "first"), *once, *other, *again]
+    offered = old_views(history, {}, cwd="/work", size=size)
+    assert offered.message_ids == (once[1].id,)
+    effect = plan(("cut", "superseded"), history=history)
+    assert effect.tokens_freed == offered.tokens > size(once[1]) * 0.9
+    shown = apply_cuts(history, {cut.message_id: cut for cut in effect.cuts})[2].result
+    assert shown is not None and shown.text.strip().startswith("[... ")
+    after = {cut.message_id: cut for cut in effect.cuts}
+    assert old_views(history, after, cwd="/work", size=size).message_ids == ()
+
+
+def test_a_view_is_replaced_only_by_one_that_holds_its_lines_or_by_writing_the_file() -> None:
+    def view(first: int, many: int) -> list[Message]:
+        one = call("view", file_path="a.py", offset=first, limit=many)
+        return [assistant("", one), result(one, LONG)]
+
+    part, beside, around = view(10, 20), view(40, 20), view(5, 100)
+    assert superseded_views([*part, *beside], cwd="/work") == []
+    assert superseded_views([*part, *beside, *around], cwd="/work") == [part[1], beside[1]]
+    assert superseded_views([*around, *part], cwd="/work") == []
+    wrote = call("write", file_path="a.py", content="new")
+    assert superseded_views([*part, assistant("", wrote), result(wrote)], cwd="/work") == [part[1]]
+    failed = [assistant("", wrote), result(wrote, "no", is_error=True)]
+    assert superseded_views([*part, *failed], cwd="/work") == []
+
+
+def test_the_inspector_has_each_message_with_its_size_its_state_and_what_is_behind() -> None:
+    effect = plan(("drop", REPLY), ("cut", LONG_RESULT))
+    cuts = {cut.message_id: cut for cut in effect.cuts}
+    budget = Budget(1, 100_000, estimated=True, window_known=True)
+    rows = inspect("system", [], HISTORY, budget, count=len, size=size, cuts=cuts).rows
+    by_id = {row.message_id: row for row in rows}
+    assert (by_id[REPLY].state, by_id[REPLY].tokens) == ("dropped", 0)
+    assert by_id[REPLY].whole_tokens == size(HISTORY[4])
+    assert by_id[LONG_RESULT].state == "cut"
+    assert by_id[LONG_RESULT].tokens < by_id[LONG_RESULT].whole_tokens == size(HISTORY[2])
+    assert by_id["second"].cache_lost == 0
+    assert by_id[SHORT_RESULT].cache_lost == by_id["second"].tokens
+
+
+@given(histories(), st.data())
+def test_whatever_is_edited_units_stay_whole_and_requests_valid(
+    history: list[Message], data: st.DataObject
+) -> None:
+    assume(len(history) > 1)
+    kinds = st.sampled_from(["drop", "cut", "restore"])
+    cuts: dict[str, Cut] = {}
+    for _ in range(data.draw(st.integers(1, 6))):
+        edit = ContextEdit(data.draw(kinds), data.draw(st.sampled_from([one.id for one in history])))  # pyright: ignore
+        before = sum(map(size, apply_cuts(history, cuts)))
+        try:
+            effect = effect_of_edits(history, cuts, [edit], cwd="/", size=size)
+        except UsageError:
+            continue
+        cuts |= {cut.message_id: cut for cut in effect.cuts}
+        shown = apply_cuts(history, cuts)
+        assert before - sum(map(size, shown)) == effect.tokens_freed
+        left = {one.id for one in shown}
+        for unit in units(history):
+            assert len({one.id in left for one in unit}) == 1, "half a unit"
+        assert_valid(well_formed(shown))
+        assert not any(one.role == "user" for one in history) or any(one.role == "user" for one in shown)

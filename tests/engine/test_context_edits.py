@@ -1,0 +1,211 @@
+"""The context as a list one can edit: what the next request holds, and what becomes of it at a boundary."""
+
+import json
+from typing import Any
+
+import pytest
+from scripted_llm.replies import Call, Overflow, Reply
+from scripted_llm.server import ScriptedLLM
+from talk import MODEL, Talk, Talks
+
+from crushpy.context.edits import ContextEdit
+from crushpy.errors import UsageError
+from crushpy.events import Boundary
+from crushpy.messages import Message, Usage
+from crushpy.paths import Paths
+from crushpy.storage.store import Store
+
+WIDE = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}
+COUNT = "for i in $(seq 1 400); do echo planted-$i; done"
+CUT = [ContextEdit("cut", "superseded")]
+
+
+async def worked(talks: Talks, llm: ScriptedLLM, **wanted: Any) -> Talk:
+    batch = [Call("bash", {"command": COUNT}), Call("bash", {"command": "echo beside"})]
+    llm.script(
+        Reply("I look.", calls=batch),
+        Reply("The first answer.", usage=Usage(50_000, 10, cache_read_tokens=5)),
+        "The second answer.",
+    )
+    talk = await talks(flags=WIDE, yolo=True, **wanted)
+    await talk.ask("the first request")
+    await talk.ask("the second request")
+    return talk
+
+
+def found(talk: Talk, text: str) -> Message:
+    texts = [(one, one.result.text if one.result else one.text) for one in talk.conversation.history]
+    return next(one for one, said in texts if text in said)
+
+
+def drop(talk: Talk, text: str) -> list[ContextEdit]:
+    return [ContextEdit("drop", found(talk, text).id)]
+
+
+async def asked(talk: Talk, llm: ScriptedLLM, prompt: str = "go on") -> str:
+    llm.script("Yes.")
+    await talk.ask(prompt)
+    return json.dumps(llm.requests[-1].body["messages"])
+
+
+async def test_the_next_request_leaves_out_what_is_dropped_and_it_comes_back(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    effect = await talk.conversation.edit_context(drop(talk, "planted"))
+    assert effect.tokens_freed > 400 and len(effect.messages) == 3 and len(effect.along) == 2
+    sent = await asked(talk, llm)
+    assert "planted" not in sent and "I look." not in sent and "tool_calls" not in sent
+    assert "the first request" in sent and "The first answer." in sent
+    await talk.conversation.edit_context([ContextEdit("restore", found(talk, "planted").id)])
+    sent = await asked(talk, llm, "and now")
+    assert "planted-400" in sent and "beside" in sent
+
+
+async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    await talk.conversation.edit_context(
+        [*drop(talk, "The first answer."), ContextEdit("cut", found(talk, "planted").id)]
+    )
+    whole = [one.id for one in talk.conversation.history]
+    await talk.close()
+    again = await talks(session=talk.conversation.info.id)
+    assert [one.id for one in again.conversation.history] == whole, "nothing is deleted"
+    branch = await talks(session=talk.conversation.info.id, fork=True)
+    rewound = await talks(session=branch.conversation.info.id, at=found(again, "the second request").id)
+    for one in (again, branch, rewound):
+        sent = await asked(one, llm)
+        assert "The first answer." not in sent
+        assert "planted-1\\" in sent and "planted-200" not in sent and "chars cut; recall" in sent
+
+
+async def test_a_dry_run_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    planned = await talk.conversation.edit_context(drop(talk, "planted"), dry_run=True)
+    assert "planted-400" in await asked(talk, llm)
+    assert planned.tokens_freed > 400
+    store = Store(Paths().database)
+    assert not (await store.carried(talk.conversation.info.id)).cuts
+    await store.close()
+
+
+async def test_the_old_reading_is_void_and_so_it_is_after_a_restart(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    llm.script(Reply("Much.", usage=Usage(60_000, 10)))
+    await talk.ask("how much?")
+    assert talk.conversation.budget().used == 60_010 and not talk.conversation.budget().estimated
+    await talk.conversation.edit_context(drop(talk, "planted"))
+    now = talk.conversation.budget()
+    assert now.estimated and now.used < 30_000
+    await talk.close()
+    again = await talks(session=talk.conversation.info.id)
+    assert again.conversation.budget().estimated
+    llm.script(Reply("Less.", usage=Usage(20_000, 10)))
+    await again.ask("and now?")
+    assert again.conversation.budget().used == 20_010 and not again.conversation.budget().estimated
+    await again.close()
+    third = await talks(session=talk.conversation.info.id)
+    assert third.conversation.budget().used == 20_010, "a report after the edit holds"
+
+
+async def test_what_is_dropped_is_found_by_recall_and_search(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    await talk.conversation.edit_context(drop(talk, "planted"))
+    llm.script(Reply(calls=[Call("recall", {"query": "planted-77"})]), "Found.")
+    await talk.ask("what was it?")
+    answer = llm.requests[-1].body["messages"][-1]
+    assert answer["role"] == "tool" and "planted-77" in answer["content"]
+    assert await talk.conversation.library.search("planted-77", within=talk.conversation.info.id)
+
+
+async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise_them(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await worked(talks, llm)
+    parent = talk.conversation.info.id
+    planted = found(talk, "planted").id
+    await talk.conversation.edit_context(drop(talk, "planted"))
+    llm.script("Notes of the rest.")
+    assert await talk.conversation.compact()
+    read = json.dumps(llm.requests[-1].body["messages"])
+    assert "The first answer." in read and "planted" not in read
+    sent = await asked(talk, llm)
+    assert "planted" in sent, "the evidence tells that the command ran"
+    with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the fresh start"):
+        await talk.conversation.edit_context([ContextEdit("restore", planted)])
+    assert await talk.conversation.undo()
+    sent = await asked(talk, llm, "after the undo")
+    assert "planted-400" not in sent and "the first request" in sent, "the parent is as it was edited"
+    await talk.conversation.edit_context([ContextEdit("restore", planted)])
+    assert "planted-400" in await asked(talk, llm, "all of it")
+
+
+async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    llm.script("Notes.")
+    flags = {**WIDE, "compaction.keep_recent_tokens": 20_000}
+    await talk.close()
+    talk = await talks(flags=flags, session=talk.conversation.info.id)
+    assert await talk.conversation.compact()
+    assert talk.of(Boundary)
+    carried = found(talk, "The second answer.")
+    assert carried in talk.conversation.history[1:]
+    await talk.conversation.edit_context([ContextEdit("drop", carried.id)])
+    assert "The second answer." not in await asked(talk, llm)
+    assert await talk.conversation.undo()
+    assert "The second answer." in await asked(talk, llm, "again")
+
+
+async def test_the_seed_and_messages_of_other_sessions_are_refused(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    llm.script("Hello.", "Notes.")
+    other = await talks()
+    await other.ask("elsewhere")
+    foreign = other.conversation.history[0].id
+    with pytest.raises(UsageError, match=f"{foreign} belongs to session {other.conversation.info.id}"):
+        await talk.conversation.edit_context([ContextEdit("drop", foreign)])
+    with pytest.raises(UsageError, match="there is no message 'nosuch'"):
+        await talk.conversation.edit_context([ContextEdit("drop", "nosuch")])
+    assert await talk.conversation.compact()
+    with pytest.raises(UsageError, match="it is the seed"):
+        await talk.conversation.edit_context([ContextEdit("drop", talk.conversation.history[0].id)])
+
+
+async def test_not_while_the_agent_works(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    edits = drop(talk, "planted")
+    llm.script("Yes.")
+    talk.conversation.submit("go on")
+    with pytest.raises(UsageError, match="Not while the agent is working"):
+        await talk.conversation.edit_context(edits)
+    await talk.until(lambda: not talk.conversation.busy)
+
+
+async def test_superseded_views_are_offered_and_cut_at_once(
+    talks: Talks, llm: ScriptedLLM, workspace: Any
+) -> None:
+    (workspace / "long.py").write_text("line of code\n" * 500)
+    look = Call("view", {"file_path": "long.py"})
+    llm.script(Reply(calls=[look]), Reply(calls=[look]), Reply(calls=[look]), "Read.")
+    talk = await talks(flags=WIDE, yolo=True)
+    await talk.ask("read it")
+    await talk.conversation.count_exactly()
+    offered = talk.conversation.inspect().old_views
+    assert len(offered.message_ids) == 2 and offered.tokens > 2_000
+    effect = await talk.conversation.edit_context(CUT)
+    assert effect.tokens_freed == offered.tokens
+    sent = await asked(talk, llm)
+    assert sent.count("500\\tline of code") + sent.count("line of code") < 600
+    with pytest.raises(UsageError, match="There are no superseded views"):
+        await talk.conversation.edit_context(CUT)
+
+
+async def test_a_restored_result_is_cut_again_by_an_overflow(talks: Talks, llm: ScriptedLLM) -> None:
+    talk = await worked(talks, llm)
+    planted = found(talk, "planted").id
+    await talk.conversation.edit_context([ContextEdit("cut", planted)])
+    await talk.conversation.edit_context([ContextEdit("restore", planted)])
+    llm.script(Overflow(8_000, 9_000), "It fits.")
+    await talk.ask("go on")
+    sent = json.dumps(llm.requests[-1].body["messages"])
+    assert "planted-200" not in sent and "chars cut; recall" in sent
