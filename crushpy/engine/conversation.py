@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.context.budget import Budget
+from crushpy.context.cuts import SentState, sent_states
 from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.forecast import Forecast
 from crushpy.context.inspect import Inspection
@@ -389,6 +390,11 @@ class Conversation:
     @property
     def history(self) -> tuple[Message, ...]:
         return tuple(self._session.history)
+
+    @property
+    def sent_states(self) -> dict[str, SentState]:
+        """What of the history is not sent whole."""
+        return sent_states(self._session.cuts.values())
 
     @property
     def usage(self) -> Usage:

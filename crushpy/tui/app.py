@@ -89,7 +89,7 @@ class CrushpyApp(App[object]):
 
         return Keyboard
 
-    def get_default_screen(self) -> Screen[None]:
+    def get_default_screen(self) -> Screen[str | None]:
         self._chat = ChatScreen(self._options, self._typed, self._images)
         return self._chat
 

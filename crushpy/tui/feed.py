@@ -1,11 +1,12 @@
 """Turns what the engine says, and what is stored, into items of the transcript."""
 
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from crushpy.context.cuts import SentState
 from crushpy.errors import CrushpyError
 from crushpy.events import (
     ApprovalDone,
@@ -44,6 +45,8 @@ from crushpy.tui.items import (
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import OpeningBoundary
 
+NO_STATES: Mapping[str, SentState] = {}
+
 
 class Feed:
     """Keeps track of what is being written. One for each transcript.
@@ -63,6 +66,9 @@ class Feed:
         self._tools: dict[str, tuple[int, ToolItem]] = {}
         self._asked: dict[str, ApprovalNeeded] = {}
         self._denied: set[str] = set()
+        self._last_message = ""
+        self._stored: dict[int, str] = {}
+        """Messages that were shown before they were stored, by their keys in the view."""
 
     def show(self, item: TranscriptItem) -> None:
         """Adds something that no event tells of."""
@@ -78,14 +84,29 @@ class Feed:
     def clear(self) -> None:
         self.load(())
 
-    def load(self, history: Sequence[Message], opening: "OpeningBoundary | None" = None) -> None:
-        """Shows a stored session. `opening` is what is stored of the fresh start it begins with."""
+    def message_id(self, key: int) -> str:
+        """The message that an item of the view shows; empty where it is none, or not stored yet."""
+        match self._view.item(key):
+            case UserItem() | ReplyItem() | ThinkingItem() | ToolItem() as item:
+                return item.message_id or self._stored.get(key, "")
+            case _:
+                return ""
+
+    def load(
+        self,
+        history: Sequence[Message],
+        opening: "OpeningBoundary | None" = None,
+        states: Mapping[str, SentState] = NO_STATES,
+    ) -> None:
+        """Shows a stored session. `opening` is what is stored of the fresh start it begins with, `states`
+        what of it is not sent whole."""
         self._reply = self._thinking = None
         self._tools.clear()
+        self._stored.clear()
         self._view.set_items(
             [
                 self._placed(item) if isinstance(item, BoundaryItem) else item
-                for item in stored_items(history, opening)
+                for item in stored_items(history, opening, states)
             ]
         )
 
@@ -113,6 +134,10 @@ class Feed:
                 if event.id in self._tools:
                     self._view.stream(self._tools[event.id][0], event.text)
             case MessageCommitted() | TurnEnded():
+                if isinstance(event, MessageCommitted):
+                    self._last_message = event.message_id
+                    shown = (key for key in (self._thinking, self._reply) if key is not None)
+                    self._stored.update(dict.fromkeys(shown, event.message_id))
                 self._end_reply()
                 if isinstance(event, TurnEnded) and event.status == "interrupted":
                     self.show(NoticeItem("Interrupted."))
@@ -120,9 +145,10 @@ class Feed:
                 self._drop_reply()
                 self.show(NoticeItem(f"{event.reason} Trying again in {event.seconds:g} s.", "warning"))
             case PromptCommitted():
-                self.show(UserItem(event.text, event.images))
+                self.show(UserItem(event.text, event.images, event.message_id))
             case ToolCalled():
-                item = ToolItem(event.id, event.name, headline(event.name, event.args, more=" …"), "waiting")
+                about = headline(event.name, event.args, more=" …")
+                item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
                 self._tools[event.id] = (self._view.add(item), item)
             case ToolStarted():
                 self._change_tool(event.id, state="running")
@@ -210,11 +236,13 @@ def _said(event: ApprovalDone, rule: str) -> str:
 
 
 def stored_items(
-    history: Iterable[Message], opening: "OpeningBoundary | None" = None
+    history: Iterable[Message],
+    opening: "OpeningBoundary | None" = None,
+    states: Mapping[str, SentState] = NO_STATES,
 ) -> Iterable[TranscriptItem]:
     """A stored history as items, each call with its result."""
     messages = list(history)
-    results = {one.result.call_id: one.result for one in messages if one.result is not None}
+    results = {one.result.call_id: (one.id, one.result) for one in messages if one.result is not None}
     for message in messages:
         if message.role == "tool":
             continue
@@ -226,20 +254,24 @@ def stored_items(
                     yield NoticeItem(part.text)
                 case Thinking():
                     if part.text:
-                        yield ThinkingItem(part.text, seconds=part.seconds)
+                        yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)
                 case _:
                     pass
+        sent = states.get(message.id, "")
         if message.role == "user":
             if message.text or message.images:
-                yield UserItem(message.text, tuple(image.info for image in message.images))
+                images = tuple(image.info for image in message.images)
+                yield UserItem(message.text, images, message.id, sent)
             continue
         if message.text.strip():
-            yield ReplyItem(message.text)
+            yield ReplyItem(message.text, message_id=message.id, sent=sent)
         for call in message.calls:
-            item = ToolItem(call.id, call.name, headline(call.name, call.args, more=" …"), "interrupted")
-            result = results.get(call.id)
-            if result is not None:
+            about = headline(call.name, call.args, more=" …")
+            item = ToolItem(call.id, call.name, about, "interrupted", message_id=message.id)
+            if call.id in results:
+                answer, result = results[call.id]
                 item = _finished(item, result, "failed" if result.is_error else "done")
+                item = msgspec.structs.replace(item, sent=states.get(answer, ""))
             yield item
 
 

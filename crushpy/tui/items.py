@@ -6,11 +6,15 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+from crushpy.context.cuts import SentState
 from crushpy.messages import Data, Diff, Display, Excerpt, FileList, ImageInfo, TaskReport, Terminal, TodoList
 from crushpy.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 
+
+NOT_WHOLE: dict[SentState, str] = {"": "", "cut": "sent shortened", "dropped": "not sent"}
+"""What is said of a message that requests do not show whole."""
 
 OWN_COMMAND = "!"
 """The name of a `ToolItem` that is a command of the user's own. The agent knows nothing of it."""
@@ -21,6 +25,8 @@ class UserItem(Data, frozen=True):
 
     text: str
     images: tuple[ImageInfo, ...] = ()
+    message_id: str = ""
+    sent: SentState = ""
 
 
 class ReplyItem(Data, frozen=True):
@@ -28,6 +34,9 @@ class ReplyItem(Data, frozen=True):
 
     text: str
     done: bool = True
+    message_id: str = ""
+    """Empty while it is not stored."""
+    sent: SentState = ""
 
 
 class ThinkingItem(Data, frozen=True):
@@ -37,6 +46,7 @@ class ThinkingItem(Data, frozen=True):
     done: bool = True
     seconds: int = 0
     """How long it took; 0 where that is not known, or was less than one."""
+    message_id: str = ""
 
 
 class ToolItem(Data, frozen=True):
@@ -52,6 +62,10 @@ class ToolItem(Data, frozen=True):
     """What it prints while it runs, and its result as text where there is no `display` or it failed."""
     answer: str = ""
     """What the user said when it was asked for; empty where it was not."""
+    message_id: str = ""
+    """Of the message that asks for it."""
+    sent: SentState = ""
+    """Of its result."""
 
 
 class NoticeItem(Data, frozen=True):
@@ -68,7 +82,7 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
-ItemAction = Literal["copy", "open_parent", "undo", "edit_template", "lineage", "pin"]
+ItemAction = Literal["copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin"]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
 BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
@@ -130,6 +144,17 @@ class BoundaryItem(Data, frozen=True):
 
 
 TranscriptItem = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | BoundaryItem
+
+
+def is_message(item: TranscriptItem) -> bool:
+    """It shows what the user or the model said or did: a branch may end there."""
+    match item:
+        case UserItem() | ReplyItem() | ThinkingItem():
+            return True
+        case ToolItem():
+            return item.name != OWN_COMMAND
+        case _:
+            return False
 
 
 class TranscriptView(Protocol):

@@ -242,6 +242,7 @@ def test_the_inspector(picture: Picture, llm: ScriptedLLM) -> None:
         await changed(app)
         await app.press("ctrl+o")
         await app.shows(InspectorScreen)
+        await app.press("end")
         await app.sees("src/cart.py")
 
     assert picture(act)

@@ -81,8 +81,19 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
     async def pin(message_id: str) -> str:
         return (await pinned_words(conversation.pins, lambda board: board.add_message(message_id)))[1]
 
-    method = conversation.info.compaction
-    await chat.show(InspectorScreen(conversation.inspect, method, thresholds=thresholds, pin=pin))
+    before = conversation.sent_states
+    await chat.show(
+        InspectorScreen(
+            conversation.inspect,
+            conversation.info.compaction,
+            thresholds=thresholds,
+            pin=pin,
+            edit=conversation.edit_context,
+        )
+    )
+    if conversation.sent_states != before:
+        await chat.show_history(conversation)
+        chat.status.refresh()
 
 
 @performs("show_cost")

@@ -45,6 +45,25 @@ async def resume(chat: CommandHost, session_id: str) -> None:
     await _replace(chat, _fresh(chat, session=session_id, model=""))
 
 
+async def fork_here(chat: CommandHost, message_id: str) -> None:
+    """Goes on in a branch that ends at a message of the open conversation."""
+    conversation = chat.conversation
+    if conversation is None or not message_id:
+        chat.say("This is not stored: no branch can end here.", warning=True)
+        return
+    if conversation.busy:
+        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        return
+    before = conversation.info.id
+    try:
+        made = await conversation.library.fork(before, message_id)
+    except CrushpyError as error:
+        chat.say(str(error), warning=True)
+        return
+    await resume(chat, made.id)
+    chat.say(f"This is a branch that ends here. Session {before} and your files are as they were (/lineage).")
+
+
 @performs("sessions")
 async def pick_session(chat: CommandHost, argument: str) -> None:
     if chat.conversation is None:

@@ -123,7 +123,7 @@ class ChatScreen(ChatLayout):
         if conversation.info.parent_id:
             with suppress(CrushpyError):
                 opening = await conversation.library.opening_boundary(conversation.info.id)
-        self.feed.load(conversation.history, opening)
+        self.feed.load(conversation.history, opening, conversation.sent_states)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -279,7 +279,18 @@ class ChatScreen(ChatLayout):
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-        app_of(self).push_screen(SessionReaderScreen(library, session_id))
+        def left(branch: str | None) -> None:
+            if branch:
+                from crushpy.tui.actions.sessions import resume
+
+                self.run_worker(resume(self, branch))
+
+        app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
+
+    async def fork_at(self, key: int) -> None:
+        from crushpy.tui.actions.sessions import fork_here
+
+        await fork_here(self, self.feed.message_id(key))
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
         """What the card of a fresh start offers, and pinning."""

@@ -1,8 +1,9 @@
 """What fills the model's window: a chart by kind, and every part of the next request with its size."""
 
-from collections.abc import Awaitable, Callable, Mapping
-from typing import ClassVar
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import ClassVar, Protocol
 
+from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
@@ -10,10 +11,13 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.context.budget import Budget
+from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
 from crushpy.context.forecast import in_words
 from crushpy.context.inspect import Inspection, Row
+from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
+from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import spread
 from crushpy.tui.widgets.key_bar import KeyBar, flow
@@ -82,8 +86,18 @@ def _ordered(by_kind: Mapping[str, int]) -> list[str]:
     return [kind for kind in KINDS if kind in by_kind] + [kind for kind in by_kind if kind not in KINDS]
 
 
+class EditContext(Protocol):
+    """Edits messages of the context; with `dry_run` only says what that would do. May raise our errors."""
+
+    async def __call__(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect: ...
+
+
 class InspectorScreen(Screen[None]):
-    """`read` gives the figures as they are now; `thresholds` are shares of the window with their names."""
+    """`read` gives the figures as they are now; `thresholds` are shares of the window with their names;
+    `edit` drops, cuts or restores messages, or says what that would do.
+
+    An edit takes two presses: the first shows its effect, the second makes it.
+    """
 
     DEFAULT_CSS = """
     InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
@@ -91,13 +105,19 @@ class InspectorScreen(Screen[None]):
     InspectorScreen #chart { height: auto; padding: 0 1; }
     InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
     InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
+    InspectorScreen #effect { height: auto; max-height: 4; padding: 0 1; display: none; }
+    InspectorScreen #effect.-said { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("s", "sort", "Largest first or in order"),
         Binding("k", "kinds", "Kinds or parts"),
         Binding("p", "pin", "Pin"),
         Binding("r", "refresh_figures", "Refresh"),
-        Binding("escape", "dismiss", "Close"),
+        Binding("d", "edit('drop')", "Drop"),
+        Binding("c", "edit('cut')", "Cut"),
+        Binding("u", "edit('restore')", "Restore"),
+        Binding("o", "cut_old_views", "Old views"),
+        Binding("escape", "close", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "RowList"
@@ -109,10 +129,14 @@ class InspectorScreen(Screen[None]):
         *,
         thresholds: Mapping[str, float] | None = None,
         pin: Callable[[str], Awaitable[str]] | None = None,
+        edit: EditContext | None = None,
     ) -> None:
         """`pin` pins a message by its id, and gives what to tell."""
         super().__init__()
         self._pin = pin
+        self._edit = edit
+        self._sure: ContextEdit | None = None
+        """What the next press of the same key does."""
         self._read = read
         self._method = method
         self._thresholds = dict(thresholds or {})
@@ -126,6 +150,7 @@ class InspectorScreen(Screen[None]):
         yield Static(id="forecast")
         yield Static(id="chart")
         yield Static(id="legend")
+        yield Static(id="effect")
         yield RowList()
         yield KeyBar()
 
@@ -151,6 +176,7 @@ class InspectorScreen(Screen[None]):
             chart.append(threshold_marks(self._thresholds, width))
         self.query_one("#chart", Static).update(Content("\n").join(chart))
         self.query_one("#legend", Static).update(self._legend())
+        self._offer()
         self._fill()
 
     def _legend(self) -> Content:
@@ -190,6 +216,9 @@ class InspectorScreen(Screen[None]):
         left = Content.assemble(KINDS.get(row.kind, OTHER), f" {size}  {row.kind}")
         if row.name and row.name not in (row.kind, "system prompt"):
             left += Content.assemble("  ", (one_line(row.name), "$text-muted"))
+        if row.state:
+            words = f"{NOT_WHOLE[row.state]}, whole {row.whole_tokens:,}"
+            return spread(left, Content.styled(words, "$warning"), width)
         return spread(left, Content.styled("cached" if row.cached else "", "$success"), width)
 
     def action_sort(self) -> None:
@@ -201,6 +230,8 @@ class InspectorScreen(Screen[None]):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action in ("edit", "cut_old_views"):
+            return self._edit is not None
         return action != "pin" or self._pin is not None
 
     async def action_pin(self) -> None:
@@ -215,3 +246,59 @@ class InspectorScreen(Screen[None]):
     def action_refresh_figures(self) -> None:
         self._inspection = self._read()
         self._show()
+
+    # --- edits -------------------------------------------------------------------------------------------
+
+    def _offer(self) -> None:
+        """Names what is worth cutting first, where nothing else is to be said."""
+        views = self._inspection.old_views
+        offered = self._edit is not None and bool(views.message_ids)
+        self._say(f"{offer_words(views)}: o cuts them" if offered else "")
+
+    def _say(self, words: str, style: str = "$accent") -> None:
+        line = self.query_one("#effect", Static)
+        line.update(Content.styled(one_line(words), style))
+        line.set_class(bool(words), "-said")
+
+    def action_edit(self, kind: EditKind) -> None:
+        rows = self.query_one(RowList)
+        row = self._rows[rows.highlighted] if rows.count else None
+        if row is None or not row.message_id:
+            self._say("Only messages can be edited; system prompt and tools are always sent.", "$warning")
+            return
+        self._ask(ContextEdit(kind, row.message_id))
+
+    def action_cut_old_views(self) -> None:
+        self._ask(ContextEdit("cut", SUPERSEDED))
+
+    def _ask(self, edit: ContextEdit) -> None:
+        self.run_worker(self._do(edit, sure=self._sure == edit), group="edit", exclusive=True)
+
+    async def _do(self, edit: ContextEdit, *, sure: bool) -> None:
+        assert self._edit is not None
+        self._sure = None
+        try:
+            effect = await self._edit([edit], dry_run=not sure)
+        except CrushpyError as error:
+            self._say(error.message, "$warning")
+            return
+        if sure:
+            self.action_refresh_figures()
+            self._say(f"Done: {effect_words(effect)}.")
+        else:
+            self._sure = edit
+            self._say(f"{effect_words(effect)}. The same key again does it, Esc does not.", "$warning")
+
+    @on(RowList.Highlighted)
+    def _moved(self) -> None:
+        if self._sure is not None and self._sure.message_id != SUPERSEDED:
+            self._sure = None
+            self._offer()
+
+    def action_close(self) -> None:
+        """Leaves an edit alone that was about to be made; else the screen."""
+        if self._sure is None:
+            self.dismiss(None)
+        else:
+            self._sure = None
+            self._offer()

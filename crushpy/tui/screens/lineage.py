@@ -57,7 +57,7 @@ class LineageScreen(Screen[Chosen | None]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "read", "Open"),
         Binding("g", "go_on", "Go on here"),
-        Binding("f", "fork", "Fork"),
+        Binding("f", "fork", "Fork here"),
         Binding("u", "undo", "Undo fresh start"),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
@@ -206,7 +206,12 @@ class LineageScreen(Screen[Chosen | None]):
         if branch is not None:
             from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id))
+            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id), self._branched)
+
+    def _branched(self, session_id: str | None) -> None:
+        """A branch was made at a message of the session that was read."""
+        if session_id:
+            self.dismiss(Chosen("continue", session_id))
 
     def action_go_on(self) -> None:
         branch = self._current()

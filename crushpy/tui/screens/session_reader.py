@@ -13,13 +13,14 @@ from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.feed import Feed
 from crushpy.tui.items import ErrorItem
+from crushpy.tui.notify import tell
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class SessionReaderScreen(TranscriptScreen):
-    """The session as the chat would show it, from its beginning."""
+    """The session as the chat would show it, from its beginning. Returns a branch that was made of it."""
 
     DEFAULT_CSS = """
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -29,7 +30,7 @@ class SessionReaderScreen(TranscriptScreen):
         Binding("home", "edge('home')", "Beginning"),
         Binding("end", "edge('end')", "End"),
         Binding("f", "fold", "Fold or unfold"),
-        Binding("escape", "dismiss", "Close"),
+        Binding("escape", "dismiss(None)", "Close"),
     ]
     AUTO_FOCUS = "Transcript"
 
@@ -38,13 +39,27 @@ class SessionReaderScreen(TranscriptScreen):
         self._library = library
         self._session_id = session_id
         self._folded = True
+        self._feed: Feed | None = None
 
     @property
     def library(self) -> SessionBrowser:
         return self._library
 
     def read_session(self, library: SessionBrowser, session_id: str) -> None:
-        app_of(self).push_screen(SessionReaderScreen(library, session_id))
+        app_of(self).push_screen(SessionReaderScreen(library, session_id), self._left)
+
+    def _left(self, branch: str | None) -> None:
+        if branch:  # the reader before this one has done its work too
+            self.dismiss(branch)
+
+    async def fork_at(self, key: int) -> None:
+        message_id = self._feed.message_id(key) if self._feed else ""
+        try:
+            made = await self._library.fork(self._session_id, message_id)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
+            return
+        self.dismiss(made.id)
 
     def compose(self) -> ComposeResult:
         yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
@@ -59,12 +74,14 @@ class SessionReaderScreen(TranscriptScreen):
         try:
             info, messages = await self._library.messages(self._session_id)
             opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
+            states = await self._library.edited(info.id)
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
-        Feed(transcript, offers=("open_parent",)).load(messages, opening)
+        self._feed = Feed(transcript, offers=("open_parent",))
+        self._feed.load(messages, opening, states)
         self.call_after_refresh(transcript.scroll_home, animate=False)
 
     def action_edge(self, where: str) -> None:

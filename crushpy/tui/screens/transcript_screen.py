@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
 
 
-class TranscriptScreen(Screen[None]):
+class TranscriptScreen(Screen[str | None]):
     """A screen with a transcript on it. `library` is its own; `act` is what only it can do."""
 
     @property
@@ -24,6 +24,10 @@ class TranscriptScreen(Screen[None]):
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
         """Opens a stored session to read."""
+        raise NotImplementedError
+
+    async def fork_at(self, key: int) -> None:
+        """Goes on in a branch that ends at the message that this item shows."""
         raise NotImplementedError
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
@@ -38,12 +42,14 @@ class TranscriptScreen(Screen[None]):
     def _item(self, event: Transcript.ItemActivated) -> None:
         item = self.query_one(Transcript).item(event.key)
         if item is not None:
-            self.run_worker(self._activate(item, event.action))
+            self.run_worker(self._activate(event.key, item, event.action))
 
-    async def _activate(self, item: TranscriptItem, action: ItemAction) -> None:
+    async def _activate(self, key: int, item: TranscriptItem, action: ItemAction) -> None:
         match item:
             case _ if action == "copy":
                 await self.copy(source_text(item))
+            case _ if action == "fork":
+                await self.fork_at(key)
             case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
                 self.read_session(self.library, parent)
             case _:

@@ -9,7 +9,15 @@ from textual.binding import Binding, BindingType
 from textual.selection import Selection
 
 from crushpy.tui.focus import Visited
-from crushpy.tui.items import BOUNDARY_ACTIONS, OWN_COMMAND, PINNABLE, BoundaryItem, ItemAction, ToolItem
+from crushpy.tui.items import (
+    BOUNDARY_ACTIONS,
+    OWN_COMMAND,
+    PINNABLE,
+    BoundaryItem,
+    ItemAction,
+    ToolItem,
+    is_message,
+)
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
@@ -31,6 +39,7 @@ class Pointing(Visited, Scrolling):
         Binding("end", "scroll_end", "To the end", show=False),
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
         Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every fresh start carries it"),
+        Binding("b", "activate('fork')", "Fork here", tooltip="go on in a branch that ends at this message"),
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
@@ -133,6 +142,8 @@ class Pointing(Visited, Scrolling):
         if parameters == ("pin",):
             own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
             return self.can_pin and isinstance(item, PINNABLE) and not own
+        if parameters == ("fork",):
+            return item is not None and is_message(item)
         return isinstance(item, BoundaryItem) and parameters[0] in item.actions
 
     def on_focus(self, event: events.Focus) -> None:

@@ -8,6 +8,7 @@ from rich.segment import Segment
 from crushpy.messages import counted
 from crushpy.sanitize import one_line
 from crushpy.tui.items import (
+    NOT_WHOLE,
     BoundaryItem,
     ErrorItem,
     NoticeItem,
@@ -79,6 +80,9 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
     margin = gutter(canvas.palette)
     match item:
         case ReplyItem():
+            if item.sent:
+                mark = [(f"· {NOT_WHOLE[item.sent]}", canvas.palette.muted)]
+                canvas.rows.append(headline_row(mark, [], margin, canvas))
             reply = MarkdownStream(canvas, margin, canvas.palette.text)
             reply.feed(item.text)
             yield from reply.finish()
@@ -143,8 +147,9 @@ def _user(item: UserItem, canvas: Canvas, opened: bool) -> Iterator[None]:
             yield
     lines_in_all = counted(item.text.count("\n") + 1, "line")
     more = [f"… {lines_in_all}, {counted(len(item.text), 'character')} in all"] if folded else []
+    sent = [f"· {NOT_WHOLE[item.sent]}"] if item.sent else []
     muted = canvas.palette.over(style, canvas.palette.dim)
-    for line in (*more, *map(image_label, item.images)):
+    for line in (*more, *map(image_label, item.images), *sent):
         canvas.prose([[(line, muted)]], margin, style)
 
 

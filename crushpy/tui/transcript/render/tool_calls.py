@@ -7,7 +7,7 @@ from rich.style import Style
 
 from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.sanitize import one_line
-from crushpy.tui.items import OWN_COMMAND, ToolItem
+from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
@@ -88,6 +88,7 @@ def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Styl
     """What stands at the right of the line: the user's answer, where it was asked, and the result."""
     result = [span for span in _summary(item, palette) if span[0]]
     answer = item.answer or ("denied" if item.state == "denied" else "")
+    answer = " · ".join(words for words in (NOT_WHOLE[item.sent], answer) if words)
     if not answer:
         return result
     style = palette["warning"] if item.state == "denied" else palette.muted

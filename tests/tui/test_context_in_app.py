@@ -1,0 +1,187 @@
+"""The context edited in the inspector, the marks it leaves in the transcript, and branches at a message."""
+
+import json
+from pathlib import Path
+
+from driving import Driven, Start, start
+from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.tui.items import ReplyItem, ToolItem, UserItem
+from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.widgets.row_list import RowList
+
+__all__ = ["start"]
+
+LOOK = Call("view", {"file_path": "long.py"})
+
+
+async def read_twice(app: Driven, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "long.py").write_text("a line of the file\n" * 400)
+    llm.script(Reply("I look.", calls=[LOOK]), Reply("Again.", calls=[LOOK]), "Done with it.")
+    await app.say("read it twice")
+    await app.sees("Done with it.")
+    await app.rests()
+
+
+async def inspector(app: Driven) -> None:
+    await app.press("ctrl+o")
+    await app.shows(InspectorScreen)
+    await app.sees("Largest first")
+
+
+async def highlight(app: Driven, words: str) -> None:
+    """Moves to the first row that holds these words."""
+    screen = app.app.screen
+    assert isinstance(screen, InspectorScreen)
+    row = next(number for number, row in enumerate(screen._rows) if words in row.name)
+    screen.query_one(RowList).highlighted = row
+    await app.pilot.pause()
+
+
+async def go_to(app: Driven, message_id: str) -> None:
+    """Moves up in the transcript to the item that shows this message."""
+    for _ in range(20):
+        if app.chat.feed.message_id(app.chat.transcript._cursor or 0) == message_id:
+            return
+        await app.press("up")
+    raise AssertionError(app.text)
+
+
+async def sent(app: Driven, llm: ScriptedLLM, prompt: str) -> str:
+    llm.script("Yes.")
+    await app.say(prompt)
+    await app.until(lambda: json.dumps(llm.requests[-1].body).find(prompt) > 0, "the request")
+    await app.rests()
+    return json.dumps(llm.requests[-1].body["messages"])
+
+
+async def test_the_inspector_drops_and_restores_with_the_effect_shown_before(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(size=(140, 40), yolo=True) as app:
+        await read_twice(app, llm, workspace)
+        await inspector(app)
+        await highlight(app, "I look.")
+        await app.press("d")
+        await app.sees("2 messages dropped", "tokens freed", "sent anew", "The same key again does it")
+        assert not app.conversation.sent_states, "nothing has happened yet"
+        await app.press("escape")
+        await app.sees_no("The same key again")
+        await app.press("d", "down")
+        await app.sees_no("The same key again")
+        await highlight(app, "I look.")
+        await app.press("d")
+        await app.sees("The same key again does it")
+        await app.press("d")
+        await app.sees("Done: 2 messages dropped", "not sent, whole")
+        await app.press("escape")
+        await app.sees("· not sent")
+        assert "I look." not in await sent(app, llm, "go on")
+        await inspector(app)
+        await highlight(app, "I look.")
+        await app.press("u")
+        await app.sees("2 messages restored", "tokens more")
+        await app.press("u")
+        await app.sees("Done: 2 messages restored")
+        await app.press("escape")
+        await app.sees_no("not sent")
+        assert "I look." in await sent(app, llm, "and on")
+
+
+async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(size=(140, 40), yolo=True) as app:
+        await read_twice(app, llm, workspace)
+        await inspector(app)
+        await app.sees("1 old view, ", "o cuts them")
+        await app.press("home", "d")
+        await app.sees("Only messages can be edited")
+        await highlight(app, "read it twice")
+        await app.press("d")
+        await app.sees("it is the first user message")
+        await app.press("o")
+        await app.sees("1 message cut")
+        await app.press("o")
+        await app.sees("Done: 1 message cut", "sent shortened, whole")
+        await app.press("escape")
+        await app.sees("sent shortened")
+        assert "chars cut; recall" in await sent(app, llm, "go on")
+
+
+async def test_a_key_in_the_transcript_goes_on_in_a_branch_that_ends_there(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("The first answer.", "The second answer.")
+    async with start(size=(100, 30)) as app:
+        await app.say("the first request")
+        await app.sees("The first answer.")
+        await app.rests()
+        await app.say("the second request")
+        await app.sees("The second answer.")
+        await app.rests()
+        before = app.conversation.info.id
+        await app.press("tab")
+        await app.sees("b Fork here")
+        await go_to(app, app.conversation.history[1].id)
+        await app.press("b")
+        await app.sees("This is a branch that ends here")
+        assert app.conversation.info.parent_id == before and app.conversation.info.kind == "fork"
+        assert [one.text for one in app.conversation.history] == ["the first request", "The first answer."]
+        await app.sees_no("The second answer.")
+        llm.script("On the branch.")
+        await app.say("something else")
+        await app.sees("On the branch.")
+
+
+async def test_the_lineage_leads_to_a_message_to_fork_at(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("The first answer.", "The second answer.")
+    async with start(size=(120, 30)) as app:
+        for prompt, answer in (("one", "The first answer."), ("two", "The second answer.")):
+            await app.say(prompt)
+            await app.sees(answer)
+            await app.rests()
+        before = app.conversation.info.id
+        await app.press("ctrl+l")
+        await app.shows(LineageScreen)
+        await app.sees("f Fork here", "session 1")
+        await app.press("enter")
+        await app.shows(SessionReaderScreen)
+        await app.sees("The first answer.")
+        await app.press("home")
+        await app.sees("b Fork here")
+        await app.press("b")
+        await app.until(lambda: app.chat.conversation and app.conversation.info.id != before, "the branch")
+        assert [one.text for one in app.conversation.history] == ["one"]
+        assert app.conversation.info.parent_id == before
+
+
+async def test_no_branch_while_the_agent_works(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("Half an answer and more", chunk=4), after=3))
+    async with start() as app:
+        await app.say("go")
+        await app.sees("Half")
+        before = app.conversation.info.id
+        await app.press("tab", "home", "b")
+        await app.sees("The agent is working")
+        assert app.conversation.info.id == before
+
+
+async def test_every_item_knows_its_message_live_and_stored(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(size=(140, 40), yolo=True) as app:
+        await read_twice(app, llm, workspace)
+        feed, view = app.chat.feed, app.chat.transcript
+        kinds = (UserItem, ReplyItem, ToolItem)
+
+        def shown() -> list[str]:
+            keys = [key for key in view.keys() if isinstance(view.item(key), kinds)]  # noqa: SIM118
+            return [feed.message_id(key) for key in keys]
+
+        live = shown()
+        await app.chat.show_history(app.conversation)
+        assert live == shown() and all(live) and len(live) == 6
