@@ -218,7 +218,7 @@ def test_export_writes_everything_as_markdown_without_secrets(cli: Cli, told: Se
         "<details><summary>Thinking</summary>\n\nlet me see\n\n</details>",
         '### Call: bash\n\n```json\n{"command":"ls -la\\nsecond line","password":"[redacted]"}\n```\n',
         "### Result: bash\n\n````text\none red <U+202E>exe\n```\ntoken=[redacted]\n```\nlast\n````\n",
-        "### Result: view (error)\n\n```text\nno such file\n```\n\n[image: image/png, 6 bytes]\n",
+        "### Result: view (error)\n\n```text\nno such file\n```\n\n[image: image/png, 5 bytes]\n",
         "## Assistant (openai/one)\n\nDone red <U+202E>exe.\n",
     ):
         assert expected in text

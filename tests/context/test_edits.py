@@ -6,6 +6,7 @@ import pytest
 from histories import assert_valid, assistant, call, histories, result, seed, user, viewed
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from crushpy.context.budget import Budget
 from crushpy.context.cuts import apply_cuts
@@ -19,15 +20,15 @@ from crushpy.messages import Cut, Message, to_json
 
 LONG = "a long line of output\n" * 400
 LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")
+CALLS, LONG_RESULT, SHORT_RESULT, REPLY = "calls", "long", "short", "reply"
 HISTORY = [
     user("the first request", "first"),
-    assistant("I look.", LEFT, RIGHT),
-    result(LEFT, LONG),
-    result(RIGHT, "short"),
-    assistant("Found it."),
+    replace(assistant("I look.", LEFT, RIGHT), id=CALLS),
+    replace(result(LEFT, LONG), id=LONG_RESULT),
+    replace(result(RIGHT, "short"), id=SHORT_RESULT),
+    replace(assistant("Found it."), id=REPLY),
     user("and now?", "second"),
 ]
-CALLS, LONG_RESULT, SHORT_RESULT, REPLY = (one.id for one in HISTORY[1:5])
 
 
 def size(message: Message) -> int:

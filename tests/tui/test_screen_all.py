@@ -25,6 +25,7 @@ from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.key_entry import KeyScreen
 from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
@@ -49,6 +50,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "help": lambda *_: HelpScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
+    "key": lambda *_: KeyScreen("openai", "Secret Service"),
 }
 
 

@@ -109,7 +109,7 @@ def messages_as_json(messages: Iterable[Message]) -> list[Any]:
 
     def plain(value: object) -> object:
         if isinstance(value, Image):
-            return {"type": "image", **msgspec.to_builtins(value.info)}
+            return {"type": "image", "data": "", **msgspec.to_builtins(value.info)}
         return msgspec.to_builtins(value)
 
     written: list[Any] = []

@@ -1,6 +1,6 @@
 """A dialog that takes a key: typed or pasted, and never shown."""
 
-from textual import events, on
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding
 from textual.containers import Vertical
@@ -11,8 +11,7 @@ from textual.widgets import Input, Static
 from crushpy.errors import CrushpyError
 from crushpy.llm.key_store import checked_key
 from crushpy.sanitize import clean, one_line
-
-KEYS = "Enter store  Esc cancel"
+from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class SecretField(Input):
@@ -41,7 +40,10 @@ class KeyScreen(ModalScreen[str | None]):
     KeyScreen Input { height: 1; margin: 1 0; background: $surface; padding: 0; }
     KeyScreen .problem { color: $error; }
     """
-    BINDINGS = [Binding("escape", "dismiss(None)", "Cancel")]
+    BINDINGS = [
+        Binding("enter", "store", "Store", priority=True),
+        Binding("escape", "dismiss(None)", "Cancel"),
+    ]
 
     def __init__(self, provider: str, keyring: str) -> None:
         super().__init__()
@@ -49,22 +51,21 @@ class KeyScreen(ModalScreen[str | None]):
         self._keyring = keyring
 
     def compose(self) -> ComposeResult:
-        with Vertical() as dialog:
-            dialog.border_subtitle = KEYS
+        with Vertical():
             yield Static(Content.styled(f"Key for {one_line(self._provider)}", "bold"))
             yield SecretField()
             yield Static(
                 Content.styled(f"It goes into the keyring ({one_line(self._keyring)}).", "$text-muted")
             )
             yield Static(classes="problem")
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.query_one(SecretField).focus()
 
-    @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def action_store(self) -> None:
         try:
-            key = checked_key(event.value)
+            key = checked_key(self.query_one(SecretField).value)
         except CrushpyError as error:
             self.query_one(".problem", Static).update(Content(clean(str(error))))
             return
