@@ -94,7 +94,7 @@ def _line(branch: "Branch") -> str:
 
     session, boundary = branch.session, branch.boundary
     words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
-    if boundary is None:
+    if boundary is None or boundary.trigger == "fork":
         words.append(one_line(session.title))
     else:
         words.append(f"{boundary.trigger}: {boundary.tokens_before:,} -> {boundary.tokens_after:,} tokens")
