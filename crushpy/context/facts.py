@@ -85,19 +85,22 @@ def calls(messages: Sequence[Message]) -> Iterator[tuple[ToolCall, ToolResult]]:
 
 def requests(messages: Sequence[Message]) -> list[UserRequest]:
     """The user's prompts, oldest first, with a line for each picture. Seeds and notes are not the user's."""
-    found: list[UserRequest] = []
-    for message in messages:
-        if message.role == "user":
-            pictures = (f"[image {image.info}]" for image in message.images)
-            text = "\n".join(filter(None, (message.text.strip(), *pictures)))
-            found += [UserRequest(message.id, text)] if text else []
-    return found
+    return [
+        UserRequest(message.id, text)
+        for message in messages
+        if message.role == "user" and (text := _asked(message))
+    ]
+
+
+def _asked(message: Message) -> str:
+    pictures = (f"[image {image.info}]" for image in message.images)
+    return "\n".join(filter(None, (message.text.strip(), *pictures)))
 
 
 def first_reply(messages: Sequence[Message], asked: int) -> Reply | None:
     """What the model first said to the user's first request; `asked` are the requests before `messages`."""
     for message in messages:
-        if message.role == "user" and message.text.strip():
+        if message.role == "user" and _asked(message):
             asked += 1
         if asked > 1:
             return None

@@ -88,7 +88,7 @@ def test_geminis_list_is_read_with_its_windows_and_only_what_talks(
 def test_a_routers_windows_and_prices_are_read(
     rows: Callable[..., Rows], lister: ListServer, home: Path
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(f'[providers.openrouter]\napi_base = "{lister.url}/api/v1"\n')
     lister.answers["/api/v1/models"] = {
         "data": [
@@ -115,7 +115,7 @@ def test_a_routers_windows_and_prices_are_read(
 def test_a_server_of_ones_own_tells_its_window_and_the_settings_go_first(
     rows: Callable[..., Rows], lister: ListServer, home: Path
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     (home / "config.toml").write_text(
         f'[providers.lab]\napi_base = "{lister.url}"\napi_key_env = "LAB_TOKEN"\n'
         '[models."lab/small"]\ncontext_window = 4000\n'
@@ -133,7 +133,7 @@ def test_ollamas_tags_are_read(rows: Callable[..., Rows], lister: ListServer, ho
     lister.answers["/api/tags"] = {"models": [{"name": "qwen3:8b"}, {"name": "nomic-embed-text:latest"}]}
     found = rows(env={"CRUSHPY_LOCAL_PORTS": f"ollama={lister.port}"})
     assert "ollama/qwen3:8b" in found and "ollama/nomic-embed-text:latest" not in found
-    home.mkdir(exist_ok=True)
+    home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.toml").write_text(f'[providers.ollama]\napi_base = "{lister.url}/v1"\n')
     row = rows("qwen3:8b")["ollama/qwen3:8b"]
     assert (row["ready"], row["input_cost"]) == (True, 0.0)
@@ -164,7 +164,7 @@ def test_a_list_is_kept_for_a_while_and_refreshed_on_demand(
 def test_a_server_that_fails_says_why_and_the_others_are_listed(
     cli: Cli, lister: ListServer, llm: ScriptedLLM, home: Path
 ) -> None:
-    home.mkdir()
+    home.mkdir(mode=0o700)
     names = ("refusing", "wordy", "closed", "unset")
     bases = [f"{lister.url}/a", f"{lister.url}/b", "http://127.0.0.1:9/v1", f"{lister.url}/c"]
     sections = [f'[providers.{name}]\napi_base = "{base}"\n' for name, base in zip(names, bases, strict=True)]

@@ -7,7 +7,7 @@ from crushpy.context import facts
 from crushpy.messages import Image, Message, Note, Terminal, Text, Todo
 
 
-def test_requests_are_the_users_own_words_only() -> None:
+def test_requests_are_the_users_own_words_and_pictures_only() -> None:
     messages = [
         seed("a summary"),
         user("  first \n"),
@@ -17,7 +17,11 @@ def test_requests_are_the_users_own_words_only() -> None:
         Message("b", "user", (Text("see this"), Image("image/png", "aGk="))),
         user("   "),
     ]
-    assert [request.text for request in facts.requests(messages)] == ["first", "see this"]
+    assert [request.text for request in facts.requests(messages)] == [
+        "first",
+        "[image image/png, 2 bytes]",
+        "see this\n[image image/png, 2 bytes]",
+    ]
 
 
 def test_commands_are_numbered_in_order_with_what_came_of_them() -> None:

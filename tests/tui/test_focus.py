@@ -93,7 +93,7 @@ async def test_the_keys_of_the_transcript_work_there_and_are_named(
         await app.sees("▌ I have looked.", "Enter Open or close", "c Copy", "Esc")
         await app.press("c")
         await app.until(lambda: "14 characters" in app.notices, "the copy")
-        await app.press("up", "up", "space")
+        await app.press("up", "space")
         await app.sees("the second line")
         await app.press("enter")
         await app.sees_no("the second line")
