@@ -1,8 +1,9 @@
-"""`python -m benchmarks.compaction [--quick] [--window TOKENS] [--against NAMES]`: prints a table."""
+"""`python -m benchmarks.compaction [--quick] [--generations N] [--against NAMES]`: prints a table."""
 
 import argparse
 import asyncio
 import time
+from dataclasses import replace
 
 from benchmarks.compaction import against, measure, scenario, summarisers
 
@@ -19,6 +20,7 @@ SHORT = scenario.Sizes(
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.compaction", description=__doc__)
     parser.add_argument("--quick", action="store_true", help="small files; the window fills by report")
+    parser.add_argument("--generations", type=int, default=8, metavar="N", help="fresh starts in a row")
     parser.add_argument("--window", type=int, default=200_000, metavar="TOKENS")
     parser.add_argument(
         "--against",
@@ -31,7 +33,8 @@ def main() -> None:
         sizes = QUICK if chosen.quick else BESIDE
         print(asyncio.run(against.table(chosen.against, sizes, window=chosen.window)))
         return
-    asyncio.run(report(quick=chosen.quick, window=chosen.window))
+    sizes = replace(QUICK if chosen.quick else scenario.Sizes(), generations=chosen.generations)
+    asyncio.run(report(sizes, quick=chosen.quick, window=chosen.window))
 
 
 def _packages(names: str) -> list[str]:
@@ -43,8 +46,7 @@ def _packages(names: str) -> list[str]:
     return found
 
 
-async def report(*, quick: bool, window: int) -> None:
-    sizes = QUICK if quick else scenario.Sizes()
+async def report(sizes: scenario.Sizes, *, quick: bool, window: int) -> None:
     steps = sum(len(turn.steps) for turn in scenario.make(sizes).turns)
     print(
         f"{steps} steps, {sizes.requests} requests, {sizes.paths} changed paths, "
