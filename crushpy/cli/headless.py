@@ -58,9 +58,23 @@ def _failed(out: Out, error: CrushpyError) -> int:
 
 def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
     """Answers what ends a run with `action`; what our starter wants ignored (nohup) stays ignored."""
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        if signal.getsignal(one) is not signal.SIG_IGN:
-            signal.signal(one, action)
+    for one in _heeded():
+        signal.signal(one, action)
+
+
+def _heeded() -> list[signal.Signals]:
+    wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
+
+
+def _ignore_from_now_on(loop: asyncio.AbstractEventLoop) -> None:
+    """The loop would give signals back their usual meaning when it closes; none may come in between."""
+    heeded = _heeded()
+    signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
+    for one in heeded:
+        loop.remove_signal_handler(one)
+        signal.signal(one, signal.SIG_IGN)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, heeded)
 
 
 def _interrupted(number: int, *_: object) -> None:
@@ -94,20 +108,22 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
     conversation = await open_conversation(around, options)
     watch = _Watch(conversation, out, around.loaded.warnings)
     conversation.subscribe(watch)
-    loop = asyncio.get_running_loop()
 
-    def interrupt(number: int, *_: object) -> None:
+    def interrupt(number: int) -> None:
         watch.signal = number
-        loop.call_soon_threadsafe(conversation.interrupt)
+        conversation.interrupt()
 
-    _on_signals(interrupt)
+    # By way of the loop: a signal that comes just before it begins to wait must wake it.
+    loop = asyncio.get_running_loop()
+    for one in _heeded():
+        loop.add_signal_handler(one, interrupt, one)
     try:
         status = await do(conversation, images)
     except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
         status = "interrupted"
     finally:
         await conversation.close()
-        _on_signals(signal.SIG_IGN)  # all is done but to say so
+        _ignore_from_now_on(loop)  # all is done but to say so
     out(watch.result(status))
     return watch.exit_code(status)
 
