@@ -1,9 +1,9 @@
-"""Makes or undoes a boundary again and again, each time on a copy of a database and each time killed later.
+"""Crosses, undoes, pins or edits again and again, each time on a copy of a database and killed later.
 
-`boundary_killer.py BASE cross|undo statements|instructions STEP` forks a process for each moment: it kills
-itself, with SIGKILL, before the n-th SQL statement (or the n-th instruction of SQLite's machine) of the
-transaction, for n = 1, 1 + STEP, ... until one comes through. The copies are BASE.1, BASE.2, ...; how many
-were killed is printed.
+`boundary_killer.py BASE cross|undo|pin|edit statements|instructions STEP` forks a process for each moment:
+it kills itself, with SIGKILL, before the n-th SQL statement (or the n-th instruction of SQLite's machine) of
+the transaction, for n = 1, 1 + STEP, ... until one comes through. The copies are BASE.1, BASE.2, ...; how
+many were killed is printed.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from typing import Any
 
 from stored import a_session, answered, said
 
-from crushpy.messages import Cut, Message, Seed, ToolCall
+from crushpy.messages import Cut, Message, Pin, Seed, ToolCall
 from crushpy.storage.loading import load_tables
 from crushpy.storage.records import BoundaryInfo
 from crushpy.storage.store import Store
@@ -46,6 +46,17 @@ async def undo(store: Store) -> None:
     await store.undo(BOUNDARY, Message("note00000000", "user", note.parts))
 
 
+async def pin(store: Store) -> None:
+    await store.add_pin(PARENT, Pin(0, "text", LARGE), ())
+
+
+async def edit(store: Store) -> None:
+    await store.add_cuts(PARENT, (Cut("m1", kind="drop"), Cut("m2", kind="cut")))
+
+
+DEEDS = {"cross": cross, "undo": undo, "pin": pin, "edit": edit}
+
+
 async def run(file: Path, what: str, how: str, fatal: int) -> None:
     store = Store(file)
     await store.conversation_tips()
@@ -64,7 +75,7 @@ async def run(file: Path, what: str, how: str, fatal: int) -> None:
         raw.set_trace_callback(step) if how == "statements" else raw.set_progress_handler(step, 1)
 
     await store._do(watch)
-    await (cross if what == "cross" else undo)(store)
+    await DEEDS[what](store)
     os._exit(0)  # not closed: whoever comes next finds the log as a crash leaves it
 
 

@@ -35,7 +35,7 @@ def state(file: Path) -> dict[str, list[dict[str, Any]]]:
                 {key: row[key] is not None if key in CLOCKS else row[key] for key in row.keys()}  # noqa: SIM118
                 for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
             ]
-            for table in ("session", "message", "tool_run", "boundary", "cut", "lease")
+            for table in ("session", "message", "tool_run", "boundary", "cut", "pin", "lease")
         }
 
 
@@ -78,6 +78,8 @@ def killed_at_every(file: Path, what: str, how: str, step: int = 1) -> tuple[lis
         ("undo", "statements", 1),
         ("cross", "instructions", 97),
         ("undo", "instructions", 43),
+        ("pin", "instructions", 5),
+        ("edit", "instructions", 11),
     ],
 )
 async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
