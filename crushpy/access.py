@@ -39,6 +39,27 @@ def declared_tools() -> ToolTable:
     return _declared
 
 
+class Needs(Data, frozen=True):
+    """What a command needs beyond what every command has: reading, and writing in the workspace."""
+
+    network: bool = False
+    """The whole network."""
+    hosts: tuple[str, ...] = ()
+    """These hosts, where not the whole network."""
+    write: tuple[str, ...] = ()
+    """Folders outside the workspace, as absolute paths."""
+    git: bool = False
+    """It changes the repository itself, below `.git`."""
+
+    def __or__(self, other: "Needs") -> "Needs":
+        return Needs(
+            self.network or other.network,
+            tuple(dict.fromkeys((*self.hosts, *other.hosts))),
+            tuple(dict.fromkeys((*self.write, *other.write))),
+            self.git or other.git,
+        )
+
+
 class Access(Data, frozen=True):
     """One thing that a call would touch."""
 
@@ -48,3 +69,5 @@ class Access(Data, frozen=True):
     """An absolute path, a whole shell command, a host name, or nothing."""
     writes: bool = False
     """True where it may change something: read-only access inside the workspace needs no question."""
+    needs: Needs = Needs()
+    """Of a command: what the agent asked for beyond the usual."""

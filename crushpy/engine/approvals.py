@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.access import Access
+from crushpy.access import Access, Needs
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.messages import Data, Display, ToolCall
 from crushpy.permissions.decide import decide
@@ -26,11 +26,19 @@ class Answer(Data, frozen=True):
     """With deny: what to tell the agent instead."""
 
 
-class Refusal(Data, frozen=True):
-    """Why a call may not run, for the model. `unasked`: nobody was there to ask."""
+class Ruling(Data, frozen=True):
+    """What was decided about a call, and by whom."""
 
-    text: str
+    decision: Decision
+    """What the rules said."""
+    refusal: str = ""
+    """Why it may not run, for the model; empty where it may."""
+    answer: Answer | None = None
+    """What the user said, where they were asked."""
     unasked: bool = False
+    """True where a question was needed and nobody was there to ask."""
+    needs: Needs = Needs()
+    """What a command gets beyond the usual."""
 
 
 class Approvals:
@@ -79,14 +87,14 @@ class Approvals:
             rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
         return decide(accesses, rules, self._workspace, yolo=self.yolo)
 
-    async def refuse(
+    async def rule(
         self,
         call: ToolCall,
         accesses: tuple[Access, ...],
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
-    ) -> Refusal | None:
-        """None where the call may run, else why not."""
+    ) -> Ruling:
+        """Whether the call may run, and with what."""
         decision = self.judge(accesses)
         if decision.verdict == "ask" and self.interactive:
             async with self._asking:  # one question at a time; an earlier answer may have settled this one
@@ -94,10 +102,10 @@ class Approvals:
                 if decision.verdict == "ask":
                     return await self._ask(call, accesses, decision, await preview(), task)
         if decision.verdict == "allow":
-            return None
+            return Ruling(decision, needs=_asked_for(accesses))
         if decision.verdict == "deny":
-            return Refusal(f"Denied: {decision.reason}. Do not try to get around this.")
-        return Refusal(_unasked_text(decision), unasked=True)
+            return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
+        return Ruling(decision, _unasked_text(decision), unasked=True)
 
     async def _ask(
         self,
@@ -106,17 +114,14 @@ class Approvals:
         decision: Decision,
         preview: Display | None,
         task: str,
-    ) -> Refusal | None:
+    ) -> Ruling:
         rule = ", ".join(decision.suggested)
         reason = decision.reason
         self._emit(ApprovalNeeded(call.id, call.name, call.args, accesses, reason, rule, preview, task))
         answer = await self._wait(call.id)
         if answer.kind == "deny":
-            return Refusal(
-                f"The user denied this call. {answer.words}".strip()
-                if answer.words
-                else "The user denied this call. Ask what they want instead, or go on without it."
-            )
+            words = answer.words or "Ask what they want instead, or go on without it."
+            return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
         if answer.kind == "conversation" and decision.suggested:
             self.grants = tuple(dict.fromkeys((*self.grants, *decision.suggested)))
             await self._keep(self.grants)
@@ -124,7 +129,7 @@ class Approvals:
             self._always = (*self._always, *decision.suggested)
             for suggested in decision.suggested:
                 self._remember(suggested)
-        return None
+        return Ruling(decision, answer=answer, needs=_asked_for(accesses))
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks about something that is the user's alone: no rule and no yolo decides it."""
@@ -143,6 +148,13 @@ class Approvals:
         finally:
             del self._waiting[call_id]
             self._emit(done)
+
+
+def _asked_for(accesses: tuple[Access, ...]) -> Needs:
+    needs = Needs()
+    for access in accesses:
+        needs |= access.needs
+    return needs
 
 
 def _unasked_text(decision: Decision) -> str:

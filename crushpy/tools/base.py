@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 import msgspec
 
-from crushpy.access import Access, ToolAccess
+from crushpy.access import Access, Needs, ToolAccess
 from crushpy.images import ImageLimits
 from crushpy.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
@@ -105,6 +105,8 @@ class ToolContext:
         self.takes_images = takes_images
         """How large a picture the model at work takes; None where it cannot look at any."""
         self.call_id = ""
+        self.needs = Needs()
+        """What a command of this call was granted beyond the usual."""
 
     def for_agent(
         self, memory: "FileMemory", recall: Recall, delegate: Delegate | None, takes_images: TakesImages
@@ -115,11 +117,14 @@ class ToolContext:
         lent.takes_images = takes_images
         return lent
 
-    def with_emit(self, emit: Callable[[str], None], call_id: str = "") -> "ToolContext":
-        """The same context, reporting live output of one call to `emit`."""
+    def for_call(
+        self, call_id: str, emit: Callable[[str], None], needs: Needs | None = None
+    ) -> "ToolContext":
+        """The same context for one call: live output goes to `emit`, a command has `needs`."""
         lent = copy(self)
         lent.emit = emit
         lent.call_id = call_id
+        lent.needs = needs or Needs()
         return lent
 
     def resolve(self, path: str) -> Path:

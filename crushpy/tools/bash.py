@@ -39,7 +39,7 @@ class BashTool(Tool[BashArgs]):
         if args.background:
             return _in_background(args.command, context)
         output = Output(context.output_dir, LiveOutput(context.emit))
-        process = context.jobs.run(args.command, context.cwd, output)
+        process = context.jobs.run(args.command, context.cwd, output, context.needs)
         try:
             in_time = await process.finish(args.timeout)
         except asyncio.CancelledError:
@@ -53,7 +53,7 @@ class BashTool(Tool[BashArgs]):
 
 
 def _in_background(command: str, context: ToolContext) -> Outcome:
-    job = context.jobs.start(command, context.cwd, context.output_dir)
+    job = context.jobs.start(command, context.cwd, context.output_dir, context.needs)
     return Outcome(
         f"Started {job.id}. Read its output with job_output, end it with job_kill.",
         display=Terminal(command, "", note=f"{job.id} runs in the background"),

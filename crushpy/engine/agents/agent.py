@@ -23,6 +23,7 @@ from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
+from crushpy.engine.turn.call_watch import CallWatch
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Turn
@@ -46,6 +47,8 @@ class AgentServices(Data, frozen=True):
     approvals: Approvals
     workspace: ToolContext
     """Where tools work; each agent has it with a memory and a recall of its own."""
+    watches: tuple[CallWatch, ...] = ()
+    """Who looks on at every call of every agent."""
     interactive: bool = False
     told: set[str] = msgspec.field(default_factory=set[str])
     """What the user was told once already."""
@@ -148,6 +151,7 @@ class Agent:
             emit,
             task,
             PinProposals(pins, services.approvals, emit).offer if pins else None,
+            services.watches,
         )
 
     def turn(self, limits: Limits, spent: Spent) -> Turn:

@@ -8,6 +8,7 @@ from itertools import groupby
 
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.session import LiveSession
+from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
@@ -51,12 +52,14 @@ class ToolRunner:
         emit: Emit,
         task: str = "",
         offer_pins: OfferPins | None = None,
+        watches: Sequence[CallWatch] = (),
     ) -> None:
         """`task` is the call for which a sub-agent works; empty for the main agent."""
         self._task = task
         self._tools = {tool.name: tool for tool in tools}
         self._new_session = new_session
         self._offer_pins = offer_pins
+        self._watches = CallWatches(watches)
         self._context = context
         self._session = session
         self._approvals = approvals
@@ -188,20 +191,31 @@ class ToolRunner:
             async def preview() -> Display | None:
                 return await tool.preview(args, self._context)
 
-            refusal = await self._approvals.refuse(call, accesses, preview, self._task)
-            if refusal is not None:
-                self.unasked = self.unasked or refusal.unasked
-                return Outcome(refusal.text, is_error=True)
+            ruling = await self._approvals.rule(call, accesses, preview, self._task)
+            watched = WatchedCall(self._session.info.id, message.id, call, accesses, self._task)
+            await self._watches.ruled(watched, ruling)
+            if ruling.refusal:
+                self.unasked = self.unasked or ruling.unasked
+                return Outcome(ruling.refusal, is_error=True)
+            await self._watches.begins(watched, ruling)
             self._begun.add(call.id)
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
-            context = self._context.with_emit(lambda text: self._emit(ToolOutput(call.id, text)), call.id)
-            run: Awaitable[Outcome] = tool.run(args, context)
-            return await run
-        except ToolError as error:
-            return Outcome(str(error), is_error=True)
-        except OSError as error:
-            return Outcome(f"{call.name} failed: {error}", is_error=True)
+            context = self._context.for_call(
+                call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
+            )
+            outcome: Outcome | None = None
+            try:
+                running: Awaitable[Outcome] = tool.run(args, context)
+                outcome = await running
+                return outcome
+            except (ToolError, OSError) as error:
+                outcome = _failed(call, error)
+                return outcome
+            finally:
+                await shielded(self._watches.ended(watched, outcome))
+        except (ToolError, OSError) as error:
+            return _failed(call, error)
         except StorageError:
             raise
         except Exception as error:
@@ -222,3 +236,9 @@ class ToolRunner:
                 "Call it again with one."
             )
         return tool, check_args(tool, call.args)
+
+
+def _failed(call: ToolCall, error: ToolError | OSError) -> Outcome:
+    return Outcome(
+        str(error) if isinstance(error, ToolError) else f"{call.name} failed: {error}", is_error=True
+    )

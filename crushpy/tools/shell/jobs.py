@@ -6,6 +6,7 @@ import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from crushpy.access import Needs
 from crushpy.ids import new_id
 from crushpy.messages import Data
 from crushpy.tools.errors import ToolError
@@ -78,8 +79,11 @@ class Jobs:
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
 
-    def run(self, command: str, cwd: Path, output: Output) -> Process:
-        """Starts a command, which ends with this conversation at the latest."""
+    def run(self, command: str, cwd: Path, output: Output, needs: Needs | None = None) -> Process:
+        """Starts a command, which ends with this conversation at the latest.
+
+        `needs`: what it was granted beyond the usual; nothing holds it back yet.
+        """
         return Process(command, cwd, output, self.new_mark(), self._environment())
 
     def new_mark(self) -> str:
@@ -96,7 +100,7 @@ class Jobs:
             self._hidden = True
         return environment
 
-    def start(self, command: str, cwd: Path, output_dir: Path) -> ShellJob:
+    def start(self, command: str, cwd: Path, output_dir: Path, needs: Needs | None = None) -> ShellJob:
         """Runs a command in the background. Raises `ToolError` where that is not possible."""
         if self._closed:
             raise ToolError("The conversation is closing; nothing can be started any more.")
@@ -104,7 +108,7 @@ class Jobs:
         if len(running) >= MAX_RUNNING:
             names = ", ".join(job.id for job in running)
             raise ToolError(f"{MAX_RUNNING} jobs are running already: {names}. End one with job_kill first.")
-        return self.adopt(self.run(command, cwd, Output(output_dir)))
+        return self.adopt(self.run(command, cwd, Output(output_dir), needs))
 
     def adopt(self, process: Process) -> ShellJob:
         """Makes a job of a command that is running already."""
