@@ -31,6 +31,7 @@ PROJECT_MAY_NOT = frozenset(
         ("database_url",),
         ("permissions", "allow"),
         ("permissions", "private_hosts"),
+        ("sandbox", "mode"),
         ("sandbox", "env"),
     }
 )

@@ -107,8 +107,12 @@ class PermissionSettings(Data, frozen=True):
 
 
 class SandboxSettings(Data, frozen=True):
-    """What commands of the agent get to see."""
+    """What commands of the agent get to see, and what holds them."""
 
+    mode: Annotated[
+        Literal["on", "off"],
+        Meta(description="Whether the agent's commands run in a sandbox, where one works."),
+    ] = "on"
     env: Annotated[
         tuple[str, ...],
         Meta(description="Variables that commands get beside the usual ones: names, or patterns as MYAPP_*."),

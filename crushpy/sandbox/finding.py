@@ -1,0 +1,88 @@
+"""Which sandbox works on this machine: tried once, remembered, and said why where none does."""
+
+import shutil
+import subprocess
+import sys
+from functools import cache
+from typing import Literal
+
+from crushpy.messages import Data
+
+SandboxName = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+
+_TRIAL_SECONDS = 10
+NAMESPACES = (
+    "--unshare-user-try",
+    "--unshare-pid",
+    "--unshare-ipc",
+    "--unshare-uts",
+    "--unshare-cgroup-try",
+    "--cap-drop",
+    "ALL",
+    "--die-with-parent",
+    "--new-session",
+)
+"""What bubblewrap takes away from every command, whatever it needs; the network comes beside them."""
+
+
+class Sandbox(Data, frozen=True):
+    """What holds commands here."""
+
+    name: SandboxName
+    why_not: str = ""
+    """Where nothing does: the reason, and the way out."""
+    program: str = ""
+    """The program that makes it."""
+
+    @property
+    def on(self) -> bool:
+        return self.name != "none"
+
+
+def find_sandbox(mode: str = "on") -> Sandbox:
+    """The sandbox in force under `sandbox.mode`. The first call tries what there is: milliseconds."""
+    if mode == "off":
+        return Sandbox("none", "it is turned off (sandbox.mode)")
+    return working_sandbox()
+
+
+@cache
+def working_sandbox() -> Sandbox:
+    if sys.platform == "darwin":
+        return _seatbelt()
+    if sys.platform.startswith("linux"):
+        return _bubblewrap()
+    return Sandbox("none", f"there is none for {sys.platform}")
+
+
+def _bubblewrap() -> Sandbox:
+    program = shutil.which("bwrap")
+    if program is None:
+        return Sandbox("none", "bubblewrap is not installed (the package is called bubblewrap)")
+    trial = [program, *NAMESPACES, "--unshare-net", "--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+    try:
+        tried = subprocess.run(
+            [*trial, "--", "true"],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            timeout=_TRIAL_SECONDS,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return Sandbox("none", f"bubblewrap could not be started: {error}")
+    if tried.returncode != 0:
+        return Sandbox("none", f"bubblewrap does not work here: {_first_line(tried.stderr)}")
+    return Sandbox("bubblewrap", program=program)
+
+
+def _seatbelt() -> Sandbox:
+    program = shutil.which("sandbox-exec")
+    if program is None:
+        return Sandbox("none", "sandbox-exec is not there")
+    return Sandbox("seatbelt", program=program)
+
+
+def _first_line(text: bytes) -> str:
+    lines = text.decode(errors="replace").strip().splitlines()
+    return lines[0] if lines else "it gave no reason"
