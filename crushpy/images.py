@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.errors import UsageError
 from crushpy.messages import Data, Image
+from crushpy.safe_open import NotRegular, open_regular
 from crushpy.sanitize import one_line
 
 if TYPE_CHECKING:
@@ -88,15 +89,15 @@ def image_type(raw: bytes) -> str | None:
 def read_picture(path: Path, shown: str) -> bytes:
     """The bytes of a file that begins as a picture does. Pipes and devices are never opened."""
     try:
-        _require_file(path.stat().st_mode, shown)
-        # Something else may have taken its place since: this flag keeps from waiting for it.
-        handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        handle = open_regular(Path(os.path.realpath(path, strict=True)))
         try:
             status = os.fstat(handle)
-            _require_file(status.st_mode, shown)
             raw = _read(handle)
         finally:
             os.close(handle)
+    except NotRegular as error:
+        what = "a folder" if stat.S_ISDIR(error.mode) else "not a regular file"
+        raise UsageError(f"{shown} is {what}.", ACCEPTED) from None
     except OSError as error:
         raise UsageError(f"{shown}: {error.strerror or error}.", ACCEPTED) from error
     except ValueError as error:  # a NUL in it
@@ -111,12 +112,6 @@ def read_picture(path: Path, shown: str) -> bytes:
             "Make a smaller copy.",
         )
     return raw
-
-
-def _require_file(mode: int, shown: str) -> None:
-    if not stat.S_ISREG(mode):
-        what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
-        raise UsageError(f"{shown} is {what}.", ACCEPTED)
 
 
 def _read(handle: int) -> bytes:

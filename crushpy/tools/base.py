@@ -105,6 +105,8 @@ class ToolContext:
         self.takes_images = takes_images
         """How large a picture the model at work takes; None where it cannot look at any."""
         self.call_id = ""
+        self.resolved: dict[str, str] | None = None
+        """The real paths that this call was judged by; None where nothing is remembered."""
         self.needs = Needs()
         """What a command of this call was granted beyond the usual."""
 
@@ -125,6 +127,12 @@ class ToolContext:
         lent.emit = emit
         lent.call_id = call_id
         lent.needs = needs or Needs()
+        return lent
+
+    def resolving_once(self) -> "ToolContext":
+        """The same context for one call, from its check to its end: each path is resolved once."""
+        lent = copy(self)
+        lent.resolved = {}
         return lent
 
     def resolve(self, path: str) -> Path:

@@ -10,10 +10,11 @@ from msgspec import Meta
 
 from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
+from crushpy.safe_open import Folder, open_folder
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files, required
@@ -43,10 +44,20 @@ class GlobTool(Tool[GlobArgs]):
 
     async def run(self, args: GlobArgs, context: ToolContext) -> Outcome:
         folder = locate(context, args.path)
-        if not folder.is_dir():
+        real = Path(real_path(context, args.path))
+        name = encodable(context.shown(folder))
+        try:
+            opened = open_folder(real)
+        except (FileNotFoundError, NotADirectoryError):
             if folder.exists():
-                raise ToolError(f"{encodable(context.shown(folder))} is a file: give glob a folder.")
-            raise missing(context, folder)
+                raise ToolError(f"{name} is a file: give glob a folder.") from None
+            raise missing(context, folder, real) from None
+        except OSError as error:
+            raise ToolError(f"{name} cannot be searched: {reason(error)}.") from error
+        with opened:
+            return await self._find(args, context, folder, opened)
+
+    async def _find(self, args: GlobArgs, context: ToolContext, folder: Path, opened: Folder) -> Outcome:
         pattern = GlobPattern(_below(args.pattern, folder))
         found: list[str] = []
 
@@ -57,10 +68,10 @@ class GlobTool(Tool[GlobArgs]):
             return True
 
         words = list_files(required(self._find_ripgrep))
-        ended = await read_records(words, take, cwd=folder, separator=b"\0", seconds=self._timeout)
+        ended = await read_records(words, take, folder=opened, separator=b"\0", seconds=self._timeout)
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
-        newest = await asyncio.to_thread(_newest, folder, found)
+        newest = await asyncio.to_thread(_newest, opened, found)
         return _outcome(
             encodable(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
         )
@@ -78,15 +89,15 @@ def _below(pattern: str, folder: Path) -> str:
     return pattern
 
 
-def _newest(folder: Path, found: list[str]) -> list[str]:
+def _newest(folder: Folder, found: list[str]) -> list[str]:
     """The last changed of `found`, newest first."""
-    newest = heapq.nsmallest(_MAX_FILES, ((-_changed(folder / path), path) for path in found))
+    newest = heapq.nsmallest(_MAX_FILES, ((-_changed(folder, path), path) for path in found))
     return [path for _, path in newest]
 
 
-def _changed(path: Path) -> int:
+def _changed(folder: Folder, path: str) -> int:
     try:
-        return path.lstat().st_mtime_ns
+        return os.stat(path, dir_fd=folder.handle, follow_symlinks=False).st_mtime_ns
     except OSError:
         return 0
 

@@ -2,6 +2,7 @@
 
 import os
 import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated
 
@@ -9,10 +10,11 @@ from msgspec import Meta
 
 from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
+from crushpy.safe_open import NotRegular, open_folder
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
-from crushpy.tools.files.locate import locate, missing, real_path
+from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import FindRipgrep, find_lines, find_ripgrep, required
@@ -49,23 +51,58 @@ class GrepTool(Tool[GrepArgs]):
     async def run(self, args: GrepArgs, context: ToolContext) -> Outcome:
         _check(args.pattern, args.include)
         place = locate(context, args.path)
-        if not place.is_dir() and not place.is_file():
-            if place.exists():
-                raise ToolError(f"{encodable(context.shown(place))} is not a file or a folder.")
-            raise missing(context, place)
-        folder, target = (place, "./") if place.is_dir() else (place.parent, f"./{place.name}")
-        found = _Found(folder, context, args.include if place.is_dir() else "")
-        words = find_lines(required(self._find_ripgrep), args.pattern, target, args.include)
-        ended = await read_records(words, found.take, cwd=folder, separator=b"\n", seconds=self._timeout)
+        real = Path(real_path(context, args.path))
+        rg = required(self._find_ripgrep)
+        try:
+            with open_folder(real) as folder:
+                found = _Found(lambda path: context.shown(place / path), args.include)
+                words = find_lines(rg, args.pattern, "./", args.include)
+                ended = await read_records(
+                    words, found.take, folder=folder, separator=b"\n", seconds=self._timeout
+                )
+        except NotADirectoryError:
+            found = _Found(lambda _: context.shown(place), "")
+            ended = await self._search_file(args, context, place, real, found, rg)
+        except FileNotFoundError:
+            raise missing(context, place, real) from None
+        except OSError as error:
+            shown = encodable(context.shown(place))
+            raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
         return _outcome(args, found, ended, self._timeout)
+
+    async def _search_file(
+        self, args: GrepArgs, context: ToolContext, place: Path, real: Path, found: "_Found", rg: str
+    ) -> ProgramEnd:
+        """The file is handed over open, so that it is the one that was judged."""
+        shown = encodable(context.shown(place))
+        try:
+            with open_folder(real.parent) as folder:
+                handle = folder.open_regular(real.name)
+                try:
+                    return await read_records(
+                        find_lines(rg, args.pattern, "-", ""),
+                        found.take,
+                        folder=folder,
+                        separator=b"\n",
+                        seconds=self._timeout,
+                        stdin=handle,
+                    )
+                finally:
+                    os.close(handle)
+        except NotRegular:
+            raise ToolError(f"{shown} is not a file or a folder.") from None
+        except (FileNotFoundError, NotADirectoryError):
+            raise missing(context, place, real) from None
+        except OSError as error:
+            raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
 
 
 class _Found:
     """The matches so far: the first ones kept, the rest counted."""
 
-    def __init__(self, folder: Path, context: ToolContext, include: str) -> None:
-        self._folder = folder
-        self._context = context
+    def __init__(self, shown: Callable[[str], str], include: str) -> None:
+        """`shown`: what a person reads for a path that the search printed."""
+        self._shown = shown
         self._include = GlobPattern(include) if include else None
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
@@ -85,7 +122,7 @@ class _Found:
         return self.total < _MAX_COUNTED
 
     def _keep(self, path: str, row: str) -> None:
-        shown = encodable(self._context.shown(self._folder / path))
+        shown = encodable(self._shown(path))
         self._room -= len(row) + 3 + (0 if shown in self.by_file else len(shown) + 2)
         if self._room < 0:
             return

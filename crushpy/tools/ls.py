@@ -7,6 +7,7 @@ from pathlib import Path
 
 from crushpy.access import Access, ToolAccess
 from crushpy.messages import FileList
+from crushpy.safe_open import open_folder
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
@@ -49,14 +50,20 @@ class _Folder:
 
 def _ls(args: LsArgs, context: ToolContext) -> Outcome:
     path = locate(context, args.path)
+    real = Path(real_path(context, args.path))
     name = encodable(context.shown(path))
     try:
-        if not path.is_dir():
-            raise ToolError(f"{name} is a file: use view.") if path.exists() else missing(context, path)
-        next(path.iterdir(), None)
+        with open_folder(real) as folder, folder.entries() as entries:
+            next(entries, None)
+    except NotADirectoryError:
+        if not path.exists():
+            raise missing(context, path, real) from None
+        raise ToolError(f"{name} is a file: use view.") from None
+    except FileNotFoundError:
+        raise missing(context, path, real) from None
     except OSError as error:
         raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
-    root = _Folder(path, IgnoreRules.at(path))
+    root = _Folder(real, IgnoreRules.at(real))
     if not root.size:
         return Outcome(f"{name}/ is empty, or all in it is ignored.", display=FileList(()))
     left_out = _fill(root)
@@ -99,6 +106,7 @@ def _target(folder: _Folder, name: str) -> str:
     if name not in folder.found.links:
         return ""
     try:
-        return f" -> {(folder.path / name).readlink()}"
+        with open_folder(folder.path) as opened:
+            return f" -> {opened.link_target(name)}"
     except OSError:
         return " -> ?"

@@ -52,7 +52,8 @@ class ViewTool(Tool[ViewArgs]):
 def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     path = locate(context, args.file_path)
     shown = encodable(context.shown(path))
-    raw = _read(path, shown, context)
+    real = Path(real_path(context, args.file_path))
+    raw = _read(path, real, shown, context)
     if media_type := image_type(raw):
         return _image(shown, raw, media_type, context.takes_images())
     file = decode(raw)
@@ -60,19 +61,19 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
         kind = f"{describe_binary(raw)}, {len(raw):,} bytes"
         raise ToolError(f"{shown} is a binary file ({kind}): it cannot be shown as text.")
     outcome = _lines(shown, file, max(args.offset, 1), args.limit)
-    context.memory.remember(path, raw)
+    context.memory.remember(real, raw)
     return outcome
 
 
-def _read(path: Path, shown: str, context: ToolContext) -> bytes:
+def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
     try:
-        return read_regular(path, shown)
+        return read_regular(real, shown)
     except (FileNotFoundError, NotADirectoryError) as error:
         if path.is_symlink():
             raise ToolError(
                 f"{shown} is a link to {encodable(str(path.readlink()))}, which does not exist."
             ) from error
-        raise missing(context, path) from error
+        raise missing(context, path, real) from error
     except OSError as error:
         raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
 

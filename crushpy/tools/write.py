@@ -62,7 +62,7 @@ def _plan(context: ToolContext, args: WriteArgs) -> FileChange:
         return FileChange(original, args.content)
     text, note = _in_form_of(file, args.content)
     if file.encode(text) == original.raw:
-        raise _Unchanged(original.path, original.shown, original.raw)
+        raise _Unchanged(original.real, original.shown, original.raw)
     require_known(context, original)
     if file.bad_bytes:
         raise ToolError(

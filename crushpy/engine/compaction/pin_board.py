@@ -86,10 +86,10 @@ class PinBoard:
         """Pins a file as it will be at each boundary."""
         try:
             real = real_path(self._context, str(locate(self._context, path)))
-            refused = self._refusal(real)
+            refused, judged = self._judged(real)
             if refused:
                 raise UsageError(f"{encodable(path)} cannot be pinned: {refused}")
-            text = await asyncio.to_thread(_read, real, encodable(path))
+            text = await asyncio.to_thread(_read, judged, encodable(path))
         except (ToolError, OSError) as error:
             why = str(error) if isinstance(error, ToolError) else f"{encodable(path)}: {reason(error)}"
             raise UsageError(f"this file cannot be pinned: {why}") from error
@@ -191,21 +191,22 @@ class PinBoard:
         if pin.kind != "file":
             return PinContent(pin, pin.source, redact(pin.text))
         name = encodable(self._context.shown(Path(pin.source)))
-        refused = self._refusal(pin.source)
+        refused, judged = self._judged(pin.source)
         if refused:
             return PinContent(pin, name, "", f"it may not be read now: {refused}")
         try:
-            return PinContent(pin, name, redact(_ends(_read(pin.source, name))))
+            return PinContent(pin, name, redact(_ends(_read(judged, name))))
         except (FileNotFoundError, NotADirectoryError):
             return PinContent(pin, name, "", "this file is gone")
         except (ToolError, OSError, ValueError) as error:
             why = str(error).rstrip(".") if isinstance(error, ToolError) else reason(error)
             return PinContent(pin, name, "", f"it cannot be read: {why}")
 
-    def _refusal(self, path: str) -> str:
-        """Why `view` may not read this file without a question; empty where it may."""
-        decision = self._judge(ViewTool().accesses(ViewArgs(path), self._context))
-        return "" if decision.verdict == "allow" else decision.reason
+    def _judged(self, path: str) -> tuple[str, str]:
+        """Why `view` may not read this file without a question, empty where it may; and its real path."""
+        accesses = ViewTool().accesses(ViewArgs(path), self._context)
+        decision = self._judge(accesses)
+        return "" if decision.verdict == "allow" else decision.reason, accesses[0].value
 
     def _view(self, content: PinContent) -> PinView:
         pin = content.pin
@@ -225,9 +226,12 @@ def _what(pin: Pin) -> tuple[str, str, str]:
 
 
 def _read(path: str, shown: str) -> str:
-    if Path(path).is_dir():
-        raise ToolError(f"{shown} is a folder: pin a file in it.")
-    raw = read_regular(Path(path), shown)
+    try:
+        raw = read_regular(Path(path), shown)
+    except ToolError:
+        if Path(path).is_dir():
+            raise ToolError(f"{shown} is a folder: pin a file in it.") from None
+        raise
     file = None if image_type(raw) else decode(raw)
     if file is None:
         raise ToolError(f"{shown} is a binary file: only text can be pinned.")

@@ -186,10 +186,11 @@ class ToolRunner:
             return Outcome(CUT_SHORT, is_error=True)
         try:
             tool, args = self._checked(call)
-            accesses = tool.accesses(args, self._context)
+            context = self._context.resolving_once()
+            accesses = tool.accesses(args, context)
 
             async def preview() -> Display | None:
-                return await tool.preview(args, self._context)
+                return await tool.preview(args, context)
 
             ruling = await self._approvals.rule(call, accesses, preview, self._task)
             watched = WatchedCall(self._session.info.id, message.id, call, accesses, self._task)
@@ -201,12 +202,10 @@ class ToolRunner:
             self._begun.add(call.id)
             await self._session.begin_call(message, call)
             self._emit(ToolStarted(call.id))
-            context = self._context.for_call(
-                call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs
-            )
+            lent = context.for_call(call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs)
             outcome: Outcome | None = None
             try:
-                running: Awaitable[Outcome] = tool.run(args, context)
+                running: Awaitable[Outcome] = tool.run(args, lent)
                 outcome = await running
                 return outcome
             except (ToolError, OSError) as error:

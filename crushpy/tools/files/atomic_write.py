@@ -1,6 +1,7 @@
 """Writes a file whole or not at all: new content takes the place of the old in one step.
 
-Links are followed to the file they stand for; mode, owner and extended attributes stay as they were.
+The path is the real one, and no link on the way is followed. Mode, owner and extended attributes stay as
+they were.
 """
 
 import errno
@@ -8,10 +9,10 @@ import os
 import stat
 from pathlib import Path
 
-from crushpy.private_files import write_beside
+from crushpy.safe_open import Folder, make_folders, open_folder, remove_if_empty
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
-from crushpy.tools.files.text_file import read_regular
+from crushpy.tools.files.text_file import read_regular_in
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
@@ -19,111 +20,119 @@ _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
 """What file systems without hard links answer."""
 
 
-def write_file(path: Path, shown: str, content: bytes, before: bytes | None) -> str:
-    """Puts `content` in place of `before`, which `path` must still hold; None: there must be no file yet.
+def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -> str:
+    """Puts `content` in place of `before`, which `target` must still hold; None: there must be no file yet.
 
     Gives a note for the model, mostly empty. Raises ToolError, and then the old content is intact.
     """
-    target = Path(os.path.realpath(path))
     made: list[Path] = []
     try:
         if before is None:
-            made = _make_folders(target.parent)
-            _create(target, shown, content)
+            folder, made = make_folders(target.parent)
+            with folder:
+                _create(folder, target.name, shown, content)
             return ""
-        return _replace(target, shown, content, before)
+        with open_folder(target.parent) as folder:
+            return _replace(folder, target.name, shown, content, before)
     except OSError as error:
         raise _refusal(error, shown, target) from error
     finally:
         # Folders that were made for a file that could not be written are empty, and go.
-        for folder in made:
-            _remove_if_empty(folder)
+        remove_if_empty(made)
 
 
-def _create(target: Path, shown: str, content: bytes) -> None:
-    temporary = write_beside(target, content, 0o666)
+def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
+    temporary = _temporary_name()
+    handle = folder.write_new(temporary, content, 0o666)
     try:
         try:
             # Unlike a rename, this fails where another file has come into being meanwhile.
-            target.hardlink_to(temporary)
+            folder.link(temporary, name)
         except FileExistsError as error:
             raise ToolError(f"{shown} came into being meanwhile. View it first.") from error
         except OSError as error:
-            if error.errno not in _NO_LINKS or os.path.lexists(target):
+            if error.errno not in _NO_LINKS or folder.exists(name):
                 raise
-            temporary.rename(target)
+            folder.rename(temporary, name)
+        _require_ours(folder, name, handle, shown)
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(handle)
+        folder.remove(temporary)
 
 
-def _replace(target: Path, shown: str, content: bytes, before: bytes) -> str:
-    status = target.stat()
-    if not status.st_mode & 0o222 or not os.access(target, os.W_OK):
+def _replace(folder: Folder, name: str, shown: str, content: bytes, before: bytes) -> str:
+    status = folder.status(name)
+    if not status.st_mode & 0o222 or not os.access(name, os.W_OK, dir_fd=folder.handle):
         raise ToolError(f"{shown} is read-only: it was not changed. Ask the user, or chmod it first.")
-    temporary = write_beside(target, content, 0o600)
+    temporary = _temporary_name()
+    handle = folder.write_new(temporary, content, 0o600)
     try:
-        _take_over(target, temporary, status)
-        if read_regular(target, shown) != before:
+        _take_over(folder, name, handle, status)
+        if read_regular_in(folder, name, shown) != before:
             raise ToolError(f"{shown} was changed by someone else just now. View it again first.")
-        temporary.replace(target)
+        folder.rename(temporary, name)
+        _require_ours(folder, name, handle, shown)
     finally:
-        temporary.unlink(missing_ok=True)
+        os.close(handle)
+        folder.remove(temporary)
     if status.st_nlink > 1:
         return f"{status.st_nlink - 1} other hard links to it keep the old content"
     return ""
 
 
-def _take_over(source: Path, temporary: Path, status: os.stat_result) -> None:
-    """Gives `temporary` the owner, attributes and mode of the file it will replace."""
-    own = temporary.stat()
-    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
-        _try_chown(temporary, status.st_uid, status.st_gid)
-    _copy_attributes(source, temporary)
-    temporary.chmod(stat.S_IMODE(status.st_mode))
+def _temporary_name() -> str:
+    return f".crushpy-{os.urandom(6).hex()}.tmp"
 
 
-def _try_chown(path: Path, user: int, group: int) -> None:
+def _require_ours(folder: Folder, name: str, handle: int, shown: str) -> None:
+    """What has the name now is what was written, not something that was put in the place of the new file."""
     try:
-        os.chown(path, user, group)
+        found = folder.status(name)
+    except FileNotFoundError:
+        return  # removed since; that is somebody's right
+    ours = os.fstat(handle)
+    if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
+        raise ToolError(f"{shown} was replaced by someone else while it was written. Look at it again first.")
+
+
+def _take_over(folder: Folder, name: str, handle: int, status: os.stat_result) -> None:
+    """Gives the new file the owner, attributes and mode of the one it will replace."""
+    own = os.fstat(handle)
+    if (own.st_uid, own.st_gid) != (status.st_uid, status.st_gid):
+        _try_chown(handle, status.st_uid, status.st_gid)
+    _copy_attributes(folder, name, handle)
+    os.fchmod(handle, stat.S_IMODE(status.st_mode))
+
+
+def _try_chown(handle: int, user: int, group: int) -> None:
+    try:
+        os.fchown(handle, user, group)
     except OSError:
         # Only root gives files away; a group one belongs to can still be kept.
         try:
-            os.chown(path, -1, group)
+            os.fchown(handle, -1, group)
         except OSError:
             pass
 
 
-def _copy_attributes(source: Path, temporary: Path) -> None:
+def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
     """Access lists, labels and the like, where the system has them and lets us."""
     if not hasattr(os, "listxattr"):
         return
     try:
-        names = os.listxattr(source)
+        source = folder.open(name, os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return
-    for name in names:
-        try:
-            os.setxattr(temporary, name, os.getxattr(source, name))
-        except OSError:
-            continue
-
-
-def _make_folders(folder: Path) -> list[Path]:
-    """Makes `folder` and what it needs; the new ones, innermost first."""
-    missing: list[Path] = []
-    at = folder
-    while not os.path.lexists(at):
-        missing.append(at)
-        at = at.parent
-    folder.mkdir(parents=True, exist_ok=True)
-    return missing
-
-
-def _remove_if_empty(folder: Path) -> None:
     try:
-        folder.rmdir()
+        for attribute in os.listxattr(source):
+            try:
+                os.setxattr(handle, attribute, os.getxattr(source, attribute))
+            except OSError:
+                continue
     except OSError:
         pass
+    finally:
+        os.close(source)
 
 
 def _refusal(error: OSError, shown: str, target: Path) -> ToolError:
@@ -134,8 +143,6 @@ def _refusal(error: OSError, shown: str, target: Path) -> ToolError:
         why = f"no right to write in {target.parent} ({reason(error)}). Ask the user"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
         why = "a part of its path is a file, not a folder"
-    elif error.errno == errno.ELOOP:
-        why = "its links lead in a circle"
     elif error.errno == errno.ENOENT:
         why = "it is gone. Use write to make it again"
     else:

@@ -11,7 +11,7 @@ from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
-from crushpy.tools.files.locate import locate, reason
+from crushpy.tools.files.locate import locate, real_path, reason
 from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import cut_line
 
@@ -26,6 +26,9 @@ class OriginalFile(Data, frozen=True):
     """The file to change, as it is now."""
 
     path: Path
+    """As it was named."""
+    real: Path
+    """Behind all links, as it was judged."""
     shown: str
     raw: bytes | None
     """None where there is no file yet."""
@@ -53,24 +56,25 @@ PlanChange = Callable[[], FileChange]
 def open_original(context: ToolContext, file_path: str) -> OriginalFile:
     """The text file that `file_path` names, or the place for a new one; ToolError for anything else."""
     path = locate(context, file_path)
+    real = Path(real_path(context, file_path))
     shown = encodable(context.shown(path))
     try:
-        raw = read_regular(path, shown)
+        raw = read_regular(real, shown)
     except (FileNotFoundError, NotADirectoryError):
-        return OriginalFile(path, shown, None, TextFile(""))
+        return OriginalFile(path, real, shown, None, TextFile(""))
     except OSError as error:
         raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
     file = decode(raw)
     if file is None:
         raise ToolError(f"{shown} is a binary file: only text can be written here. Use bash.")
-    return OriginalFile(path, shown, raw, file)
+    return OriginalFile(path, real, shown, raw, file)
 
 
 def require_known(context: ToolContext, original: OriginalFile) -> None:
     """A ToolError unless the model has seen the file as it is now."""
     if original.raw is None:
         return
-    state = context.memory.state(original.path, original.raw)
+    state = context.memory.state(original.real, original.raw)
     if state == "unread":
         raise ToolError(f"{original.shown} has not been read yet: view it first.")
     if state == "changed":
@@ -93,8 +97,8 @@ async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChang
         original = change.original
         content = original.file.encode(change.text)
         diff = change.diff()
-        note = write_file(original.path, original.shown, content, original.raw)
-        context.memory.remember(original.path, content)
+        note = write_file(original.real, original.shown, content, original.raw)
+        context.memory.remember(original.real, content)
         if note:
             change = FileChange(original, change.text, (*change.notes, note))
         return change, diff

@@ -1,9 +1,11 @@
 """Finds the file a model means by a path it wrote, and suggests names where there is none."""
 
+import errno
 import os
 from collections.abc import Iterable
 from pathlib import Path
 
+from crushpy.safe_open import open_folder
 from crushpy.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
@@ -34,43 +36,56 @@ def locate(context: ToolContext, path: str) -> Path:
 
 
 def real_path(context: ToolContext, path: str) -> str:
-    """The file that a call on `path` would touch, behind all links. Never raises."""
+    """The file that a call on `path` would touch, behind all links. Never raises.
+
+    Within a call the answer stays the same: what was judged is what is opened, with `crushpy.safe_open`.
+    """
+    if context.resolved is not None and path in context.resolved:
+        return context.resolved[path]
     try:
-        return os.path.realpath(context.resolve(path))
+        found = os.path.realpath(context.resolve(path))
     except (OSError, ValueError, RuntimeError):
         # `run` will refuse it; until then it stands for itself.
-        return str(context.cwd / path)
+        found = str(context.cwd / path)
+    if context.resolved is not None:
+        context.resolved[path] = found
+    return found
 
 
-def missing(context: ToolContext, path: Path) -> ToolError:
-    """The error for a file that is not there, with the names that come nearest."""
-    folder = path.parent
-    while not folder.is_dir() and folder != folder.parent:
-        path, folder = folder, folder.parent
-    what = "file" if path == folder / path.name else "folder"
-    near = _nearest(folder, path.name)
+def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
+    """The error for a file that is not there, with the names that come nearest to its real one."""
+    what = "file"
+    while (there := _names(real.parent)) is None and real != real.parent:
+        path, real, what = path.parent, real.parent, "folder"
+    near = _nearest(there or [], real.name)
     shown = encodable(context.shown(path))
     if not near:
         return ToolError(f"{shown} does not exist. Use ls or glob to find the {what}.")
-    names = ", ".join(encodable(context.shown(folder / name)) for name in near)
+    names = ", ".join(encodable(context.shown(path.parent / name)) for name in near)
     return ToolError(f"{shown} does not exist. Nearest: {names}.")
 
 
 def reason(error: Exception) -> str:
     """Why the system refused, in its words and without its number."""
+    if isinstance(error, OSError) and error.errno == errno.ELOOP:
+        return "its links lead in a circle, or a part of it became a link since it was checked"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error)
 
 
-def _nearest(folder: Path, name: str) -> list[str]:
+def _names(folder: Path) -> list[str] | None:
+    """What is in a folder; None where it is none, or cannot be listed."""
+    try:
+        with open_folder(folder) as opened, opened.entries() as entries:
+            return [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]
+    except (OSError, ValueError):
+        return None
+
+
+def _nearest(names: list[str], name: str) -> list[str]:
     from difflib import get_close_matches
 
-    try:
-        with os.scandir(folder) as entries:
-            names = [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]
-    except OSError:
-        return []
     by_lower = {known.lower(): known for known in names}
     close = get_close_matches(name.lower(), by_lower, n=3, cutoff=0.6)
     stem = Path(name).stem.lower()

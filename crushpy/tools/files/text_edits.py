@@ -43,7 +43,7 @@ def _apply(
     """The text after one edit, and a note on how its place was found."""
     if original.raw is None and first:
         if edit.old_string:
-            raise missing(context, original.path)
+            raise missing(context, original.path, original.real)
         file.check(edit.new_string)
         return edit.new_string, ""
     done = replace_passage(file, edit.old_string, edit.new_string, everywhere=edit.replace_all)

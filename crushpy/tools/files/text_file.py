@@ -5,10 +5,12 @@ import errno
 import os
 import re
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
 from crushpy.messages import Data
+from crushpy.safe_open import Folder, NotRegular, open_regular
 from crushpy.tools.errors import ToolError
 
 MAX_FILE_BYTES = 50_000_000
@@ -123,13 +125,25 @@ def _decode_single_byte(raw: bytes) -> TextFile:
 
 
 def read_regular(path: Path, shown: str) -> bytes:
-    """All bytes of a regular file. Pipes and devices are never opened: that could wait forever."""
-    _refuse_special(path.stat().st_mode, shown)
-    # A pipe may have taken its place since, and some files of /proc wait too: not with this flag.
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    """All bytes of the regular file at a real path.
+
+    Pipes and devices are never opened: that could wait forever.
+    """
+    return _read_all(lambda: open_regular(path), shown)
+
+
+def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
+    """The same for a file in a folder that is held."""
+    return _read_all(lambda: folder.open_regular(name), shown)
+
+
+def _read_all(open_it: Callable[[], int], shown: str) -> bytes:
+    try:
+        handle = open_it()
+    except NotRegular as error:
+        raise _special(error.mode, shown) from None
     with os.fdopen(handle, "rb", buffering=0) as file:
         status = os.fstat(handle)
-        _refuse_special(status.st_mode, shown)
         if status.st_size > MAX_FILE_BYTES:
             raise _too_large(shown, status.st_size)
         chunks: list[bytes] = []
@@ -149,14 +163,12 @@ def _read(handle: int, shown: str) -> bytes:
         raise OSError(errno.EAGAIN, "it gives nothing to read now", shown) from error
 
 
-def _refuse_special(mode: int, shown: str) -> None:
-    if stat.S_ISREG(mode):
-        return
+def _special(mode: int, shown: str) -> ToolError:
     if stat.S_ISDIR(mode):
-        raise ToolError(f"{shown} is a folder: use ls.")
+        return ToolError(f"{shown} is a folder: use ls.")
     kinds = {stat.S_IFIFO: "pipe", stat.S_IFSOCK: "socket", stat.S_IFCHR: "device", stat.S_IFBLK: "device"}
     kind = kinds.get(stat.S_IFMT(mode), "special file")
-    raise ToolError(f"{shown} is a {kind}, not a file: it is not opened.")
+    return ToolError(f"{shown} is a {kind}, not a file: it is not opened.")
 
 
 def _too_large(shown: str, size: int) -> ToolError:

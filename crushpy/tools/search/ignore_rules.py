@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.messages import Data
+from crushpy.safe_open import open_folder, open_regular
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
@@ -82,15 +83,16 @@ class IgnoreRules:
         return False
 
     def entries(self, folder: str) -> FolderEntries:
-        """What `folder` (whose rules these are) holds. One that cannot be read holds nothing."""
+        """What `folder` (a real path, whose rules these are) holds. One that cannot be read holds nothing."""
         folders: list[str] = []
         files: list[str] = []
         links: list[str] = []
         try:
-            with os.scandir(folder) as found:
+            with open_folder(Path(folder)) as opened, opened.entries() as found:
                 for entry in found:
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if entry.name in VERSION_CONTROL or self.ignores(entry.path, is_folder=is_folder):
+                    path = f"{folder.rstrip('/')}/{entry.name}"
+                    if entry.name in VERSION_CONTROL or self.ignores(path, is_folder=is_folder):
                         continue
                     (folders if is_folder else files).append(entry.name)
                     if entry.is_symlink():
@@ -102,9 +104,10 @@ class IgnoreRules:
 
 def _load(file: Path, folder: str) -> tuple[_Spec, ...]:
     try:
-        with file.open("rb") as opened:
+        handle = open_regular(Path(os.path.realpath(file)))
+        with os.fdopen(handle, "rb") as opened:
             text = opened.read(_MAX_IGNORE_BYTES).decode("utf-8", "replace")
-    except OSError:
+    except (OSError, ValueError):
         return ()
     lines = [line for line in text.splitlines() if line.strip() and not line.startswith("#")]
     return (_Spec(folder, _parse(lines)),) if lines else ()

@@ -2,9 +2,9 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from crushpy.messages import Data
+from crushpy.safe_open import Folder
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 
@@ -27,18 +27,19 @@ async def read_records(
     command: Sequence[str],
     take: Callable[[bytes], bool],
     *,
-    cwd: Path,
+    folder: Folder,
     separator: bytes,
     seconds: float,
+    stdin: int = asyncio.subprocess.DEVNULL,
 ) -> ProgramEnd:
-    """Gives each record to `take` until that says False, the program ends, or time is up."""
+    """Runs it in `folder`, and gives each record to `take` until that says False, it ends, or time is up."""
     reader = _Reader(take, separator)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: reader, *command, stdin=asyncio.subprocess.DEVNULL, cwd=cwd
+            lambda: reader, *command, stdin=stdin, cwd=folder.as_cwd()
         )
     except OSError as error:
-        raise ToolError(f"The search could not be started in {cwd}: {reason(error)}.") from error
+        raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error
     timed_out = False
     try:
         async with asyncio.timeout(seconds):

@@ -1,0 +1,285 @@
+"""Opens what a real path names and nothing else, so that what was checked is what is used.
+
+No link on the way is followed. A real path has none in it (`os.path.realpath`); where one has come into being
+since, opening it fails with ELOOP.
+"""
+
+import errno
+import os
+import stat
+import sys
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+
+_OPENAT2 = 437
+"""The number of the system call, the same on all of Linux's architectures."""
+_RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
+_NO_OPENAT2 = {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG}
+"""What older kernels and some containers answer; the way step by step then says what is really the matter."""
+_PASS_THROUGH = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
+"""With O_PATH a folder that may be entered but not listed can still be passed."""
+_NEVER_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Folder:
+    """A folder held by a handle: whatever becomes of its path, what is done here is done in this folder.
+
+    Names are single ones, without a slash. Close it, or use it with `with`.
+    """
+
+    def __init__(self, path: Path, handle: int) -> None:
+        self.path = path
+        """Where it was when it was opened."""
+        self.handle = handle
+
+    def __enter__(self) -> "Folder":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self.handle >= 0:
+            os.close(self.handle)
+            self.handle = -1
+
+    def open(self, name: str, flags: int, mode: int = 0o666) -> int:
+        """A handle of the file `name`; ELOOP where it is a link."""
+        return os.open(_single(name), flags | _NEVER_FOLLOWED, mode, dir_fd=self.handle)
+
+    def open_regular(self, name: str) -> int:
+        """A handle to read the regular file `name`. NotRegular for anything else, which is never opened."""
+        status = self.status(name)
+        if stat.S_ISLNK(status.st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.path / name))
+        _require_regular(status.st_mode)
+        # A pipe may have taken its place since, and some files of /proc wait too: not with this flag.
+        handle = self.open(name, os.O_RDONLY | os.O_NONBLOCK)
+        try:
+            _require_regular(os.fstat(handle).st_mode)
+        except BaseException:
+            os.close(handle)
+            raise
+        return handle
+
+    def status(self, name: str) -> os.stat_result:
+        """Of what has this name, which may be a link."""
+        return os.stat(_single(name), dir_fd=self.handle, follow_symlinks=False)
+
+    def exists(self, name: str) -> bool:
+        try:
+            self.status(name)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def link_target(self, name: str) -> str:
+        """Where a link says it leads."""
+        return os.readlink(_single(name), dir_fd=self.handle)
+
+    def folder(self, name: str) -> "Folder":
+        """The folder `name` in this one; ELOOP where it is a link."""
+        return Folder(self.path / name, _enter(self.handle, _single(name)))
+
+    def make_folder(self, name: str) -> None:
+        os.mkdir(_single(name), dir_fd=self.handle)
+
+    def rename(self, old: str, new: str) -> None:
+        """Puts `old` in the place of `new`, in one step."""
+        os.replace(_single(old), _single(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
+
+    def link(self, old: str, new: str) -> None:
+        """Gives `old` a second name; fails where there is something of that name."""
+        os.link(
+            _single(old),
+            _single(new),
+            src_dir_fd=self.handle,
+            dst_dir_fd=self.handle,
+            follow_symlinks=False,
+        )
+
+    def remove(self, name: str) -> None:
+        """Removes a file or a link; nothing happens where there is none."""
+        try:
+            os.unlink(_single(name), dir_fd=self.handle)
+        except FileNotFoundError:
+            pass
+
+    def remove_folder(self, name: str) -> None:
+        """Removes an empty folder."""
+        os.rmdir(_single(name), dir_fd=self.handle)
+
+    def write_new(self, name: str, content: bytes, mode: int) -> int:
+        """Makes the file `name` with this content, safely on disk; its handle, for the caller to close.
+
+        Raises OSError, and then there is no such file.
+        """
+        handle = self.open(name, os.O_RDWR | os.O_CREAT | os.O_EXCL, mode)
+        try:
+            left = memoryview(content)
+            while left:
+                left = left[os.write(handle, left) :]
+            os.fsync(handle)
+        except BaseException:
+            os.close(handle)
+            self.remove(name)
+            raise
+        return handle
+
+    @contextmanager
+    def entries(self) -> Generator[Iterator["os.DirEntry[str]"]]:
+        """What is in it, as `os.scandir` gives it; the paths of the entries are their names."""
+        handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.handle)
+        try:
+            with os.scandir(handle) as found:
+                yield found
+        finally:
+            os.close(handle)
+
+    def as_cwd(self) -> str:
+        """A path by which a new process can be started in this very folder, where the system has one."""
+        held = f"/proc/self/fd/{self.handle}"
+        return held if sys.platform == "linux" and Path(held).exists() else str(self.path)
+
+
+def open_folder(path: Path) -> Folder:
+    """The folder at a real path. Raises OSError: ELOOP where a part of it is a link (now)."""
+    return Folder(path, _open_beneath_root(path, _PASS_THROUGH))
+
+
+def make_folders(path: Path) -> tuple[Folder, list[Path]]:
+    """The folder at a real path, made where it is missing; and which ones were made, innermost first."""
+    made: list[Path] = []
+    missing: list[str] = []
+    at = path
+    while True:
+        try:
+            folder = open_folder(at)
+            break
+        except FileNotFoundError:
+            if at == at.parent:
+                raise
+            missing.append(at.name)
+            at = at.parent
+    try:
+        while missing:
+            name = missing.pop()
+            try:
+                folder.make_folder(name)
+                made.insert(0, folder.path / name)
+            except FileExistsError:
+                pass  # somebody else made it just now
+            inner = folder.folder(name)
+            folder.close()
+            folder = inner
+    except BaseException:
+        folder.close()
+        remove_if_empty(made)
+        raise
+    return folder, made
+
+
+def remove_if_empty(folders: list[Path]) -> None:
+    """Removes those of these folders that hold nothing; innermost first."""
+    for path in folders:
+        try:
+            with open_folder(path.parent) as parent:
+                parent.remove_folder(path.name)
+        except OSError:
+            pass
+
+
+def open_regular(path: Path) -> int:
+    """A handle to read the regular file at a real path. NotRegular for all else, which is never opened."""
+    if not path.name:
+        raise NotRegular(stat.S_IFDIR)
+    with open_folder(path.parent) as folder:
+        return folder.open_regular(path.name)
+
+
+class NotRegular(OSError):
+    """What was to be opened is a folder, a pipe, a socket or a device."""
+
+    def __init__(self, mode: int) -> None:
+        super().__init__(errno.EINVAL, "it is not a regular file")
+        self.mode = mode
+
+
+def _require_regular(mode: int) -> None:
+    if not stat.S_ISREG(mode):
+        raise NotRegular(mode)
+
+
+def _single(name: str) -> str:
+    if not name or name in (".", "..") or "/" in name:
+        raise ValueError(f"{name!r} is not the name of something in a folder")
+    return name
+
+
+def _open_beneath_root(path: Path, flags: int) -> int:
+    if not path.is_absolute() or ".." in path.parts:
+        raise ValueError(f"{path} is not a real path")
+    root = os.open(path.anchor, _PASS_THROUGH | os.O_CLOEXEC)
+    names = path.parts[1:]
+    if not names:
+        return root
+    try:
+        try:
+            return _openat2(root, "/".join(names), flags | os.O_CLOEXEC)
+        except OSError as error:
+            if error.errno not in _NO_OPENAT2:
+                raise
+        return _step_by_step(root, names)
+    finally:
+        os.close(root)
+
+
+def _openat2(root: int, path: str, flags: int) -> int:
+    if sys.platform != "linux":
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    import ctypes
+    import struct
+
+    how = struct.pack("QQQ", flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+    handle: int = _system_call()(
+        ctypes.c_long(_OPENAT2), root, os.fsencode(path), how, ctypes.c_size_t(len(how))
+    )
+    if handle < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number), f"/{path}")
+    return handle
+
+
+@cache
+def _system_call() -> Callable[..., int]:
+    import ctypes
+
+    return ctypes.CDLL(None, use_errno=True).syscall
+
+
+def _step_by_step(root: int, names: tuple[str, ...]) -> int:
+    handle = os.dup(root)
+    try:
+        for name in names:
+            inner = _enter(handle, name)
+            os.close(handle)
+            handle = inner
+    except BaseException:
+        os.close(handle)
+        raise
+    return handle
+
+
+def _enter(handle: int, name: str) -> int:
+    try:
+        return os.open(name, _PASS_THROUGH | _NEVER_FOLLOWED, dir_fd=handle)
+    except NotADirectoryError:
+        # What a link is answered with, too: the difference matters to whoever reads the error.
+        if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
+            raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
+        raise
