@@ -64,6 +64,9 @@ class Compaction(Data, frozen=True):
     summary_tokens: Annotated[
         PositiveInt, Meta(description="How long a summary should be, in tokens; it is cut at twice that.")
     ] = 2000
+    summary_seconds: Annotated[
+        PositiveInt, Meta(description="How many seconds one call for a summary may take before it is ended.")
+    ] = 300
     evidence_tokens: Annotated[
         int, Meta(ge=0, description="How many tokens of evidence (facts built by code) are carried over.")
     ] = 4000

@@ -159,3 +159,29 @@ def test_a_run_killed_while_a_start_is_prepared_goes_on_as_if_there_had_been_non
     done = run("--yolo", "--session", session, "go on", env=env)
     assert (done.code, done.result["text"]) == (0, "All done."), done.stderr
     assert [boundary["parent_id"] for boundary in done.of("boundary")] == [session]
+
+
+def test_a_preparation_that_hangs_is_ended_at_its_limit_and_the_run_comes_to_its_end(
+    run: Run, llm: ScriptedLLM
+) -> None:
+    used = iter((1_000, 2_000, 6_400, 7_600))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return Stall(Reply("Never whole."), after=1)
+        tokens = next(used, None)
+        if tokens is None:
+            return Reply("All done.", usage=Usage(900, 9))
+        return Reply(calls=[Call("bash", {"command": f"echo {tokens}"})], usage=Usage(tokens, 9))
+
+    llm.always(answer)
+    window = {f"CRUSHPY_MODELS__{MODEL}__CONTEXT_WINDOW": "10000"}
+    done = run("--yolo", "count", env={"CRUSHPY_COMPACTION__SUMMARY_SECONDS": "4", **window})
+    assert done.result["text"] == "All done."
+    (boundary,) = done.of("boundary")
+    assert (boundary["trigger"], boundary["prepared"]) == ("auto", False)
+    assert any("took longer than 4 s to summarise" in notice["text"] for notice in done.of("notice"))
+    asked = [
+        request for request in llm.requests if "<transcript>" in json.dumps(request.body["messages"][-1])
+    ]
+    assert [request.closed_early for request in asked] == [True]

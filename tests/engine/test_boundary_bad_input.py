@@ -10,7 +10,6 @@ from scripted_llm.replies import Answer, Call, Cut, Empty, Fail, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
-from crushpy.engine.compaction import summarizer
 from crushpy.events import Boundary, Error, Notice, ToolFinished
 from crushpy.messages import Seed, Thinking, Usage
 from crushpy.paths import Paths
@@ -226,13 +225,11 @@ async def test_parallel_calls_at_the_cut_stay_with_their_results(talks: Talks, l
     ids=["empty", "blank", "500", "400", "cut off", "overflow", "silent"],
 )
 async def test_whatever_a_summariser_does_the_evidence_stands_and_the_turn_goes_on(
-    talks: Talks, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch, bad: Answer
+    talks: Talks, llm: ScriptedLLM, bad: Answer
 ) -> None:
-    if isinstance(bad, Stall):
-        monkeypatch.setattr(summarizer, "TIME_LIMIT", 0.3)
     work = worker([1_000, 7_600, 900])
     llm.always(lambda body: bad if is_summary(body) else work(body))
-    talk = await talks(flags=window(10_000), yolo=True)
+    talk = await talks(flags={**window(10_000), "compaction.summary_seconds": 1}, yolo=True)
     assert await talk.ask("keep this request") == "done"
     assert len(talk.of(Boundary)) == 1
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence

@@ -187,6 +187,81 @@ async def test_one_that_fails_is_left_and_the_boundary_goes_its_usual_way(
     assert not talk.of(Retry), "nobody waits for it, so nobody hears of its retries"
 
 
+HANGS = Stall(NOTES, after=1)
+SOON = {"compaction.summary_seconds": 1}
+
+
+async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_own(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await with_one(talks, llm, HANGS, flags=SOON)
+    await talk.until(lambda: "failed" in states(talk))
+    await llm.wait_closed()
+    assert talk.conversation.preparation == ""
+    llm.always(model(NEARLY, FULL, 900))
+    assert await talk.ask("Go on") == "done"
+    (boundary,) = talk.of(Boundary)
+    assert not boundary.prepared and boundary.summary_source == "model"
+    assert states(talk) == ["preparing", "failed"] and len(summaries(llm)) == 2
+
+
+async def test_one_that_hangs_while_it_is_taken_over_is_waited_for_no_longer_than_one_of_the_boundarys_own(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    talk = await with_one(talks, llm, HANGS, flags={"compaction.summary_seconds": 4})
+    llm.always(model(FULL, 900, summary=HANGS))
+    assert await talk.ask("Go on") == "done"
+    await llm.wait_closed()
+    (boundary,) = talk.of(Boundary)
+    assert boundary.summary_source == "evidence" and len(summaries(llm)) == 1, "nobody is asked once more"
+    assert f"{MODEL} took longer than 4 s to summarise" in boundary.problem
+    assert "Begin the work" in boundary.evidence
+    assert states(talk)[:2] == ["preparing", "failed"]
+
+
+async def test_one_that_hangs_holds_up_no_turn_before_the_boundary_and_is_discarded_by_what_it_does_not_fit(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    other = "openai/other-model"
+    talk = await with_one(talks, llm, HANGS, flags={f'models."{other}".context_window': 10_000})
+    llm.always(model(NEARLY, NEARLY))
+    assert await talk.ask("Go on") == "done"
+    assert states(talk) == ["preparing"]
+    await talk.conversation.select_model(other)
+    await llm.wait_closed()
+    assert states(talk) == ["preparing", "discarded"]
+
+
+async def test_what_was_paid_before_one_hung_is_counted(talks: Talks, llm: ScriptedLLM) -> None:
+    small = "openai/small-model"
+    flags = {
+        **SOON,
+        "compaction.model": small,
+        f'models."{small}".context_window': 10_000,
+        f'models."{small}".input_cost': 50.0,
+    }
+    useless = Reply("", calls=[Call("ls", {})], usage=Usage(2_000, 0))
+    work = model(1_000, 2_000, NEARLY, NEARLY + 20)
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if is_summary(body):
+            return useless if body["model"] == "small-model" else HANGS
+        return work(body)
+
+    llm.always(answer)
+    talk = await talks(flags={**WINDOW, **flags}, yolo=True)
+    assert await talk.ask("Begin the work") == "done"
+    await talk.until(lambda: "failed" in states(talk))
+    (failed,) = [event for event in talk.of(PreparationChanged) if event.state == "failed"]
+    assert failed.cost == pytest.approx(0.1)
+    spent = talk.conversation.usage
+    assert spent.input_tokens == 990 + 1_990 + NEARLY - 10 + NEARLY + 10 + 2_000
+    with sqlite3.connect(Paths().database) as rows:
+        assert rows.execute("SELECT input_tokens, cost FROM session").fetchall() == [
+            (spent.input_tokens, pytest.approx(spent.cost))
+        ]
+
+
 async def test_a_failure_that_is_taken_over_leaves_the_evidence_alone(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await with_one(talks, llm, Stall(Reply("", calls=[Call("ls", {})]), after=0))
     llm.always(model(FULL, 900))

@@ -1,19 +1,12 @@
-"""Crosses, undoes, pins or edits again and again, each time on a copy of a database and killed later.
+"""Crosses, undoes, pins or edits, killed at every step.
 
-`boundary_killer.py BASE cross|undo|pin|edit statements|instructions STEP` forks a process for each moment:
-it kills itself, with SIGKILL, before the n-th SQL statement (or the n-th instruction of SQLite's machine) of
-the transaction, for n = 1, 1 + STEP, ... until one comes through. The copies are BASE.1, BASE.2, ...; how
-many were killed is printed.
+`boundary_killer.py BASE cross|undo|pin|edit statements|instructions STEP`, where BASE is a database.
 """
 
-import asyncio
-import os
-import shutil
-import signal
 import sys
 from pathlib import Path
-from typing import Any
 
+from killing import Countdown, kill_at_every_step, watch
 from stored import a_session, answered, said
 
 from crushpy.messages import Cut, Message, Pin, Seed, ToolCall
@@ -25,10 +18,6 @@ PARENT, CHILD, BOUNDARY = "parent000000", "child0000000", "boundary0000"
 CALL = ToolCall("call_1", "new_session", {"summary": "x"})
 LARGE = "s" * 200_000
 """More than SQLite may keep in memory: some of it is written before the transaction is over."""
-
-
-def die() -> None:
-    os.kill(os.getpid(), signal.SIGKILL)
 
 
 async def cross(store: Store) -> None:
@@ -57,46 +46,17 @@ async def edit(store: Store) -> None:
 DEEDS = {"cross": cross, "undo": undo, "pin": pin, "edit": edit}
 
 
-async def run(file: Path, what: str, how: str, fatal: int) -> None:
-    store = Store(file)
-    await store.conversation_tips()
-    seen = 0
-
-    def step(*_: Any) -> int:
-        nonlocal seen
-        seen += 1
-        if seen == fatal:
-            die()
-        return 0
-
-    def watch(database: Any) -> None:
-        raw = database.connection._raw
-        raw.execute("PRAGMA cache_size = 10")
-        raw.set_trace_callback(step) if how == "statements" else raw.set_progress_handler(step, 1)
-
-    await store._do(watch)
-    await DEEDS[what](store)
-    os._exit(0)  # not closed: whoever comes next finds the log as a crash leaves it
-
-
 def main() -> None:
     base, what, how, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
     load_tables()
-    killed = 0
-    while True:
-        file = base.with_name(f"{base.name}.{killed + 1}")
-        shutil.copy(base, file)
-        child = os.fork()
-        if child == 0:
-            asyncio.run(run(file, what, how, 1 + killed * step))
-            os._exit(1)
-        _, status = os.waitpid(child, 0)
-        if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
-            killed += 1
-            continue
-        assert os.WIFEXITED(status) and os.WEXITSTATUS(status) == 0, status
-        print(killed)
-        return
+
+    async def deed(file: Path, fatal: int) -> None:
+        store = Store(file)
+        await store.conversation_tips()
+        await watch(store, how, Countdown(fatal))
+        await DEEDS[what](store)
+
+    kill_at_every_step(base, step, deed)
 
 
 if __name__ == "__main__":

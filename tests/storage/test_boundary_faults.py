@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 from boundary_killer import CALL, CHILD, PARENT
+from killing import killed_at_every
 from stored import a_session, replied, said
 
 from crushpy.errors import UsageError
@@ -54,22 +55,6 @@ async def prepared(file: Path, *, crossed: bool) -> None:
     await store.close()
 
 
-def killed_at_every(file: Path, what: str, how: str, step: int = 1) -> tuple[list[Path], Path]:
-    """The databases that a killed process left, moment by moment, and that of the one which came through."""
-    done = subprocess.run(
-        [sys.executable, str(HERE / "boundary_killer.py"), str(file), what, how, str(step)],
-        capture_output=True,
-        text=True,
-        timeout=100,
-        env={**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"},
-    )
-    assert done.returncode == 0, done.stderr
-    killed = int(done.stdout)
-    return [file.with_name(f"{file.name}.{n}") for n in range(1, killed + 1)], file.with_name(
-        f"{file.name}.{killed + 1}"
-    )
-
-
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 @pytest.mark.parametrize(
     ("what", "how", "step"),
@@ -87,7 +72,7 @@ async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_on
 ) -> None:
     await prepared(file, crossed=what == "undo")
     old = state(file)
-    copies, whole = killed_at_every(file, what, how, step)
+    copies, whole = killed_at_every(HERE / "boundary_killer.py", file, what, how, str(step))
     new = state(whole)
     assert old != new
     assert len(copies) >= 7

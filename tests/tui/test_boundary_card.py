@@ -192,6 +192,35 @@ async def test_a_summary_the_user_changed_is_not_told_as_the_model_s_own() -> No
         assert "summary by the agent, edited by you" in here.text()
 
 
+async def test_a_preparation_that_hangs_is_gone_from_the_gauge_and_keys_and_boundary_go_on(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    home.mkdir(mode=0o700, exist_ok=True)
+    (home / "config.toml").write_text(
+        f'[models."{MODEL}"]\ncontext_window = 10000\n[compaction]\nsummary_seconds = 4\nmoments = false\n'
+    )
+    usage = iter((1_000, 2_000, 6_400, 6_500, 7_600, 900))
+
+    def answer(body: dict[str, Any]) -> Answer:
+        if "<transcript>" in json.dumps(body["messages"][-1]):
+            return Stall(Reply("## Goal\nNever whole.", usage=Usage(900, 50)), after=1)
+        tokens = next(usage)
+        calls = [Call("ls", {})] if tokens in (1_000, 2_000, 6_400, 7_600) else []
+        return Reply("" if calls else f"Said {tokens}.", calls=calls, usage=Usage(tokens - 10, 10))
+
+    llm.always(answer)
+    async with start() as app:
+        await app.say("look round")
+        await app.sees("Said 6500.", "preparing")
+        await app.say("and now?")
+        await app.type("typed meanwhile")
+        await app.sees("typed meanwhile")
+        await app.sees("took longer than 4 s", "Said 900.")
+        await app.rests()
+        assert "preparing" not in app.text and cards(app)[-1].summary_source == "evidence"
+    await llm.wait_closed()
+
+
 async def test_the_gauge_says_ready_and_the_card_says_which_moment(
     start: Start, llm: ScriptedLLM, home: Path
 ) -> None:

@@ -105,6 +105,7 @@ class BoundaryPlanner:
     def summary_job(self, options: BoundaryOptions, plan: Plan, focus: str = "") -> SummaryJob:
         """What a summariser is asked for the middle of `plan`."""
         info, seed = self._session.info, self._session.seed
+        chosen = self._settings().compaction
         return SummaryJob(
             middle=plan.parts.middle,
             previous=seed.notes if seed else "",
@@ -116,6 +117,7 @@ class BoundaryPlanner:
                 "method": info.compaction,
             },
             main_model=info.model,
-            auxiliary=self._settings().compaction.model,
+            seconds=chosen.summary_seconds,
+            auxiliary=chosen.model,
             template=options.template,
         )

@@ -33,8 +33,6 @@ from crushpy.start_soon import start_soon
 
 MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
-TIME_LIMIT = 300.0
-"""Seconds for one call of a summariser."""
 SECONDS_TO_REACH = 5.0
 """How long an auxiliary model may take to be reached: the main one is there to step in."""
 MAX_IN_VAIN = 2
@@ -52,6 +50,8 @@ class SummaryJob(Data, frozen=True):
     """What the template may use: focus, todos, cwd, method."""
     main_model: str
     """That of the session: where it cannot be reached either, nothing is changed."""
+    seconds: float
+    """How long one call may take."""
     auxiliary: str = ""
     """Asked before the main one, where the settings name it."""
     template: Template | None = None
@@ -211,10 +211,10 @@ class Summarizer:
         call = self._model_call(model, request, auxiliary=model != job.main_model)
         self._calls += 1
         try:
-            async with asyncio.timeout(TIME_LIMIT):
+            async with asyncio.timeout(job.seconds):
                 draft = await call.run()
         except TimeoutError:
-            raise TimedOut(f"{model} took longer than {TIME_LIMIT:g} s to summarise.") from None
+            raise TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
         except ContextOverflow:
             self._in_vain += 1
             raise

@@ -1,0 +1,38 @@
+"""Imports all of Claude Code's sessions in a folder, killed at every step.
+
+`import_killer.py BASE FOLDER statements|instructions STEP`, where BASE is a database.
+"""
+
+import sys
+from pathlib import Path
+
+from killing import Countdown, kill_at_every_step, watch
+
+from crushpy.engine.session.importing import SessionImporter
+from crushpy.importers.claude import ClaudeCode
+from crushpy.storage.loading import load_tables
+from crushpy.storage.store import Store
+
+
+async def bring(store: Store, folder: Path) -> list[str]:
+    """What became of each session there."""
+    importer = SessionImporter(store, compaction="auto")
+    source = ClaudeCode()
+    return [outcome.status async for outcome in importer.run(source, source.sessions(folder))]
+
+
+def main() -> None:
+    base, folder, how, step = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    load_tables()
+
+    async def deed(file: Path, fatal: int) -> None:
+        store = Store(file)
+        await store.conversation_tips()
+        await watch(store, how, Countdown(fatal))
+        await bring(store, folder)
+
+    kill_at_every_step(base, step, deed)
+
+
+if __name__ == "__main__":
+    main()
