@@ -14,7 +14,7 @@ _HINTS = {
     "SQLITE_READONLY": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
     "SQLITE_CANTOPEN": "Make sure the folder exists and is writable, or set CRUSHPY_HOME to one that is.",
     "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
-    "SQLITE_BUSY": "Another program has been writing to it for over ten seconds. Close that one, try again.",
+    "SQLITE_BUSY": "Another program has been writing to it for over a minute. Close that one, try again.",
     "SQLITE_CORRUPT": "The file is damaged. The next start keeps it under another name and begins a new one; "
     "`sqlite3 FILE .recover` can save what is in it.",
 }

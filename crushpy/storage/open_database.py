@@ -11,12 +11,11 @@ from crushpy.paths import private_dir
 from crushpy.private_files import locked
 from crushpy.storage.faults import DAMAGED, fault_name
 from crushpy.storage.migrations import refuse_foreign, upgrade
+from crushpy.storage.patience import AT_A_TIME, patiently
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
-BUSY_SECONDS = 10.0
-"""How long a write waits for other processes."""
 _ATTEMPTS = 20
 _QUICKLY_CHECKED = 16 * 1024 * 1024
 """A file up to this size is looked through whenever it is opened: a few milliseconds."""
@@ -45,7 +44,7 @@ def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:
         attempts += 1
         _make_private(file)
         try:
-            return _connect(file)
+            return patiently(lambda: _connect(file))
         except sqlite3.DatabaseError as fault:
             aside = _set_aside(file) if _is_broken(fault) else None
             if aside is not None:
@@ -86,21 +85,15 @@ def _look_through(connection: sqlite3.Connection, file: Path) -> None:
 def _existing(file: Path) -> sqlite3.Connection:
     """A connection to a file that is there; SQLite would make one that others can read."""
     return sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=BUSY_SECONDS, isolation_level=None
+        f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=AT_A_TIME, isolation_level=None
     )
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
     """Turns on write-ahead logging, once for the life of the file."""
-    deadline = time.monotonic() + BUSY_SECONDS
-    while connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
-        # Unlike a write, this switch does not wait while another process uses the file.
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as fault:
-            if not fault_name(fault).startswith("SQLITE_BUSY") or time.monotonic() > deadline:
-                raise
-            time.sleep(0.01)
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Unlike a write, this switch does not wait at all while another process uses the file.
+        connection.execute("PRAGMA journal_mode = WAL")
 
 
 def _make_private(file: Path) -> None:

@@ -5,12 +5,15 @@ own begin with a read and fail at once when two processes write.
 """
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
-from sqlalchemy import create_engine
+from sqlalchemy import CursorResult, Executable, create_engine
 from sqlalchemy.pool import StaticPool
+
+from crushpy.storage.patience import patiently
 
 
 class SqliteConnection:
@@ -26,7 +29,14 @@ class SqliteConnection:
             isolation_level="AUTOCOMMIT",
         )
         self._connection = self._engine.connect()
-        self.execute = self._connection.execute
+
+    def execute(
+        self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
+    ) -> CursorResult[Any]:
+        """Runs one statement; a single one waits its turn, a transaction has it already."""
+        if self._raw.in_transaction:
+            return self._connection.execute(statement, values)
+        return patiently(lambda: self._connection.execute(statement, values))
 
     @contextmanager
     def transaction(self, *, durable: bool = False) -> Generator[None]:
@@ -34,7 +44,7 @@ class SqliteConnection:
         if durable != self._durable:
             self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-        self._raw.execute("BEGIN IMMEDIATE")
+        patiently(lambda: self._raw.execute("BEGIN IMMEDIATE"))
         try:
             yield
             self._raw.execute("COMMIT")
