@@ -11,6 +11,7 @@ from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
 from crushpy.sanitize import encodable
 from crushpy.storage import statements
+from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
@@ -36,8 +37,15 @@ END_REASONS = {"agent": "new_session"}
 
 
 class Boundaries:
-    def __init__(self, connection: SqliteConnection, session_table: SessionTable, leases: Leases) -> None:
+    def __init__(
+        self,
+        connection: SqliteConnection,
+        session_table: SessionTable,
+        leases: Leases,
+        conversations: ConversationTable,
+    ) -> None:
         self._connection = connection
+        self._conversations = conversations
         self._sessions = session_table
         self._leases = leases
         self._execute = connection.execute
@@ -67,6 +75,7 @@ class Boundaries:
                 )
                 self._sessions.require(ended.rowcount, boundary.parent_id)
             self._execute(statements.INSERT_SESSION, session_to_row(child))
+            self._conversations.refresh(child.root_id)
             if seed is not None:
                 self._sessions.append(child.id, seed)
             self._execute(insert(boundaries), boundary_to_row(boundary))
@@ -128,6 +137,7 @@ class Boundaries:
                 update(sessions).where(_S.id == row.parent_id), {"ended_at": None, "end_reason": ""}
             )
             self._sessions.append(row.parent_id, note)
+            self._conversations.changed(row.parent_id)
 
     # --- walks -----------------------------------------------------------------------------------------
 

@@ -1,28 +1,25 @@
 """Conversations as a list shows them: light rows, a name, the ends of a session. On the storage thread."""
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, func, or_, select, update
+from sqlalchemy import BindParameter, Row, Select, bindparam, func, or_, select, update
 
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
-from crushpy.storage import statements
 from crushpy.storage.codec import folder_key
-from crushpy.storage.records import ConversationRow
-from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.records import ConversationRow, SessionInfo
+from crushpy.storage.row_mapping import message_from_row, session_from_row
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
-from crushpy.storage.tables import messages, sessions
+from crushpy.storage.tables import conversations, messages, sessions
 
-if TYPE_CHECKING:
-    from sqlalchemy import Select
+Statement = Select[*tuple[Any, ...]]
 
-    Statement = Select[*tuple[Any, ...]]
-
+_C = conversations.c
 _S = sessions.c
 _M = messages.c
-
-_parent = sessions.alias()
 
 _SESSIONS = 200
 """So many of the latest sessions are looked through for prompts."""
@@ -31,38 +28,9 @@ _REPEATED = 4
 _LONGEST = 20_000
 """A longer prompt (most of it was pasted) is not worth being offered again."""
 
-
-def _rows(tips: "Statement") -> "Statement":
-    """`tips` without what is heavy (system prompts), in the same order."""
-    return tips.with_only_columns(
-        _S.id,
-        _S.root_id,
-        _S.title,
-        _S.cwd,
-        _S.model,
-        _S.updated_at,
-        _S.generation,
-        _S.message_count,
-        _S.imported,
-    )
-
-
-def _counts(tips: "Statement") -> "Statement":
-    """For each tip that continues another session, the messages of all sessions that led to it."""
-    last = tips.with_only_columns(_S.id, _S.parent_id, _S.message_count).subquery()
-    up = select(last.c.id.label("tip"), last.c.id, last.c.parent_id, last.c.message_count)
-    led = up.where(last.c.parent_id.is_not(None)).cte(recursive=True)
-    # A union of different rows only: a circle of parents, which nobody should have, ends here.
-    led = led.union(
-        select(led.c.tip, _parent.c.id, _parent.c.parent_id, _parent.c.message_count).join(
-            led, _parent.c.id == led.c.parent_id
-        )
-    )
-    return select(led.c.tip, func.sum(led.c.message_count).label("total")).group_by(led.c.tip)
-
-
-_ROWS, _ROWS_OF_FOLDER = _rows(statements.TIPS), _rows(statements.TIPS_OF_FOLDER)
-_COUNTS, _COUNTS_OF_FOLDER = _counts(statements.TIPS), _counts(statements.TIPS_OF_FOLDER)
+_ROWS = select(conversations).order_by(_C.updated_at.desc(), _C.root_id)
+_TIPS = select(sessions).join(conversations, _C.tip_id == _S.id).order_by(_C.updated_at.desc(), _C.root_id)
+_IN_FOLDER = _C.cwd == bindparam("folder")
 
 _session: BindParameter[Any] = bindparam("session")
 _many: BindParameter[Any] = bindparam("many")
@@ -88,37 +56,52 @@ _RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind != "ta
 
 
 class ConversationList:
-    def __init__(self, connection: SqliteConnection, sessions: SessionTable) -> None:
+    def __init__(
+        self, connection: SqliteConnection, session_table: SessionTable, table: ConversationTable
+    ) -> None:
         self._connection = connection
-        self._sessions = sessions
+        self._sessions = session_table
+        self._table = table
 
     def rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow]:
-        values: dict[str, Any] = {"many": -1 if limit is None else limit}
-        rows, counts = _ROWS, _COUNTS
-        if cwd is not None:
-            values["folder"] = folder_key(cwd)
-            rows, counts = _ROWS_OF_FOLDER, _COUNTS_OF_FOLDER
-        found = self._connection.execute(rows, values).all()
-        totals = {row.tip: row.total for row in self._connection.execute(counts, values)}
+        """Light rows, one for each conversation, newest first."""
         return [
             ConversationRow(
-                id=row.id,
+                id=row.tip_id,
                 root_id=row.root_id,
                 title=row.title,
                 cwd=row.cwd,
                 model=row.model,
                 updated_at=row.updated_at,
-                generations=row.generation + 1,
-                messages=totals.get(row.id, row.message_count),
+                generations=row.generations,
+                messages=row.messages,
                 imported=row.imported,
             )
-            for row in found
+            for row in self._selected(_ROWS, cwd, limit)
         ]
+
+    def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
+        """The same, each as the session at its tip."""
+        return [session_from_row(row) for row in self._selected(_TIPS, cwd, limit)]
+
+    def latest(self, cwd: str) -> SessionInfo | None:
+        """Where somebody spoke last in this folder, of the conversations that have not ended."""
+        found = self._selected(_TIPS.where(_C.is_open), cwd, 1)
+        return session_from_row(found[0]) if found else None
+
+    def _selected(self, statement: Statement, cwd: str | None, limit: int | None) -> Sequence[Row[Any]]:
+        if cwd is not None:
+            statement = statement.where(_IN_FOLDER)
+        if limit is not None:
+            statement = statement.limit(bindparam("many"))
+        values = {"folder": folder_key(cwd) if cwd is not None else "", "many": limit}
+        return self._connection.execute(statement, values).all()
 
     def rename(self, root_id: str, title: str) -> None:
         with self._connection.transaction():
             renamed = self._connection.execute(_RENAME.values(title=encodable(title)), {"root": root_id})
             self._sessions.require(renamed.rowcount, root_id)
+            self._table.refresh(root_id)
 
     def prompts(self, cwd: str, limit: int) -> list[str]:
         values = {"folder": folder_key(cwd), "rows": limit * _REPEATED}

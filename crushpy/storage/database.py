@@ -9,6 +9,7 @@ from pathlib import Path
 from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.conversation_list import ConversationList
+from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
 from crushpy.storage.message_lookup import MessageLookup
@@ -23,12 +24,13 @@ class Database:
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
         self.connection = SqliteConnection(connection, file)
         self.leases = Leases(self.connection)
-        self.sessions = SessionTable(self.connection, self.leases)
-        self.boundaries = Boundaries(self.connection, self.sessions, self.leases)
+        table = ConversationTable(self.connection)
+        self.sessions = SessionTable(self.connection, self.leases, table)
+        self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
         self.search = Search(self.connection, self.boundaries)
         self.lookup = MessageLookup(self.connection, self.boundaries)
-        self.conversations = ConversationList(self.connection, self.sessions)
-        self.imports = Imports(self.connection, self.boundaries)
+        self.conversations = ConversationList(self.connection, self.sessions, table)
+        self.imports = Imports(self.connection, self.boundaries, table)
         self.pins = PinTable(self.connection)
         self.task_results = TaskResults(self.connection)
 

@@ -14,6 +14,7 @@ from crushpy.sanitize import encodable
 from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import to_column
+from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
 from crushpy.storage.row_mapping import boundary_to_row, message_to_row, session_to_row
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -28,8 +29,11 @@ _calls = msgspec.json.Decoder(tuple[str, ...])
 
 
 class Imports:
-    def __init__(self, connection: SqliteConnection, session_boundaries: Boundaries) -> None:
+    def __init__(
+        self, connection: SqliteConnection, session_boundaries: Boundaries, conversations: ConversationTable
+    ) -> None:
         self._connection = connection
+        self._conversations = conversations
         self._boundaries = session_boundaries
         self._execute = connection.execute
 
@@ -80,6 +84,7 @@ class Imports:
                 named = {"title": encodable(title)}
                 self._execute(update(sessions).where(_S.root_id == first.root_id), named)
             self._keep(record)
+            self._conversations.refresh(record.root_id)
 
     def _keep(self, record: ImportRecord) -> None:
         row = {field: encodable(getattr(record, field)) for field in record.__struct_fields__}

@@ -176,7 +176,43 @@ DELETE FROM message_text
 
 _BREAKER = "ALTER TABLE session ADD COLUMN breaker TEXT NOT NULL DEFAULT '{}'"
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER]
+_CONVERSATIONS = """
+CREATE TABLE conversation (
+    root_id TEXT NOT NULL PRIMARY KEY,
+    tip_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    cwd TEXT NOT NULL,
+    title TEXT NOT NULL,
+    model TEXT NOT NULL,
+    updated_at FLOAT NOT NULL,
+    is_open BOOLEAN NOT NULL,
+    generations INTEGER NOT NULL,
+    messages INTEGER NOT NULL,
+    imported TEXT NOT NULL
+);
+CREATE INDEX conversation_by_folder ON conversation (cwd, updated_at);
+CREATE INDEX conversation_by_time ON conversation (updated_at);
+CREATE INDEX conversation_by_tip ON conversation (tip_id);
+INSERT INTO conversation
+    WITH ranked AS (
+        SELECT *, row_number() OVER (
+            PARTITION BY root_id ORDER BY ended_at IS NOT NULL, updated_at DESC, generation DESC
+        ) AS place FROM session WHERE kind != 'task'
+    )
+    SELECT root_id, id, cwd, title, model, updated_at,
+        ended_at IS NULL, generation + 1, message_count, imported
+    FROM ranked WHERE place = 1;
+WITH RECURSIVE up (tip, id, parent_id, message_count) AS (
+    SELECT session.id, session.id, session.parent_id, session.message_count
+    FROM session JOIN conversation ON conversation.tip_id = session.id
+    UNION SELECT up.tip, session.id, session.parent_id, session.message_count
+    FROM session JOIN up ON session.id = up.parent_id
+)
+UPDATE conversation SET messages = total
+    FROM (SELECT tip, sum(message_count) AS total FROM up GROUP BY tip) AS led
+    WHERE led.tip = conversation.tip_id
+"""
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER, _CONVERSATIONS]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

@@ -7,21 +7,27 @@ from crushpy.errors import UsageError
 from crushpy.messages import Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
-from crushpy.storage.codec import folder_key, to_column
+from crushpy.storage.codec import to_column
+from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.sqlite_connection import SqliteConnection
 
 _NO_USAGE = Usage()
+_LISTED = frozenset({"title", "model", "ended_at"})
+"""Columns that the list of conversations shows or goes by."""
 _SHOWN = 5
 """How many sessions an error lists where an id fits several."""
 
 
 class SessionTable:
-    def __init__(self, connection: SqliteConnection, leases: Leases) -> None:
+    def __init__(
+        self, connection: SqliteConnection, leases: Leases, conversations: ConversationTable
+    ) -> None:
         self._connection = connection
         self._leases = leases
+        self._conversations = conversations
         self._execute = connection.execute
 
     # --- sessions --------------------------------------------------------------------------------------
@@ -29,6 +35,7 @@ class SessionTable:
     def create(self, info: SessionInfo, first: Message | None) -> None:
         with self._connection.transaction(durable=True):
             self._execute(statements.INSERT_SESSION, session_to_row(info))
+            self._conversations.changed(info.id)
             if first is not None:
                 self.append(info.id, first)
 
@@ -46,19 +53,6 @@ class SessionTable:
         names = ", ".join(f"{info.id} ({clean(info.title)[:40]})" for info in found[:_SHOWN])
         more = ", ..." if len(found) > _SHOWN else ""
         raise UsageError(f"several sessions start with {wanted!r}: {names}{more}", "Give more of the id.")
-
-    def latest(self, cwd: str) -> SessionInfo | None:
-        row = self._execute(statements.LATEST, {"folder": folder_key(cwd)}).first()
-        return session_from_row(row) if row else None
-
-    def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
-        """Conversations, each as the session at its tip."""
-        many = -1 if limit is None else limit
-        if cwd is None:
-            rows = self._execute(statements.TIPS, {"many": many})
-        else:
-            rows = self._execute(statements.TIPS_OF_FOLDER, {"many": many, "folder": folder_key(cwd)})
-        return [session_from_row(row) for row in rows]
 
     def lineage(self, session_id: str) -> list[SessionInfo]:
         found: dict[str, SessionInfo] = {}
@@ -98,6 +92,8 @@ class SessionTable:
         with self._connection.transaction():
             updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
             self.require(updated.rowcount, session_id)
+            if not _LISTED.isdisjoint(changes):
+                self._conversations.changed(session_id)
 
     def add_usage(self, session_id: str, usage: Usage) -> None:
         """Counts a model call that left no message."""
@@ -134,11 +130,13 @@ class SessionTable:
 
     def append(self, session_id: str, message: Message) -> None:
         """Adds a message inside the running transaction."""
+        now = time.time()
         counted = self._execute(
             statements.COUNT_MESSAGE,
-            {"session": session_id, "now": time.time(), **_figures(message.usage or _NO_USAGE)},
+            {"session": session_id, "now": now, **_figures(message.usage or _NO_USAGE)},
         )
         self.require(counted.rowcount, session_id)
+        self._conversations.counted(session_id, now)
         self._leases.beat(session_id)
         self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
         result = message.result

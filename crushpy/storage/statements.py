@@ -22,35 +22,6 @@ SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start")).order_by(_S.
 UPDATE_SESSION = update(sessions).where(_S.id == _session)
 DELETE_CONVERSATION = delete(sessions).where(_S.root_id == bindparam("root"))
 
-# The line of a conversation: its first session and those that continue it. Branches and tasks are none of it.
-# A union of different rows only: a circle of parents, which nobody should have, ends here.
-_line = select(_S.id, _S.root_id).where(_S.id == _S.root_id, _S.kind != "task").cte(recursive=True)
-_next = sessions.alias()
-_line = _line.union(
-    select(_next.c.id, _line.c.root_id)
-    .join(_line, _next.c.parent_id == _line.c.id)
-    .where(_next.c.kind == "continuation")
-)
-# Its tip: a session that has not ended before one that has, then the youngest.
-_rank = (
-    func.row_number()
-    .over(
-        partition_by=_line.c.root_id,
-        order_by=(_S.ended_at.is_not(None), _S.generation.desc(), _S.updated_at.desc()),
-    )
-    .label("rank")
-)
-_ranked = select(_S.id, _rank).join(_line, _S.id == _line.c.id).subquery()
-TIPS = (
-    select(sessions)
-    .join(_ranked, _S.id == _ranked.c.id)
-    .where(_ranked.c.rank == 1)
-    .order_by(_S.updated_at.desc())
-    .limit(_many)
-)
-TIPS_OF_FOLDER = TIPS.where(_S.cwd == _folder)
-LATEST = TIPS_OF_FOLDER.where(_S.ended_at.is_(None)).limit(1)
-
 SESSION = select(sessions).where(_S.id == _session)
 
 # --- messages and tool runs ----------------------------------------------------------------------------

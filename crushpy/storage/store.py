@@ -64,11 +64,11 @@ class Store:
 
     async def latest(self, cwd: str) -> SessionInfo | None:
         """The session to continue in this folder: the most recently updated one that has not ended."""
-        return await self._do(lambda database: database.sessions.latest(cwd))
+        return await self._do(lambda database: database.conversations.latest(cwd))
 
     async def conversation_tips(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
         """Conversations of this folder (or all), newest first, each as the session at its tip."""
-        return await self._do(lambda database: database.sessions.tips(cwd, limit))
+        return await self._do(lambda database: database.conversations.tips(cwd, limit))
 
     async def conversation_rows(
         self, cwd: str | None = None, limit: int | None = None

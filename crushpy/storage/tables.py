@@ -48,6 +48,30 @@ class SessionRow(SQLModel, table=True):
     """JSON: whether fresh starts still help."""
 
 
+class ConversationRow(SQLModel, table=True):
+    """One conversation as lists show it: made from its sessions, in the transaction that changes them."""
+
+    __tablename__ = "conversation"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        Index("conversation_by_folder", "cwd", "updated_at"),
+        Index("conversation_by_time", "updated_at"),
+        Index("conversation_by_tip", "tip_id"),
+    )
+
+    root_id: str = Field(primary_key=True, sa_type=Text)
+    tip_id: str = Field(**_OF_SESSION)
+    cwd: str = Field(sa_type=Text)
+    title: str = Field(sa_type=Text)
+    model: str = Field(sa_type=Text)
+    updated_at: float = Field(sa_type=Float)
+    is_open: bool
+    """False where all its sessions have ended."""
+    generations: int
+    messages: int
+    """Of all sessions that led to the tip."""
+    imported: str = Field(sa_type=Text)
+
+
 class MessageRow(SQLModel, table=True):
     """Append-only: no statement of ours changes a stored message."""
 
@@ -222,6 +246,7 @@ class LeaseRow(SQLModel, table=True):
 
 
 sessions: Table = SQLModel.metadata.tables["session"]
+conversations: Table = SQLModel.metadata.tables["conversation"]
 messages: Table = SQLModel.metadata.tables["message"]
 tool_runs: Table = SQLModel.metadata.tables["tool_run"]
 boundaries: Table = SQLModel.metadata.tables["boundary"]

@@ -161,16 +161,16 @@ async def test_sixty_generations_are_walked(store: Store) -> None:
 # --- forks and undone children are no continuations --------------------------------------------------------
 
 
-async def test_a_branch_is_neither_tip_nor_latest_nor_listed(store: Store) -> None:
+async def test_a_conversation_is_listed_where_somebody_spoke_last_be_it_a_branch(store: Store) -> None:
     root = (await chain(store, 1))[0]
     branch = await continued(store, root, "fork")
     later = await continued(store, branch)
-    for session in (branch, later):
-        await store.add_message(session.id, said("much later"))
-    assert (await store.tip(root.id)).id == root.id
-    assert [one.id for one in await store.conversation_tips()] == [root.id]
-    latest = await store.latest("/work")
-    assert latest is not None and latest.id == root.id
+    for place in (later, root, later):
+        await store.add_message(place.id, said("much later"))
+        assert [one.id for one in await store.conversation_tips()] == [place.id]
+        latest = await store.latest("/work")
+        assert latest is not None and latest.id == place.id
+    assert (await store.tip(root.id)).id == root.id, "who names a session gets what continues it, no branch"
     assert (await store.tip(branch.id)).id == later.id, "a branch has a tip of its own"
     assert [one.id for one in await store.lineage(later.id)] == [root.id, branch.id, later.id]
 

@@ -26,7 +26,7 @@ async def test_a_row_is_the_tip_with_the_messages_of_all_that_led_to_it(store: S
     assert (row.generations, row.messages) == (3, 3 + 2 + 2)
 
 
-async def test_branches_and_tasks_add_no_messages_to_a_row(store: Store) -> None:
+async def test_tasks_and_branches_beside_the_tip_add_no_messages_to_a_row(store: Store) -> None:
     root = a_session()
     await store.create_session(root, said())
     task = a_session(root_id=root.id, parent_id=root.id, kind="task")
@@ -35,8 +35,14 @@ async def test_branches_and_tasks_add_no_messages_to_a_row(store: Store) -> None
     await store.add_boundary(
         BoundaryInfo(new_id(), root.id, fork.id, "fork", time.time()), fork, said("other way")
     )
+    await store.add_message(root.id, said("this way"))
     (row,) = await store.conversation_rows()
-    assert (row.id, row.generations, row.messages) == (root.id, 1, 1)
+    assert (row.id, row.generations, row.messages) == (root.id, 1, 2)
+    await store.add_message(task.id, said("and this"))
+    assert await store.conversation_rows() == [row]
+    await store.add_message(fork.id, said("the other way"))
+    (row,) = await store.conversation_rows()
+    assert (row.id, row.messages) == (fork.id, 2 + 2)
 
 
 async def test_rows_are_those_of_sessions_in_the_same_order(store: Store) -> None:

@@ -5,11 +5,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from conversations import continued
 from stored import a_session, said
 
 from crushpy.storage import migrations
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
+
+CONVERSATIONS = next(step for step in migrations.STEPS if "CREATE TABLE conversation" in step)
 
 
 def ask(file: Path, sql: str) -> list[tuple[object, ...]]:
@@ -74,6 +77,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "ledger",
             "import_record",
             "pin",
+            "conversation",
         }
         assert shape(ours) == shape(theirs)
 
@@ -159,3 +163,26 @@ async def test_another_programs_database_is_refused_and_left_as_it_is(file: Path
         await store.conversation_tips()
     await store.close()
     assert file.read_bytes() == before
+
+
+async def test_the_rows_of_old_conversations_are_made_as_new_ones_are(file: Path) -> None:
+    store = Store(file)
+    for number in range(3):
+        root = a_session(f"/work/{number}")
+        await store.create_session(root, said())
+        tip = await continued(store, root, "Go on.", "yes")
+        if number:
+            await store.create_session(
+                a_session(root_id=root.id, parent_id=tip.id, kind="task"), said("task")
+            )
+            await store.rename_conversation(root.id, f"title {number}")
+        if number == 2:
+            await store.update_session(tip.id, end_reason="auto")
+    rows = await store.conversation_rows()
+    open_ones = [await store.latest(f"/work/{number}") for number in range(3)]
+    await store.close()
+    change(file, "DROP TABLE conversation", *CONVERSATIONS.split(";"))
+    store = Store(file)
+    assert await store.conversation_rows() == rows
+    assert [await store.latest(f"/work/{number}") for number in range(3)] == open_ones
+    await store.close()
