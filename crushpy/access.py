@@ -71,3 +71,21 @@ class Access(Data, frozen=True):
     """True where it may change something: read-only access inside the workspace needs no question."""
     needs: Needs = Needs()
     """Of a command: what the agent asked for beyond the usual."""
+
+
+AnswerKind = Literal["once", "conversation", "always", "deny"]
+
+
+class AnswerChoice(Data, frozen=True):
+    """One answer that the user may give to an approval. Front ends offer all of them, in this order."""
+
+    key: str
+    """The letter that gives it: unlike all others of the same question."""
+    kind: AnswerKind
+    """How long it holds."""
+    covers: str = ""
+    """What it covers, in the user's words; empty where that is the call alone."""
+    rules: tuple[str, ...] = ()
+    """The allow rules that it stores, as far as `kind` says."""
+    needs: Needs = Needs()
+    """What a command gets by it beyond the usual."""

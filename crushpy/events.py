@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from crushpy.access import Access
+from crushpy.access import Access, AnswerChoice
 from crushpy.messages import Data, Display, ImageInfo, Todo, Usage
 
 
@@ -96,6 +96,12 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     preview: Display | None = None
     task: str = ""
     """The id of the `task` call whose sub-agent asks; empty for the main agent."""
+    choices: tuple[AnswerChoice, ...] = ()
+    """The answers there are, the one for this call alone first."""
+    says: str = ""
+    """What the call would do, in one sentence."""
+    place: tuple[int, int] = (1, 1)
+    """Which one of how many questions it is: calls that wait side by side."""
 
 
 class ApprovalDone(Event, frozen=True, tag="approval_done"):
@@ -105,6 +111,8 @@ class ApprovalDone(Event, frozen=True, tag="approval_done"):
     answer: str
     words: str = ""
     """With deny: what the user told the agent."""
+    covers: str = ""
+    """What the chosen answer covers; empty where that is the call alone."""
 
 
 class ToolStarted(Event, frozen=True, tag="tool_start"):

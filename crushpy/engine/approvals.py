@@ -2,17 +2,19 @@
 
 import asyncio
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Literal
 
 import msgspec
 
-from crushpy.access import Access, Needs
+from crushpy.access import Access, AnswerChoice, AnswerKind, Needs
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.messages import Data, Display, ToolCall
+from crushpy.permissions.choices import DENY, ONCE, choices_for
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
+from crushpy.permissions.deeds import deeds
 from crushpy.permissions.rules import RuleSet
 
 Emit = Callable[[Event], None]
@@ -21,9 +23,11 @@ Emit = Callable[[Event], None]
 class Answer(Data, frozen=True):
     """What the user said to an approval."""
 
-    kind: Literal["once", "conversation", "always", "deny"]
+    kind: AnswerKind
     words: str = ""
     """With deny: what to tell the agent instead."""
+    key: str = ""
+    """Which choice of its kind; empty: the first."""
 
 
 class Ruling(Data, frozen=True):
@@ -66,7 +70,7 @@ class Approvals:
         self._remember = remember
         self._keep = keep
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._asking = asyncio.Lock()
+        self._line = _Line()
         self._always: tuple[str, ...] = ()
         self.grants = grants
         self.interactive = interactive
@@ -81,11 +85,14 @@ class Approvals:
         return True
 
     def judge(self, accesses: tuple[Access, ...]) -> Decision:
-        rules = self._rules
-        if self.grants or self._always:
-            granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
-            rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
-        return decide(accesses, rules, self._workspace, yolo=self.yolo)
+        return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo)
+
+    def _in_force(self) -> RuleSet:
+        """The rules, with what the user granted."""
+        if not (self.grants or self._always):
+            return self._rules
+        granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
+        return msgspec.structs.replace(self._rules, allow=(*self._rules.allow, *granted.allow))
 
     async def rule(
         self,
@@ -97,10 +104,10 @@ class Approvals:
         """Whether the call may run, and with what."""
         decision = self.judge(accesses)
         if decision.verdict == "ask" and self.interactive:
-            async with self._asking:  # one question at a time; an earlier answer may have settled this one
+            async with self._line.turn() as place:  # an earlier answer may have settled this one
                 decision = self.judge(accesses)
                 if decision.verdict == "ask":
-                    return await self._ask(call, accesses, decision, await preview(), task)
+                    return await self._ask(call, accesses, decision, await preview(), task, place)
         if decision.verdict == "allow":
             return Ruling(decision, needs=_asked_for(accesses))
         if decision.verdict == "deny":
@@ -114,40 +121,88 @@ class Approvals:
         decision: Decision,
         preview: Display | None,
         task: str,
+        place: tuple[int, int],
     ) -> Ruling:
-        rule = ", ".join(decision.suggested)
-        reason = decision.reason
-        self._emit(ApprovalNeeded(call.id, call.name, call.args, accesses, reason, rule, preview, task))
-        answer = await self._wait(call.id)
+        choices = choices_for(decision, accesses, self._in_force(), self._workspace)
+        question = ApprovalNeeded(
+            call.id,
+            call.name,
+            call.args,
+            accesses,
+            decision.reason,
+            ", ".join(decision.suggested),
+            preview,
+            task,
+            choices,
+            deeds(accesses, self._workspace),
+            place,
+        )
+        answer, chosen = await self._answer_to(question)
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
-        if answer.kind == "conversation" and decision.suggested:
-            self.grants = tuple(dict.fromkeys((*self.grants, *decision.suggested)))
+        if chosen.kind == "conversation":
+            self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
             await self._keep(self.grants)
-        if answer.kind == "always":
-            self._always = (*self._always, *decision.suggested)
-            for suggested in decision.suggested:
-                self._remember(suggested)
+        if chosen.kind == "always":
+            self._always = (*self._always, *chosen.rules)
+            for rule in chosen.rules:
+                self._remember(rule)
         return Ruling(decision, answer=answer, needs=_asked_for(accesses))
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks about something that is the user's alone: no rule and no yolo decides it."""
-        async with self._asking:
-            self._emit(ApprovalNeeded(call.id, call.name, call.args, (), reason, "", None, ""))
-            return (await self._wait(call.id)).kind != "deny"
+        async with self._line.turn():
+            choices = (ONCE, DENY)
+            question = ApprovalNeeded(call.id, call.name, call.args, (), reason, "", choices=choices)
+            return (await self._answer_to(question))[0].kind != "deny"
 
-    async def _wait(self, call_id: str) -> Answer:
+    async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
+        """What the user says, and the choice that it means."""
+        self._emit(question)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        self._waiting[call_id] = waiting
-        done = ApprovalDone(call_id, "interrupted")
+        self._waiting[question.id] = waiting
+        done = ApprovalDone(question.id, "interrupted")
         try:
             answer = await waiting
-            done = ApprovalDone(call_id, answer.kind, answer.words)
-            return answer
+            chosen = _chosen(answer, question.choices)
+            done = ApprovalDone(question.id, answer.kind, answer.words, chosen.covers)
+            return answer, chosen
         finally:
-            del self._waiting[call_id]
+            del self._waiting[question.id]
             self._emit(done)
+
+
+class _Line:
+    """Questions one at a time, in the order in which they came up."""
+
+    def __init__(self) -> None:
+        self._one = asyncio.Lock()
+        self._there = 0
+        self._came = 0
+        self._begun = 0
+
+    @asynccontextmanager
+    async def turn(self) -> AsyncGenerator[tuple[int, int]]:
+        """Waits for its turn: which one it is, of how many that came up side by side."""
+        self._there += 1
+        self._came += 1
+        try:
+            async with self._one:
+                self._begun += 1
+                await asyncio.sleep(0)  # calls that begin in this moment are counted too
+                yield self._begun, self._came
+        finally:
+            self._there -= 1
+            if not self._there:
+                self._came = self._begun = 0
+
+
+def _chosen(answer: Answer, choices: Sequence[AnswerChoice]) -> AnswerChoice:
+    """The choice that an answer means; what it asks for and is not offered holds for this call alone."""
+    alike = [choice for choice in choices if choice.kind == answer.kind]
+    named = [choice for choice in alike if choice.key == answer.key]
+    return next(iter((*named, *alike)), AnswerChoice(answer.key, answer.kind))
 
 
 def _asked_for(accesses: tuple[Access, ...]) -> Needs:

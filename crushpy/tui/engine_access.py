@@ -26,11 +26,11 @@ def _load() -> None:
     import crushpy.bootstrap  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
-def answer(conversation: "Conversation", call_id: str, kind: Any, words: str) -> None:
+def answer(conversation: "Conversation", call_id: str, kind: Any, words: str, key: str) -> None:
     """Passes the user's answer to an approval on."""
     from crushpy.engine.approvals import Answer
 
-    conversation.answer(call_id, Answer(kind, words))
+    conversation.answer(call_id, Answer(kind, words, key))
 
 
 def brought_by_project(cwd: Path) -> tuple[str, list[str]]:

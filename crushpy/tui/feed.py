@@ -192,7 +192,7 @@ class Feed:
     def _answered(self, event: ApprovalDone) -> None:
         """Leaves a trace of what was granted or denied: on the call, or for a task's call in a line."""
         question = self._asked.pop(event.id, None)
-        said = _said(event, question.rule if question else "")
+        said = _said(event)
         if event.answer == "deny":
             self._denied.add(event.id)
         if event.id in self._tools:
@@ -220,15 +220,15 @@ class Feed:
         self._view.finish(key)
 
 
-def _said(event: ApprovalDone, rule: str) -> str:
+def _said(event: ApprovalDone) -> str:
     """The user's answer to a question, in a few words; empty where there was none."""
     match event.answer:
         case "once":
             return "allowed once"
         case "conversation":
-            return "allowed: this conversation"
+            return f"allowed: {event.covers or 'this conversation'}"
         case "always":
-            return f"always: {rule}"
+            return f"always: {event.covers}"
         case "deny":
             return f"denied: {event.words}" if event.words else "denied"
         case _:

@@ -7,7 +7,7 @@ from textual.binding import Binding, BindingType
 
 from crushpy.tui.items import BOUNDARY_ACTIONS, ItemAction
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
+from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.key_bar import key_name
 from crushpy.tui.widgets.prompt_queue import QueueView
 
@@ -45,12 +45,15 @@ _EVERYWHERE: tuple[KeyRow, ...] = (
     ("Ctrl+P", "the command palette"),
     ("Ctrl+Z", "suspend; `fg` comes back"),
 )
-_ANSWERS = {
-    "once": "allow it this once",
-    "conversation": "allow it for this conversation",
-    "always": "allow it always: the rule that is shown is stored",
-    "deny": "deny it; words for the agent may follow",
-}
+_ANSWERS: tuple[KeyRow, ...] = (
+    ("y", "allow it this once"),
+    ("c", "allow it in this conversation: this file, this command"),
+    ("f", "more of its kind in this conversation: this folder, commands like it"),
+    ("e", "all edits in this project, in this conversation"),
+    ("a", "allow it always: the rule that is shown is stored"),
+    ("n", "deny it; words for the agent may follow"),
+    ("1 to 9, Up, Down, Enter", "the choice of that number; to a choice, and take it"),
+)
 
 _ON_A_BOUNDARY: dict[ItemAction, str] = {
     "open_parent": "read the session before it",
@@ -75,7 +78,7 @@ def key_places() -> tuple[KeyPlace, ...]:
         KeyPlace("On the card of a fresh start in the transcript", _boundary_keys()),
         KeyPlace("In the queue: Shift+Tab goes there, typing comes back", rows_of(QueueView.BINDINGS)),
         KeyPlace(
-            "When the agent asks, once typing has paused", (*_answers(), *rows_of(ApprovalPanel.BINDINGS))
+            "When the agent asks, once typing has paused", (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
         ),
         KeyPlace("Editing the prompt", _EDITING),
     )
@@ -93,9 +96,3 @@ def rows_of(bindings: Iterable[BindingType]) -> tuple[KeyRow, ...]:
 
 def _boundary_keys() -> tuple[KeyRow, ...]:
     return tuple((key, _ON_A_BOUNDARY[action]) for key, (action, _) in BOUNDARY_ACTIONS.items())
-
-
-def _answers() -> Iterable[KeyRow]:
-    answers = {**ONCE, **FOR_LONGER}
-    for answer, what in _ANSWERS.items():
-        yield ", ".join(key for key, meant in answers.items() if meant == answer), what

@@ -15,6 +15,7 @@ from textual.screen import Screen
 from crushpy.engine.conversation import Conversation
 from crushpy.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
+from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
 
 MODEL = "openai/test-model"
@@ -95,6 +96,8 @@ class Driven:
     async def asked(self) -> None:
         """Returns once an approval can be answered."""
         await self.sees("[n] deny")
+        drawn = self.chat.query(DrawnDisplay)
+        await self.until(lambda: not any(one.busy for one in drawn), "its colours")
 
     # --- keys --------------------------------------------------------------------------------------------
 

@@ -205,7 +205,7 @@ async def test_escape_interrupts_at_once_and_the_panel_says_so(
     ("keys", "trace"),
     [
         ("y", "bash touch made  allowed once"),
-        ("c", "bash touch made  allowed: this conversation"),
+        ("c", "bash touch made  allowed: this command"),
         ("a", "bash touch made  always: bash(touch made)"),
         ("n", "bash touch made  denied"),
         ("nuse mkdir", "bash touch made  denied: use mkdir"),

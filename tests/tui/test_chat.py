@@ -272,7 +272,7 @@ async def test_always_stores_the_rule_that_was_shown(start: Start, llm: Scripted
     async with start() as app:
         await app.say("make it")
         await app.asked()
-        await app.sees("always would store: bash(touch made)")
+        await app.sees("always: bash(touch made)")
         await app.press("a")
         await app.sees("Once.")
         await app.rests()

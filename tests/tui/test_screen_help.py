@@ -12,7 +12,7 @@ from crushpy.tui.key_help import key_places
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.transcript.widget import Transcript
-from crushpy.tui.widgets.approval import FOR_LONGER, ONCE, ApprovalPanel
+from crushpy.tui.widgets.approval import ApprovalPanel
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 from crushpy.tui.widgets.key_bar import key_name
 from crushpy.tui.widgets.prompt import PromptInput
@@ -41,7 +41,7 @@ def bound(*lists: list[BindingType]) -> set[str]:
         ("In the transcript", bound(Transcript.BINDINGS) - {"p", "u", "t", "l"}),
         ("On the card", {"p", "u", "t", "l"}),
         ("In the queue", bound(QueueView.BINDINGS)),
-        ("When the agent asks", bound(ApprovalPanel.BINDINGS) | {*ONCE, *FOR_LONGER}),
+        ("When the agent asks", bound(ApprovalPanel.BINDINGS) | {*"ycfean", "Up", "Down", "Enter"}),
     ],
 )
 def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]) -> None:

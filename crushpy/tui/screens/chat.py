@@ -135,7 +135,7 @@ class ChatScreen(ChatLayout):
             case ApprovalNeeded():
                 from crushpy.tui.widgets.approval import ApprovalPanel
 
-                self.mount(ApprovalPanel(event), before=self.prompt)
+                self.mount(ApprovalPanel(event, self.transcript.current_palette), before=self.prompt)
                 call(app_of(self), f"crushpy asks: {event.name}")
             case ApprovalDone():
                 for panel in self.query("ApprovalPanel"):
@@ -268,7 +268,7 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.engine_access import answer
 
         if self.conversation is not None:
-            answer(self.conversation, event.call_id, event.kind, event.words)
+            answer(self.conversation, event.call_id, event.choice.kind, event.words, event.choice.key)
 
     # --- what the user does in the transcript ------------------------------------------------------------
 

@@ -13,37 +13,39 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Input, Static
 
+from crushpy.access import AnswerChoice
 from crushpy.events import ApprovalNeeded
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell_for_now
+from crushpy.tui.transcript.drawn_display import DrawnDisplay
+from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets import approval_text as asked
+from crushpy.tui.widgets.approval_choices import ChoiceList
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
-from crushpy.tui.widgets.key_bar import flow
 
 if TYPE_CHECKING:
     from textual.signal import Signal
 
 SMALL, TINY = Size(44, 20), Size(32, 10)
-"""On screens narrower or lower than these: no frame and all the room, or not even the rule in view."""
+"""On screens narrower or lower than these: no frame and all the room, or not even the sentence in view."""
 FRAME_SIZE = Size(6, 2)
 """Cells that frame and margin take."""
 CRAMPED = "-cramped"
 """The class of a screen on which the question needs all the room."""
-ONCE = {"y": "once", "1": "once", "n": "deny", "4": "deny"}
-FOR_LONGER = {"c": "conversation", "2": "conversation", "a": "always", "3": "always"}
 
 
 class ApprovalPanel(Vertical, can_focus=True):
     """One question. Posts `Answered`; keys decide only once typing has paused.
 
-    What is asked for scrolls; the rule and the keys below it stay in view.
+    What is asked for comes first and scrolls; what it means and the choices below it stay in view.
     """
 
     DEFAULT_CSS = """
     ApprovalPanel {
         height: 3fr;
-        border: round $warning; border-subtitle-color: $text-muted; padding: 0 1; margin: 0 1;
+        border: round $warning; border-title-color: $foreground; border-subtitle-color: $text-muted;
+        padding: 0 1; margin: 0 1;
         &:focus-within, &:focus { border: round $accent; }
         &.-small, &.-small:focus, &.-small:focus-within {
             height: 100fr; border: none; padding: 0; margin: 0; background: $panel;
@@ -58,8 +60,8 @@ class ApprovalPanel(Vertical, can_focus=True):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(key, f"look('{action}')", "Scroll", show=False)
         for key, action in {
-            "up": "scroll_up",
-            "down": "scroll_down",
+            "shift+up": "scroll_up",
+            "shift+down": "scroll_down",
             "pageup": "scroll_page_up",
             "pagedown": "scroll_page_down",
             "home": "scroll_home",
@@ -68,10 +70,10 @@ class ApprovalPanel(Vertical, can_focus=True):
     ]
 
     class Answered(Message):
-        def __init__(self, call_id: str, kind: str, words: str = "") -> None:
+        def __init__(self, call_id: str, choice: AnswerChoice, words: str = "") -> None:
             super().__init__()
             self.call_id = call_id
-            self.kind = kind
+            self.choice = choice
             self.words = words
 
     class TypedEarly(Message):
@@ -81,24 +83,29 @@ class ApprovalPanel(Vertical, can_focus=True):
             super().__init__()
             self.letter = letter
 
-    def __init__(self, question: ApprovalNeeded) -> None:
+    def __init__(self, question: ApprovalNeeded, palette: Callable[[], Palette]) -> None:
+        """`palette`: the transcript's colours, to draw with as it draws."""
         super().__init__()
         self._question = question
-        self._answers = {**ONCE, **FOR_LONGER} if question.rule else ONCE
-        self._grace = GracePeriod(self, self._pass_on, self._say_keys)
-        self._what = asked.what(question)
-        self._choices = Content("")
+        self._choices = ChoiceList(question.choices)
+        self._denial: AnswerChoice | None = None
+        self._grace = GracePeriod(self, self._pass_on, self._armed_or_not)
+        draw = asked.drawing(question)
+        self._drawn = DrawnDisplay(draw, palette) if draw else None
+        self._what = Content("") if draw else asked.what(question)
         self._fitted: tuple[Size, bool] | None = None
         self._stop_calling: Callable[[], None] = lambda: None
 
     def compose(self) -> ComposeResult:
-        yield Static(id="head")
-        yield Static(id="warning")
+        yield Static(id="title")
         with VerticalScroll(id="body", can_focus=False):
+            if self._drawn is not None:
+                yield self._drawn
             yield Static(id="what")
         with Vertical(id="foot"):
-            yield Static(id="rule")
-            yield Static(id="keys")
+            yield Static(id="warning")
+            yield Static(id="sentence")
+            yield self._choices
             yield LineField(placeholder="what the agent should do instead")
 
     def on_mount(self) -> None:
@@ -133,48 +140,76 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _fit(self) -> None:
         """After each layout: takes as much room as the question needs and the screen has."""
         body = self._body
-        lines = f"{body.virtual_size.height:,} lines: ↑ ↓ PgUp PgDn"
+        lines = f"{body.virtual_size.height:,} lines: PgUp PgDn"
         self.border_subtitle = lines if body.max_scroll_y else ""
         screen = app_of(self).size
         if self._fitted == (screen, self._denying):
             return
         self._fitted = screen, self._denying
-        small = screen.width < SMALL.width or screen.height < SMALL.height
-        tiny = screen.width < TINY.width or screen.height < TINY.height
+        small, tiny = self._small, self._tiny
         self.set_class(small, "-small")
         self.set_class(tiny, "-tiny")
         self.screen.set_class(small, CRAMPED)
         width, frame = (screen.width, 0) if small else (screen.width - FRAME_SIZE.width, FRAME_SIZE.height)
         self.styles.max_height = frame + self._fill(max(1, width), small=small, tiny=tiny)
 
+    @property
+    def _small(self) -> bool:
+        screen = app_of(self).size
+        return screen.width < SMALL.width or screen.height < SMALL.height
+
+    @property
+    def _tiny(self) -> bool:
+        screen = app_of(self).size
+        return screen.width < TINY.width or screen.height < TINY.height
+
     def _fill(self, width: int, *, small: bool, tiny: bool) -> int:
         """Writes every part; the lines they need. What is cut short stands in the body in full."""
         question = self._question
-        head, rule = asked.head(question), asked.rule(question)
+        title, sentence = asked.title(question), asked.sentence(question)
+        self.border_title = title
+        if small:
+            title = Content.assemble(title, "  ", sentence)
         parts = {
-            "head": asked.shortened(head, width, 1 if small else 2),
+            "title": asked.shortened(title, width, 1 if small else 0),
             "warning": asked.shortened(asked.warning(question, briefly=small), width, 1 if small else 2),
-            "rule": asked.shortened(rule, width, 0 if tiny else 1 if small else 3),
+            "sentence": asked.shortened(sentence, width, 0 if small else 2),
         }
-        cut = [one for one, name in ((head, "head"), (rule, "rule")) if parts[name].plain != one.plain]
-        parts["what"] = Content("\n\n").join([self._what, *cut])
-        rows = 0
+        cut = (
+            []
+            if parts["title" if small else "sentence"].plain in (title.plain, sentence.plain)
+            else [sentence]
+        )
+        cut += self._choices.cut(width, listed=not small)
+        parts["what"] = Content("\n\n").join([part for part in (self._what, *cut) if part.plain])
+        screen = app_of(self).size
+        rows = min(screen.height, self._drawn.rows(width)) if self._drawn is not None else 0
         for name, part in parts.items():
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
-            rows += asked.height(part, width, app_of(self).size.height) if static.display else 0
-        self._choices = flow(asked.answer_keys(question, briefly=tiny), width)
-        keys = self.query_one("#keys", Static)
-        keys.display = not (tiny and self._denying)
-        lines = (asked.DENYING if self._denying else self._choices).get_height({}, width)
-        keys.styles.height = lines
-        self._say_keys()
-        return rows + lines + self._denying
+            rows += asked.height(part, width, screen.height) if static.display else 0
+        self._choices.display = not (tiny and self._denying)
+        self._say_choices()
+        return rows + self._choices_shown(width).get_height({}, width) + self._denying
 
-    def _say_keys(self) -> None:
-        said = self._choices if self.has_class(ARMED) else asked.WAIT
-        self.query_one("#keys", Static).update(asked.DENYING if self._denying else said)
+    def _choices_shown(self, width: int) -> Content:
+        if self._denying:
+            return asked.DENYING
+        return self._choices.rows(width, listed=not self._small, briefly=self._tiny)
+
+    def _say_choices(self) -> None:
+        screen = app_of(self).size
+        width = max(1, screen.width - (0 if self._small else FRAME_SIZE.width))
+        shown = self._choices_shown(width)
+        self._choices.styles.height = shown.get_height({}, width)
+        waiting = not (self._denying or self.has_class(ARMED))
+        self._choices.update(asked.WAIT if waiting else shown)
+
+    def _armed_or_not(self) -> None:
+        if not self.has_class(ARMED):
+            self._choices.unpoint()
+        self._say_choices()
 
     def action_look(self, action: str) -> None:
         if not self._body.max_scroll_y:
@@ -194,10 +229,11 @@ class ApprovalPanel(Vertical, can_focus=True):
             if event.key == "escape":
                 event.stop()
                 self.focus()
-        elif self._grace.decides(event, self._answers):
+        elif self._grace.decides(event, self._choices.keys()):
             event.stop()
             event.prevent_default()
-            self._answer(self._answers[event.key])
+            chosen = self._choices.pressed(event.key)
+            self._say_choices() if chosen is None else self._answer(chosen)
 
     def on_paste(self, event: events.Paste) -> None:
         event.stop()
@@ -216,14 +252,16 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _pass_on(self, text: str) -> None:
         self.post_message(self.TypedEarly(text))
 
-    def _answer(self, kind: str) -> None:
-        if kind != "deny":
-            self.post_message(self.Answered(self._question.id, kind))
+    def _answer(self, choice: AnswerChoice) -> None:
+        if choice.kind != "deny":
+            self.post_message(self.Answered(self._question.id, choice))
             return
+        self._denial = choice
         self.add_class("denying")
         self._fit()
         self.query_one(LineField).focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.post_message(self.Answered(self._question.id, "deny", event.value.strip()))
+        if self._denial is not None:
+            self.post_message(self.Answered(self._question.id, self._denial, event.value.strip()))

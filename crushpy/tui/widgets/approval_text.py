@@ -1,6 +1,6 @@
-"""What an approval shows: the exact command, change or arguments, and the keys. Knows no widgets."""
+"""What an approval shows: the exact command, change or arguments, in words too. Knows no widgets."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
 from textual.content import Content
@@ -8,6 +8,9 @@ from textual.content import Content
 from crushpy.events import ApprovalNeeded
 from crushpy.messages import Diff
 from crushpy.sanitize import revealed_pieces
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
+from crushpy.tui.transcript.render.tool_calls import draw_command
 
 MARK = "reverse"
 """Tells the name of a hidden character from the same letters in plain text."""
@@ -15,6 +18,7 @@ MOST_MARKS = 1_000
 """More of them than this in one text are named but not marked: each would slow the screen down."""
 WAIT = Content.styled("Keys count once typing has paused.", "dim")
 DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "dim")
+NO_MARGIN = Margin((), ())
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
 
@@ -31,28 +35,48 @@ def _in_line(text: str) -> Content:
     return revealed_content(text.replace("\n", " ⏎ "))
 
 
-def head(question: ApprovalNeeded) -> Content:
-    """Who asks for what, and why it is asked."""
+def title(question: ApprovalNeeded) -> Content:
+    """Who asks for what, and which of how many questions it is."""
     task = " for a task" if question.task else ""
-    name = revealed_content(question.name, "bold")
-    return Content.assemble(("Allow ", "bold"), name, (f"{task}?  ", "bold"), _in_line(question.reason))
+    number, count = question.place
+    place = f"  {number} of {count}" if count > 1 else ""
+    return Content.assemble("Allow ", revealed_content(question.name), f"{task}?{place}").stylize("bold")
+
+
+def sentence(question: ApprovalNeeded) -> Content:
+    """What it would do, in the user's words, and why it is asked."""
+    says = _in_line(question.says[:1].upper() + question.says[1:])
+    reason = _in_line(question.reason).stylize("dim")
+    return Content(" · ").join([part for part in (says, reason) if part.plain])
+
+
+def drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
+    """Draws the command or the change as results are drawn; None where that would leave something out."""
+    if _hidden(question):
+        return None
+    diff, args = question.preview, dict(question.args)
+    if isinstance(diff, Diff) and diff.unified:
+        return (lambda canvas: draw_diff(diff, canvas, NO_MARGIN)) if shows_whole(diff) else None
+    if "command" not in args:
+        return None
+    command = str(args.pop("command"))
+
+    def draw(canvas: Canvas) -> None:
+        draw_command(command, canvas, NO_MARGIN)
+        for name, value in args.items():
+            canvas.prose([[(f"{name}: {value}", canvas.palette.muted)]], NO_MARGIN, canvas.palette.text)
+
+    return draw
 
 
 def what(question: ApprovalNeeded) -> Content:
-    """The exact command or change; where there is neither, the arguments."""
+    """The exact command or change; where there is neither, the arguments. Hidden characters are marked."""
     diff = _diff(question)
     if diff:
         return _joined(revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
     args = dict(question.args)
     command = [revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
     return _joined([*command, *(revealed_content(f"{name}: {value}") for name, value in args.items())])
-
-
-def rule(question: ApprovalNeeded) -> Content:
-    """What "always" would store."""
-    if not question.rule:
-        return Content("")
-    return Content.assemble(("always would store: ", "dim"), _in_line(question.rule))
 
 
 def warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
@@ -68,15 +92,6 @@ def warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
         many = f"{unshown:,} carriage return{'' if unshown == 1 else 's'}"
         words.append(f"{many} left out" if briefly else f"The diff leaves out {many}.")
     return Content.styled(" ".join(words), "bold $text-warning") if words else Content("")
-
-
-def answer_keys(question: ApprovalNeeded, *, briefly: bool = False) -> list[Content]:
-    """What can be pressed, as labels."""
-    more = ["[c] this conversation", "[a] always"] if question.rule else []
-    labels = ["[y] once", *more, "[n] deny", "Esc interrupts"]
-    if briefly:
-        labels = ["[y] [n]" + (" [c] [a]" if question.rule else "") + " Esc"]
-    return [Content(label) for label in labels]
 
 
 def height(content: Content, width: int, most: int) -> int:

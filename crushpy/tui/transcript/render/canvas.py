@@ -6,7 +6,7 @@ from typing import NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.tui.transcript.render.highlight import Coloured
+from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
 from crushpy.tui.transcript.render.wrap import cells, chop, wrap
@@ -86,3 +86,22 @@ class Canvas:
             if lead is not margin.rest:
                 lead = margin.rest
                 gutter = sum([len(segment.text) for segment in lead])
+
+    def ask_for_colours(self, highlighter: Highlighter, start: int, wanted: Callable[[], bool]) -> None:
+        """Has the code that waits for its colours, from that one on, drawn again when they are known."""
+        for pending in self.pending[start:]:
+            results: list[Coloured] = []
+
+            def done(
+                coloured: Coloured | None, pending: Pending = pending, results: list[Coloured] = results
+            ) -> None:
+                if coloured is None or not wanted():
+                    return
+                results.append(coloured)
+                if len(results) == len(pending.codes):
+                    rows = pending.redo(results)
+                    if len(rows) == pending.height:
+                        self.rows[pending.start : pending.start + pending.height] = rows
+
+            for code in pending.codes:
+                highlighter.request(pending.language, code, done)

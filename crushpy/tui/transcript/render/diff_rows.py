@@ -72,6 +72,11 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
         canvas.prose([[(more, canvas.palette.muted)]], margin, canvas.palette.text)
 
 
+def shows_whole(diff: Diff) -> bool:
+    """Nothing of it is left out when it is drawn."""
+    return diff.unified.count("\n") < MOST_LINES
+
+
 def read_diff(unified: str) -> Iterator[DiffLine]:
     """The lines of unified diff text, without its file headers."""
     old = new = 0

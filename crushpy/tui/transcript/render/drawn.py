@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 from crushpy.tui.items import ReplyItem, ThinkingItem, TranscriptItem
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
-from crushpy.tui.transcript.render.canvas import Canvas, Pending
+from crushpy.tui.transcript.render.canvas import Canvas
 from crushpy.tui.transcript.render.draw_item import draw_item, draw_thinking_head, gutter, open_thinking
-from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
+from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 
@@ -45,23 +45,7 @@ class Drawn:
     def ask_for_colours(self, highlighter: Highlighter) -> None:
         """Has the code that was drawn since the last call coloured."""
         asked, self._asked = self._asked, len(self.canvas.pending)
-        for pending in self.canvas.pending[asked:]:
-            self._ask(pending, highlighter)
-
-    def _ask(self, pending: Pending, highlighter: Highlighter) -> None:
-        results: list[Coloured] = []
-
-        def done(coloured: Coloured | None) -> None:
-            if coloured is None or self.dropped:
-                return
-            results.append(coloured)
-            if len(results) == len(pending.codes):
-                rows = pending.redo(results)
-                if len(rows) == pending.height:
-                    self.canvas.rows[pending.start : pending.start + pending.height] = rows
-
-        for code in pending.codes:
-            highlighter.request(pending.language, code, done)
+        self.canvas.ask_for_colours(highlighter, asked, lambda: not self.dropped)
 
 
 class LiveDrawn(Drawn):

@@ -167,14 +167,22 @@ def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[N
 
 def _terminal(display: Terminal, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
-    prompt = margin.add(Segment("$ ", palette.over(palette.code, "keyword")), Segment("  ", palette.code))
-    command = [[(line.expandtabs(4), palette.code)] for line in lines_of(display.command.strip())]
-    canvas.code(command, prompt, palette.code)
+    draw_command(display.command, canvas, margin)
     if display.output.strip():
         yield from _output(display.output, canvas, margin, palette.code)
     note = _note(display)
     if cells(note) > LONG_NOTE:  # the headline has but the beginning of it
         canvas.prose([[(note, palette.muted)]], margin, palette.text)
+
+
+def draw_command(command: str, canvas: Canvas, margin: Margin) -> None:
+    """A shell command; its colours come later."""
+    palette = canvas.palette
+    prompt = margin.add(Segment("$ ", palette.over(palette.code, "keyword")), Segment("  ", palette.code))
+    lines = list(lines_of(command.strip()))
+    start = len(canvas.rows)
+    canvas.code([[(line.expandtabs(4), palette.code)] for line in lines], prompt, palette.code)
+    ask_for_colours(canvas, lines, "bash", prompt, start)
 
 
 def _note(display: Terminal) -> str:

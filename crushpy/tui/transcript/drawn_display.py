@@ -1,0 +1,75 @@
+"""A widget that shows something as the transcript draws it: a command, a change."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from textual.geometry import Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from crushpy.tui.transcript.render.canvas import Canvas
+from crushpy.tui.transcript.render.highlight import Highlighter
+from crushpy.tui.transcript.render.styles import Palette
+
+SLICE = 0.008
+"""Seconds of work at a time on colours."""
+
+
+class DrawnDisplay(Widget):
+    """As tall as what is drawn. `palette` gives the transcript's colours."""
+
+    DEFAULT_CSS = """
+    DrawnDisplay { height: auto; width: 1fr; }
+    """
+
+    def __init__(self, draw: Callable[[Canvas], None], palette: Callable[[], Palette]) -> None:
+        super().__init__()
+        self._draw = draw
+        self._palette = palette
+        self._highlighter = Highlighter()
+        self._canvas: Canvas | None = None
+        self._work_due: asyncio.TimerHandle | None = None
+
+    def rows(self, width: int) -> int:
+        """How many rows it takes at this width."""
+        return len(self._drawn(width).rows)
+
+    @property
+    def busy(self) -> bool:
+        """Colours are still to come."""
+        return self._highlighter.busy
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return self.rows(width)
+
+    def render_line(self, y: int) -> Strip:
+        canvas = self._drawn(self.size.width)
+        if not 0 <= y < len(canvas.rows):
+            return Strip.blank(self.size.width, canvas.palette.text)
+        return canvas.rows[y].strip(self.size.width)
+
+    def on_unmount(self) -> None:
+        if self._work_due is not None:
+            self._work_due.cancel()
+
+    def _drawn(self, width: int) -> Canvas:
+        palette = self._palette()
+        if self._canvas is None or self._canvas.width != width or self._canvas.palette is not palette:
+            self._highlighter.drop()
+            self._canvas = canvas = Canvas(palette, width)
+            self._draw(canvas)
+            canvas.ask_for_colours(self._highlighter, 0, lambda: canvas is self._canvas)
+            self._go_on()
+        return self._canvas
+
+    def _go_on(self) -> None:
+        if self._highlighter.busy and self._work_due is None:
+            self._work_due = asyncio.get_running_loop().call_later(SLICE, self._work)
+
+    def _work(self) -> None:
+        self._work_due = None
+        if self.is_attached:
+            self._highlighter.work(time.perf_counter() + SLICE)
+            self.refresh()
+            self._go_on()
