@@ -10,6 +10,11 @@ from typing import Literal
 from crushpy.messages import Data
 
 Kind = Literal["path", "command", "host", "none"]
+Mode = Literal["ask", "edits", "plan"]
+"""How a conversation is held: asking, with edits allowed, or planning."""
+MODES: tuple[Mode, ...] = ("ask", "edits", "plan")
+STRICTNESS: tuple[Mode, ...] = ("edits", "ask", "plan")
+"""The modes, each allowing less than the one before it."""
 
 
 class ToolAccess(Data, frozen=True):

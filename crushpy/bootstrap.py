@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
+from crushpy.access import Mode
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
@@ -111,7 +112,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     chosen = settings.permissions
     store = around.store()
     stored = await _stored(around, options, store)
-    loaded = stored or LoadedSession(_new_session(around))
+    loaded = stored or LoadedSession(_new_session(around, options))
     outputs = around.paths.outputs / loaded.info.root_id
     rules = RuleSet.from_strings(
         allow=(*chosen.allow, *options.allow, f"view({escaped(str(outputs))}/**)"),
@@ -142,7 +143,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         templates=templates,
         toolset=around.toolset(templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED))),
         context=context,
-        choices=Choices(rules, limits, options.interactive, options.yolo),
+        choices=Choices(rules, limits, options.interactive, options.yolo, loaded.info.mode or chosen.mode),
         remember=lambda rule: _remember(around.paths, rule),
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),
@@ -189,13 +190,14 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
         return branch
     if not options.read_only:
         await store.take_lease(info.id)
-        if options.model or options.compaction or info.imported:
+        if options.model or options.compaction or options.mode or info.imported:
             await store.update_session(
                 info.id,
                 model=info.model,
                 compaction=info.compaction,
                 system=info.system or None,
                 breaker=info.breaker,
+                mode=info.mode or None,
             )
     return await load_session(store, info, read_only=options.read_only)
 
@@ -220,7 +222,10 @@ async def _wanted(around: ProjectEnvironment, options: StartOptions, store: Stor
         return None
     if info.imported and not info.system:  # not gone on with here yet
         info = _adopted(around, info)
-    changes: dict[str, Any] = {"compaction": options.compaction or info.compaction}
+    changes: dict[str, Any] = {
+        "compaction": options.compaction or info.compaction,
+        "mode": options.mode or info.mode,
+    }
     if options.model and options.model != info.model:
         changes |= {"model": options.model, "breaker": BreakerState()}  # another window may have room
     return msgspec.structs.replace(info, **changes)
@@ -242,7 +247,7 @@ def _adopted(around: ProjectEnvironment, info: SessionInfo) -> SessionInfo:
     )
 
 
-def _new_session(around: ProjectEnvironment) -> SessionInfo:
+def _new_session(around: ProjectEnvironment, options: StartOptions) -> SessionInfo:
     now = time.time()
     session_id = new_id()
     return SessionInfo(
@@ -258,6 +263,7 @@ def _new_session(around: ProjectEnvironment) -> SessionInfo:
         system=around.system_prompt(now),
         created_at=now,
         updated_at=now,
+        mode=cast(Mode, options.mode),
     )
 
 

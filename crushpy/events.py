@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from crushpy.access import Access, AnswerChoice
+from crushpy.access import Access, AnswerChoice, Mode
 from crushpy.messages import Data, Display, ImageInfo, Todo, Usage
 
 
@@ -151,6 +151,22 @@ class TitleChanged(Event, frozen=True, tag="title"):
     title: str
 
 
+class ModeChanged(Event, frozen=True, tag="mode"):
+    """The mode is another one, stored with the session where there is one. Anywhere."""
+
+    mode: Mode
+
+
+class PlanReady(Event, frozen=True, tag="plan"):
+    """In plan mode the agent has said what it would do. After `turn_end`, where no prompt is queued.
+
+    `Conversation.accept_plan` has it carried out; any prompt sends it back.
+    """
+
+    message_id: str
+    text: str
+
+
 class Compacting(Event, frozen=True, tag="compacting"):
     """A boundary is being prepared. A `boundary` follows, or a `notice` that says why there is none."""
 
@@ -287,6 +303,8 @@ AnyEvent = (
     | ToolFinished
     | TodosChanged
     | TitleChanged
+    | ModeChanged
+    | PlanReady
     | Compacting
     | PreparationChanged
     | ReviewNeeded

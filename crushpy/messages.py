@@ -192,6 +192,8 @@ class Note(Data, frozen=True, tag="note"):
     """Something crushpy tells the model between the user's words. Never taken for the user's."""
 
     text: str
+    about: Literal["", "plan", "plan_over"] = ""
+    """Of plan mode: that it began or is over. People see that in the status line."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note

@@ -31,6 +31,7 @@ NAMES: dict[str, dict[str, object]] = {
         "cwd": "/project",
         "method": "auto",
     },
+    "plan": {"task": False},
     "new_session": {"threshold": 75, "fallback": 90, "longest_summary": 4_000, "sections": ""},
 }
 """The names each template may use, with a value to try it with. Templates not listed may use none."""

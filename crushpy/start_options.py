@@ -7,6 +7,7 @@ The command line, the app and the bootstrap share it. A field with a `StartFlag`
 from functools import cache
 from typing import Annotated, Any, get_args
 
+from crushpy.access import MODES
 from crushpy.messages import Data
 
 METHODS = ("auto", "llm")
@@ -58,6 +59,15 @@ class StartOptions(Data, frozen=True):
             "Who decides when to start afresh.",
             choices=METHODS,
             setting="compaction.method",
+        ),
+    ] = ""
+    mode: Annotated[
+        str,
+        StartFlag(
+            ("--mode",),
+            "Ask before changes, allow edits in this folder, or only read and plan.",
+            choices=MODES,
+            setting="permissions.mode",
         ),
     ] = ""
     yolo: Annotated[bool, StartFlag(("--yolo",), "Allow everything that is not denied.")] = False

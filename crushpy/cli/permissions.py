@@ -20,6 +20,12 @@ if TYPE_CHECKING:
 EXIT_CODES = {"allow": 0, "deny": 1, "ask": 3}
 
 
+class ModeName(StrEnum):
+    ask = "ask"
+    edits = "edits"
+    plan = "plan"
+
+
 class Kind(StrEnum):
     """In the order in which they beat each other."""
 
@@ -70,11 +76,15 @@ def test_command(
         list[str] | None, typer.Option("--allow", metavar="RULE", help="As if this rule stood there too.")
     ] = None,
     yolo: Annotated[bool, typer.Option("--yolo", help="As with --yolo.")] = False,
+    mode: Annotated[
+        ModeName | None, typer.Option("--mode", help="As in this mode.", show_default=False)
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Say what would become of a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
     from crushpy.paths import Paths
     from crushpy.permissions.decide import decide
+    from crushpy.permissions.modes import in_mode
     from crushpy.permissions.rules import RuleSet
     from crushpy.sanitize import clean
     from crushpy.tools.registry import tool_table
@@ -82,6 +92,7 @@ def test_command(
     cwd = working_folder()
     chosen = _load(Paths(), cwd).settings.permissions
     rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny, tools=tool_table())
+    rules = in_mode(mode.value if mode else chosen.mode, rules)
     decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo)
     if as_json:
         print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))

@@ -112,7 +112,7 @@ def _with_costs(rows: Sequence[Row]) -> list[Row]:
 def _kind(message: Message) -> str:
     if message.role == "tool":
         return "tool output"
-    return "note" if any(isinstance(part, Note) for part in message.parts) else message.role
+    return "note" if all(isinstance(part, Note) for part in message.parts) else message.role
 
 
 def _name(message: Message) -> str:

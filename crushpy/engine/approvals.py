@@ -8,13 +8,14 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.access import Access, AnswerChoice, AnswerKind, Needs
+from crushpy.access import Access, AnswerChoice, AnswerKind, Mode, Needs
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.messages import Data, Display, ToolCall
 from crushpy.permissions.choices import DENY, ONCE, choices_for
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.deeds import deeds
+from crushpy.permissions.modes import in_mode
 from crushpy.permissions.rules import RuleSet
 
 Emit = Callable[[Event], None]
@@ -63,6 +64,7 @@ class Approvals:
         grants: tuple[str, ...] = (),
         interactive: bool = False,
         yolo: bool = False,
+        mode: Mode = "ask",
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -75,6 +77,7 @@ class Approvals:
         self.grants = grants
         self.interactive = interactive
         self.yolo = yolo
+        self.mode: Mode = mode
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
@@ -88,11 +91,12 @@ class Approvals:
         return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo)
 
     def _in_force(self) -> RuleSet:
-        """The rules, with what the user granted."""
-        if not (self.grants or self._always):
-            return self._rules
-        granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
-        return msgspec.structs.replace(self._rules, allow=(*self._rules.allow, *granted.allow))
+        """The rules, with what the user granted, as they hold in this mode."""
+        rules = self._rules
+        if self.grants or self._always:
+            granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
+            rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
+        return in_mode(self.mode, rules)
 
     async def rule(
         self,
@@ -111,7 +115,7 @@ class Approvals:
         if decision.verdict == "allow":
             return Ruling(decision, needs=_asked_for(accesses))
         if decision.verdict == "deny":
-            return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
+            return _denied(decision)
         return Ruling(decision, _unasked_text(decision), unasked=True)
 
     async def _ask(
@@ -141,6 +145,8 @@ class Approvals:
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
+        if (now := self.judge(accesses)).verdict == "deny":  # the mode changed while the question stood
+            return _denied(now)
         if chosen.kind == "conversation":
             self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
             await self._keep(self.grants)
@@ -203,6 +209,10 @@ def _chosen(answer: Answer, choices: Sequence[AnswerChoice]) -> AnswerChoice:
     alike = [choice for choice in choices if choice.kind == answer.kind]
     named = [choice for choice in alike if choice.key == answer.key]
     return next(iter((*named, *alike)), AnswerChoice(answer.key, answer.kind))
+
+
+def _denied(decision: Decision) -> Ruling:
+    return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
 
 
 def _asked_for(accesses: tuple[Access, ...]) -> Needs:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crushpy.access import Mode
 from crushpy.context.budget import Budget
 from crushpy.context.cuts import SentState, sent_states
 from crushpy.context.edits import ContextEdit, EditEffect
@@ -36,7 +37,7 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Error, Notice, PromptQueued, TurnEnded
+from crushpy.events import Error, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
 from crushpy.messages import Data, Image, Message, Usage
 from crushpy.permissions.rules import RuleSet
@@ -54,6 +55,9 @@ if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
 
 
+PLAN_ACCEPTED = "The plan is accepted. Carry it out."
+
+
 class Choices(Data, frozen=True):
     """How this conversation is held."""
 
@@ -62,6 +66,7 @@ class Choices(Data, frozen=True):
     interactive: bool = False
     """Somebody is there to be asked."""
     yolo: bool = False
+    mode: Mode = "ask"
 
 
 class Conversation:
@@ -105,6 +110,7 @@ class Conversation:
             grants=loaded.info.grants,
             interactive=choices.interactive,
             yolo=choices.yolo,
+            mode=choices.mode,
         )
         services = AgentServices(
             store,
@@ -225,7 +231,8 @@ class Conversation:
                 if self._untitled:
                     self._untitled = False
                     self._titling = start_soon(self._find_title(prompt.text))
-                self.send_queued()
+                if not self.send_queued() and (plan := self.plan):
+                    self._emit(PlanReady(plan.id, plan.text))
         return status
 
     async def _find_title(self, prompt: str) -> None:
@@ -250,6 +257,33 @@ class Conversation:
     def unasked(self) -> bool:
         """True once a permission was needed and nobody could be asked."""
         return self._agent.tools.unasked or self._subagents.unasked
+
+    # --- the mode ---------------------------------------------------------------------------------------
+
+    @property
+    def mode(self) -> Mode:
+        return self._approvals.mode
+
+    async def select_mode(self, mode: Mode) -> None:
+        """Holds at once, also for what the agent does right now, and is kept with the conversation."""
+        self._approvals.mode = mode
+        await self._session.set_mode(mode)
+        self._emit(ModeChanged(mode))
+
+    @property
+    def plan(self) -> Message | None:
+        """The plan that waits for the user's word: what the agent said last in plan mode."""
+        if self.mode != "plan" or self._running is not None or not self._session.history:
+            return None
+        last = self._session.history[-1]
+        done = last.role == "assistant" and last.finish != "interrupted" and not last.calls
+        return last if done and last.text.strip() else None
+
+    async def accept_plan(self, mode: Mode) -> None:
+        """Leaves plan mode and has the plan carried out."""
+        if self.plan is not None and mode != "plan":
+            await self.select_mode(mode)
+            self.submit(PLAN_ACCEPTED)
 
     # --- the context ------------------------------------------------------------------------------------
 
@@ -340,6 +374,8 @@ class Conversation:
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
+        if self._session.info.mode != self.mode:  # as chosen since; not what held when it ended
+            await self._session.set_mode(self.mode)
         await self._agent.policy.rearm()
         return True
 

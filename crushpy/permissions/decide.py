@@ -14,8 +14,15 @@ def decide(accesses: Sequence[Access], rules: RuleSet, workspace: Path, *, yolo:
     """Whether a call that would touch all of `accesses` may run."""
     parts: list[Decision] = []
     for access in accesses:
-        parts.extend(_parts(access, rules, workspace, yolo))
+        parts.extend(_closed(part, access, rules) for part in _parts(access, rules, workspace, yolo))
     return combine(parts, yolo=yolo)
+
+
+def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
+    """Where nothing may be changed, what could change something is not even asked for."""
+    if rules.closed and part.verdict == "ask" and access.writes and access.kind != "host":
+        return Decision("deny", f"{rules.closed} ({part.reason})")
+    return part
 
 
 def _parts(access: Access, rules: RuleSet, workspace: Path, yolo: bool) -> list[Decision]:

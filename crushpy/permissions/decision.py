@@ -49,7 +49,8 @@ def strictest(
 
 def by_rule(verdict: Verdict, rule: Rule) -> Decision:
     words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
-    return Decision(verdict, f"{words[verdict]} the rule {rule}")
+    source = f" of {rule.origin}" if rule.origin else ""
+    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}")
 
 
 def _joined(parts: Sequence[Decision]) -> str:

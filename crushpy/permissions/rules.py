@@ -27,6 +27,8 @@ class Rule(Data, frozen=True):
 
     tool: str
     pattern: str = ""
+    origin: str = ""
+    """Who brought it, where nobody wrote it into the settings: a mode."""
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
@@ -70,6 +72,8 @@ class RuleSet(Data, frozen=True):
     allow: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
+    closed: str = ""
+    """Why what could change something is denied where it would ask; empty where it asks."""
 
     @staticmethod
     def from_strings(
@@ -87,7 +91,12 @@ class RuleSet(Data, frozen=True):
         )
 
     def __add__(self, other: "RuleSet") -> "RuleSet":
-        return RuleSet(self.allow + other.allow, self.ask + other.ask, self.deny + other.deny)
+        return RuleSet(
+            self.allow + other.allow,
+            self.ask + other.ask,
+            self.deny + other.deny,
+            self.closed or other.closed,
+        )
 
 
 def parse_allow(text: str, tools: ToolTable) -> Rule:

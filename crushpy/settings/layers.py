@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.access import STRICTNESS
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
 from crushpy.paths import Paths
@@ -37,7 +38,15 @@ PROJECT_MAY_NOT = frozenset(
 )
 """What would let a repository send keys elsewhere or loosen what the user allows."""
 
-FLAGS = {"model": "--model", "compaction.method": "--compaction", "permissions.allow": "--allow"}
+PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {("permissions", "mode"): STRICTNESS}
+"""Where a project may go further down the list, never up."""
+
+FLAGS = {
+    "model": "--model",
+    "compaction.method": "--compaction",
+    "permissions.allow": "--allow",
+    "permissions.mode": "--mode",
+}
 
 
 class RuleOrigin(Data, frozen=True):
@@ -144,6 +153,11 @@ class _Merge:
             leaf = setting_keys.find_leaf(path)
             if path in forbidden:
                 self.warnings.append(f"{where}: {spell(path)} is ignored: a project may not set it")
+            elif leaf and layer == "project" and self._loosens(leaf, path, value, where):
+                self.warnings.append(
+                    f"{where}: {spell(path)} = {setting_keys.show(value)} is ignored: "
+                    "a project may not loosen it"
+                )
             elif leaf:
                 self._keep(leaf, path, values.check(leaf, path, value, where), f"{layer}: {where}")
             elif setting_keys.general(path) not in setting_keys.tables():
@@ -153,6 +167,17 @@ class _Merge:
             else:
                 shown, section = setting_keys.show(value), f"[{spell(path)}]"
                 raise SettingsError(f"{where}: {spell(path)} = {shown}: must be a table, opened by {section}")
+
+    def _loosens(self, leaf: Leaf, path: KeyPath, value: object, where: str) -> bool:
+        """Whether a project's value allows more than what the user chose."""
+        order = PROJECT_MAY_TIGHTEN.get(path)
+        if order is None:
+            return False
+        chosen: Any = self.values
+        for name in path:
+            chosen = chosen.get(name, {})
+        before = chosen or leaf.default
+        return order.index(str(values.check(leaf, path, value, where))) < order.index(str(before))
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:
         """Outside of files a text may stand for any value."""

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
+from crushpy.access import Mode
 from crushpy.app_commands import APP_COMMANDS
 from crushpy.defaults import DEFAULT_THRESHOLD
 from crushpy.messages import Data
@@ -104,6 +105,13 @@ class PermissionSettings(Data, frozen=True):
     allow: Annotated[tuple[str, ...], Meta(description="Rules for what runs without a question.")] = ()
     ask: Annotated[tuple[str, ...], Meta(description="Rules for what always asks.")] = ()
     deny: Annotated[tuple[str, ...], Meta(description="Rules for what never runs.")] = ()
+    mode: Annotated[
+        Mode,
+        Meta(
+            description="How a conversation begins: ask before changes, edits (allowed in the workspace), "
+            "or plan (nothing but reading). A project may only make it stricter."
+        ),
+    ] = "ask"
     private_hosts: Annotated[
         bool, Meta(description="Whether fetch may reach loopback and private addresses.")
     ] = False

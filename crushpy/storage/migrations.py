@@ -212,7 +212,9 @@ UPDATE conversation SET messages = total
     WHERE led.tip = conversation.tip_id
 """
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER, _CONVERSATIONS]
+_MODE = "ALTER TABLE session ADD COLUMN mode TEXT NOT NULL DEFAULT ''"
+
+STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER, _CONVERSATIONS, _MODE]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

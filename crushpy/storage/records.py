@@ -1,7 +1,10 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
+from typing import Literal
+
 import msgspec
 
+from crushpy.access import Mode
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Cut, Data, Message, Todo, Usage
 
@@ -54,6 +57,8 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     imported: str = ""
     """The agent that the conversation was brought over from; empty for our own."""
     breaker: BreakerState = BreakerState()
+    mode: Mode | Literal[""] = ""
+    """The mode chosen for this conversation; empty where the settings decide."""
 
 
 class ConversationRow(Data, frozen=True, omit_defaults=False):

@@ -45,6 +45,7 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
         "grants": to_column(info.grants),
         "imported": info.imported,
         "breaker": to_column(info.breaker),
+        "mode": info.mode,
     }
 
 
@@ -72,6 +73,7 @@ def session_from_row(row: Row[Any]) -> SessionInfo:
         grants=_grants.decode(row.grants),
         imported=row.imported,
         breaker=_breaker.decode(row.breaker),
+        mode=row.mode,
     )
 
 

@@ -3,6 +3,7 @@
 import time
 from typing import Any
 
+from crushpy.access import Mode
 from crushpy.errors import UsageError
 from crushpy.messages import Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean, encodable
@@ -76,10 +77,11 @@ class SessionTable:
         todos: tuple[Todo, ...] | None,
         grants: tuple[str, ...] | None,
         breaker: BreakerState | None,
+        mode: Mode | None,
         end_reason: str | None,
     ) -> None:
         changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}
-        changes |= {"model": model, "compaction": compaction, "end_reason": end_reason}
+        changes |= {"model": model, "compaction": compaction, "mode": mode, "end_reason": end_reason}
         changes["system"] = encodable(system) if system is not None else None
         changes["todos"] = to_column(todos) if todos is not None else None
         changes["grants"] = to_column(grants) if grants is not None else None

@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from crushpy.access import Mode
 from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
 from crushpy.storage.location import database_file
 from crushpy.storage.records import (
@@ -91,6 +92,7 @@ class Store:
         todos: tuple[Todo, ...] | None = None,
         grants: tuple[str, ...] | None = None,
         breaker: BreakerState | None = None,
+        mode: Mode | None = None,
         end_reason: str | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one opens it again."""
@@ -104,6 +106,7 @@ class Store:
                 todos=todos,
                 grants=grants,
                 breaker=breaker,
+                mode=mode,
                 end_reason=end_reason,
             )
         )

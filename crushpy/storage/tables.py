@@ -46,6 +46,8 @@ class SessionRow(SQLModel, table=True):
     """The agent that the conversation was brought over from; empty for our own."""
     breaker: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'{}'")})
     """JSON: whether fresh starts still help."""
+    mode: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+    """ask, edits or plan, where one was chosen for it."""
 
 
 class ConversationRow(SQLModel, table=True):

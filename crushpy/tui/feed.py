@@ -250,7 +250,7 @@ def stored_items(
             match part:
                 case Seed():
                     yield stored_boundary_item(part, opening)
-                case Note():
+                case Note() if not part.about:
                     yield NoticeItem(part.text)
                 case Thinking():
                     if part.text:

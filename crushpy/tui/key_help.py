@@ -39,7 +39,8 @@ _EDITING: tuple[KeyRow, ...] = (
 _EVERYWHERE: tuple[KeyRow, ...] = (
     ("Esc", "interrupt what runs, and back to the prompt; what waits is kept"),
     ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
-    ("Tab, Shift+Tab", "from the prompt to the transcript or the queue, and on"),
+    ("Tab", "from the prompt to the transcript, to the queue, and on"),
+    ("Shift+Tab", "the next mode: ask, edits allowed, plan"),
     ("PgUp, PgDn", "a page of the transcript up or down"),
     ("Ctrl+End", "to the end of the transcript"),
     ("Ctrl+P", "the command palette"),
@@ -76,7 +77,7 @@ def key_places() -> tuple[KeyPlace, ...]:
         KeyPlace("Everywhere in the chat", _EVERYWHERE),
         KeyPlace("In the transcript: Tab goes there, typing comes back", rows_of(own)),
         KeyPlace("On the card of a fresh start in the transcript", _boundary_keys()),
-        KeyPlace("In the queue: Shift+Tab goes there, typing comes back", rows_of(QueueView.BINDINGS)),
+        KeyPlace("In the queue: Tab twice goes there, typing comes back", rows_of(QueueView.BINDINGS)),
         KeyPlace(
             "When the agent asks, once typing has paused", (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
         ),

@@ -10,6 +10,7 @@ from crushpy.events import (
     Boundary,
     Compacting,
     Event,
+    ModeChanged,
     PreparationChanged,
     PromptCommitted,
     Retry,
@@ -21,14 +22,14 @@ from crushpy.events import (
     TurnEnded,
     UsageReported,
 )
-from crushpy.tui.widgets.status_bar import Reading, StatusBar
+from crushpy.tui.widgets.status_bar import MODE_WORDS, Reading, StatusBar
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
 _MEASURED_AFTER = (
     *(PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded),
-    PreparationChanged,
+    *(PreparationChanged, ModeChanged),
 )
 
 
@@ -57,6 +58,7 @@ class StatusPresenter:
             method=info.compaction,
             generation=info.generation,
             cost=conversation.usage.cost,
+            mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=Reading(
                 budget.used,
                 budget.window,

@@ -174,7 +174,7 @@ async def test_the_keys_of_the_queue_work_there_and_all_others_are_typed(
         queue = app.chat.query_one(QueueView)
 
         async def go_there() -> None:
-            await app.press("shift+tab")
+            await app.press("tab", "tab")
             await app.until(lambda: queue.has_focus, "the queue to have the focus")
 
         await go_there()

@@ -127,7 +127,7 @@ async def test_a_queued_picture_is_as_it_was_when_it_was_queued_and_can_be_taken
         await app.sees("[a.png 64x48")
         await app.say("second")
         await app.sees("second [a.png]")
-        await app.press("shift+tab", "enter")
+        await app.press("tab", "tab", "enter")
         await app.sees("[a.png 64x48 ·")
         assert app.chat.prompt.draft == "second"
         (workspace / "a.png").write_bytes(b"gone")

@@ -25,6 +25,7 @@ from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.turn.call_watch import CallWatch
 from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Turn
 from crushpy.events import Event
@@ -110,6 +111,9 @@ class Agent:
         self.session = session
         self.gauge = gauge
         self.reviews = ReviewDesk(emit)
+        self._mode_notes = ModeNotes(
+            session, services.templates, lambda: services.approvals.mode, task=bool(task)
+        )
         self.view = ContextView(session, models, gauge, emit, told=services.told)
         thresholds = Thresholds(session, services.settings)
         planner = BoundaryPlanner(session, services.settings, gauge, thresholds, pins)
@@ -166,5 +170,6 @@ class Agent:
             limits,
             self._emit,
             spent,
+            self._mode_notes,
             keep_prompt=self._keep_prompt,
         )

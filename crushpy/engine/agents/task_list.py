@@ -12,7 +12,7 @@ from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice, TurnEnded
-from crushpy.messages import Data
+from crushpy.messages import Data, Note
 from crushpy.storage.records import TaskResult
 from crushpy.tools.base import Delegation
 from crushpy.tools.errors import ToolError
@@ -105,7 +105,7 @@ class TaskList:
             self._reports.append(_Report(order, title, task.result))
             text = await self._subagents.told(task.result, orders.kept_from(order))
             where = f"Task {number} (session {task.report.session_id})"
-            await self._session.add_note(f"{where} reports:\n\n{text}")
+            await self._session.add_note(Note(f"{where} reports:\n\n{text}"))
         return task.status
 
     async def _told(self, order: TaskOrder, orders: TaskOrders) -> str:

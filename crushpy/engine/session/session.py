@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
+from crushpy.access import Mode
 from crushpy.context.cuts import overlay
 from crushpy.context.history import missing_results
 from crushpy.events import (
@@ -169,11 +170,17 @@ class LiveSession:
         await self._store.finish_call(self.info.id, message)
         self.history.append(message)
 
-    async def add_note(self, text: str) -> None:
+    async def add_note(self, note: Note) -> None:
         """Commits something crushpy has to tell the model; it comes with the next request."""
-        note = Message(id=new_id(), role="user", parts=(Note(text),), created_at=time.time())
-        await self._store.add_message(self.info.id, note)
-        self.history.append(note)
+        message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
+        await self._store.add_message(self.info.id, message)
+        self.history.append(message)
+
+    async def set_mode(self, mode: Mode) -> None:
+        """The mode holds for this conversation from now on, in other processes too."""
+        if self.stored:
+            await self._store.update_session(self.info.id, mode=mode)
+        self.info = msgspec.structs.replace(self.info, mode=mode)
 
     async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
         """The user chose another model or compaction method."""

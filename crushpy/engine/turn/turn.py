@@ -15,6 +15,7 @@ from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.loop_guard import LoopGuard
+from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, ModelCall
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.unexpected import unexpected
@@ -45,6 +46,7 @@ class Turn:
         limits: Limits,
         emit: Callable[[Event], None],
         spent: Spent,
+        mode_notes: ModeNotes,
         *,
         keep_prompt: bool = False,
     ) -> None:
@@ -59,10 +61,12 @@ class Turn:
         self._limits = limits
         self._emit = emit
         self._spent = spent
+        self._mode_notes = mode_notes
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
     async def run(self, prompt: Message) -> Status:
+        prompt = self._mode_notes.with_prompt(prompt)
         commit = Once(lambda: self._session.add_prompt(prompt))
         try:
             status = await self._until_stopped(prompt, commit)
@@ -121,6 +125,7 @@ class Turn:
         while True:
             if commit.done:
                 await self._policy.before_call()
+                await self._mode_notes.tell()
             request = self._view.next_request(() if commit.done else (prompt,))
             call = ModelCall(self._models.provider(request.model), request, self._emit, commit)
             try:

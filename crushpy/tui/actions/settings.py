@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from crushpy.access import MODES, Mode
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.tui.actions.host import CommandHost, performs
@@ -51,6 +52,21 @@ async def choose_effort(chat: CommandHost, argument: str) -> None:
         return
     conversation.select_effort("" if chosen == OWN else chosen)
     chat.say(f"Thinking effort: {chosen}.")
+
+
+@performs("switch_mode")
+async def switch_mode(chat: CommandHost, argument: str) -> None:
+    """The next mode, or the one that is named."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    named = argument.strip().lower()
+    following = MODES[(MODES.index(conversation.mode) + 1) % len(MODES)]
+    wanted: Mode | None = next((mode for mode in MODES if mode == named), None) if named else following
+    if wanted is None:
+        chat.say(f"{named!r} is no mode; there are {', '.join(MODES)}.", warning=True)
+        return
+    await conversation.select_mode(wanted)
 
 
 @performs("toggle_yolo")

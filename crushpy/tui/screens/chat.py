@@ -16,6 +16,8 @@ from crushpy.events import (
     ApprovalDone,
     ApprovalNeeded,
     Event,
+    ModeChanged,
+    PlanReady,
     PromptCommitted,
     PromptQueued,
     ReviewNeeded,
@@ -41,6 +43,7 @@ if TYPE_CHECKING:
     from crushpy.messages import Message as PromptMessage
     from crushpy.settings import Settings
     from crushpy.tui.widgets.approval import ApprovalPanel
+    from crushpy.tui.widgets.plan_card import PlanCard
 
 log = logging.getLogger(__name__)
 
@@ -112,6 +115,8 @@ class ChatScreen(ChatLayout):
             conversation.submit(text, images)
         self._early.clear()
         self._tried.set()
+        if conversation.plan is not None:
+            self._offer_plan()
 
     async def _recall(self, conversation: "Conversation") -> None:
         """Brings the earlier prompts of this folder, for Up and Down."""
@@ -143,7 +148,13 @@ class ChatScreen(ChatLayout):
                 self.prompt.focus()
             case ReviewNeeded():
                 self.run_worker(self._review(event))
+            case PlanReady():
+                self._offer_plan()
+                call(app_of(self), "crushpy has a plan")
+            case ModeChanged() if event.mode != "plan":
+                self._drop_plan()
             case PromptQueued() | PromptCommitted():
+                self._drop_plan()
                 self._show_queue()
                 self._name_window()
             case TurnEnded():
@@ -270,6 +281,32 @@ class ChatScreen(ChatLayout):
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.choice.kind, event.words, event.choice.key)
 
+    # --- a plan that waits -------------------------------------------------------------------------------
+
+    def _offer_plan(self) -> None:
+        from crushpy.tui.widgets.plan_card import PlanCard
+
+        if not self.query("PlanCard"):
+            self.mount(PlanCard(), before=self.queue)
+
+    def _drop_plan(self) -> None:
+        for card in self.query("PlanCard"):
+            if card.has_focus:
+                self.prompt.focus()
+            card.remove()
+
+    def on_plan_card_typed(self, event: "PlanCard.Typed") -> None:
+        self.prompt.focus()
+        self.keep(event.letter)
+
+    async def on_plan_card_decided(self, event: "PlanCard.Decided") -> None:
+        if event.choice == "back":
+            self.prompt.focus()
+            return
+        self._drop_plan()
+        if self.conversation is not None and event.choice in ("ask", "edits"):
+            await self.conversation.accept_plan("ask" if event.choice == "ask" else "edits")
+
     # --- what the user does in the transcript ------------------------------------------------------------
 
     @property
@@ -343,6 +380,7 @@ class ChatScreen(ChatLayout):
         if conversation is not None:
             await conversation.close()
         self._tried.clear()
+        self._drop_plan()
         self.queue.show([])
         self.feed.clear()
         await self.open(options)

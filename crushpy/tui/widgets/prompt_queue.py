@@ -75,7 +75,7 @@ class QueueView(Visited):
 
     def _headline(self) -> str:
         how = "Enter sends" if self._waiting else "sent when the turn ends"
-        keys = "Enter takes back, Del removes, Esc returns" if self.has_focus else "Shift+Tab to change"
+        keys = "Enter takes back, Del removes, Esc returns" if self.has_focus else "Tab Tab to change"
         return f"{len(self._items)} queued · {how} · {keys}"
 
     def _row(self, index: int, width: int) -> Content:

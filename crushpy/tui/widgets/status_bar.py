@@ -4,6 +4,7 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
+from crushpy.access import Mode
 from crushpy.defaults import DEFAULT_THRESHOLD
 from crushpy.messages import Data, counted
 from crushpy.sanitize import clean
@@ -11,6 +12,7 @@ from crushpy.sanitize import clean
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
 BAR = 10
+MODE_WORDS: dict[Mode, str] = {"ask": "ask", "edits": "edits allowed", "plan": "plan mode"}
 
 
 class Reading(Data, frozen=True):
@@ -32,6 +34,8 @@ class StatusBarState(Data, frozen=True):
     reading: Reading = Reading()
     cost: float = 0.0
     yolo: bool = False
+    mode: str = ""
+    """The mode in words; empty where the user chose none and is asked as usual."""
     activity: str = ""
     """What the agent is doing; empty when it waits."""
     generation: int = 0
@@ -101,6 +105,10 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
         "cost": _forms(*((cost, "") if state.cost else ())),
+        "mode": _forms(
+            *((state.mode,) if state.mode else ()),
+            style="bold $accent" if state.mode != MODE_WORDS["ask"] else "",
+        ),
         "yolo": _forms(*(("yolo",) if state.yolo else ()), style="bold $error"),
     }
 

@@ -1,0 +1,49 @@
+"""Tells the agent when plan mode begins and ends: in notes between messages, so that no sent byte changes."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from crushpy.access import Mode
+from crushpy.engine.session.session import LiveSession
+from crushpy.messages import Message, Note
+from crushpy.prompts import Templates
+
+
+class ModeNotes:
+    """One agent's. What it was told is in its history: a fresh start that left that behind tells it again."""
+
+    def __init__(
+        self, session: LiveSession, templates: Templates, mode: Callable[[], Mode], *, task: bool
+    ) -> None:
+        self._session = session
+        self._templates = templates
+        self._mode = mode
+        self._task = task
+
+    def with_prompt(self, prompt: Message) -> Message:
+        """The prompt, with what there is to tell before it."""
+        note = self._due()
+        return msgspec.structs.replace(prompt, parts=(note, *prompt.parts)) if note else prompt
+
+    async def tell(self) -> None:
+        """Tells it before the next request: the mode changed meanwhile, or a fresh start forgot it."""
+        note = self._due()
+        if note is not None:
+            await self._session.add_note(note)
+
+    def _due(self) -> Note | None:
+        planning = self._mode() == "plan"
+        if planning == self._told():
+            return None
+        if planning:
+            return Note(self._templates.render("plan", task=self._task).strip(), about="plan")
+        return Note(self._templates.render("plan_over").strip(), about="plan_over")
+
+    def _told(self) -> bool:
+        """Whether the agent believes that it is planning."""
+        for message in reversed(self._session.history):
+            for part in reversed(message.parts):
+                if isinstance(part, Note) and part.about:
+                    return part.about == "plan"
+        return False

@@ -1,0 +1,102 @@
+"""Asks what becomes of a plan: carry it out, with or without asking, or send it back with words."""
+
+from typing import ClassVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.message import Message
+from textual.reactive import reactive
+from textual.widget import Widget
+
+from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
+
+CHOICES: tuple[tuple[str, str], ...] = (
+    ("ask", "Carry it out, and ask before each change"),
+    ("edits", "Carry it out; edits in this folder need no question"),
+    ("back", "Send it back: type what should be different"),
+)
+HINT = "↑↓ Enter or 1 2 3 · Esc stays in plan mode"
+WAIT = "keys count in a moment"
+
+
+class PlanCard(Widget, can_focus=True):
+    """Posts `Decided`, and `Typed` for what the prompt gets. Keys decide only once typing has paused."""
+
+    DEFAULT_CSS = """
+    PlanCard {
+        height: auto; border: round $accent; border-title-color: $accent; border-subtitle-color: $text-muted;
+        padding: 0 1; margin: 0 1;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+    ]
+
+    chosen: reactive[int] = reactive(0)
+
+    class Decided(Message):
+        """`choice` is ask, edits, back (the words are still to come) or stay."""
+
+        def __init__(self, choice: str) -> None:
+            super().__init__()
+            self.choice = choice
+
+    class Typed(Message):
+        """What was meant for the prompt."""
+
+        def __init__(self, letter: str) -> None:
+            super().__init__()
+            self.letter = letter
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._grace = GracePeriod(self, self._typed, self._say_keys)
+        self.border_title = "The plan is ready"
+
+    def on_mount(self) -> None:
+        self.focus()
+        self._grace.begin()
+        self._say_keys()
+
+    def _say_keys(self) -> None:
+        self.border_subtitle = HINT if self.has_class(ARMED) else WAIT
+
+    def render(self) -> Content:
+        return Content("\n").join(
+            Content.styled(
+                f"{'›' if number == self.chosen else ' '} {number + 1}  {words}",
+                "bold" if number == self.chosen else "",
+            )
+            for number, (_, words) in enumerate(CHOICES)
+        )
+
+    def action_move(self, step: int) -> None:
+        self.chosen = (self.chosen + step) % len(CHOICES)
+
+    def on_key(self, event: events.Key) -> None:
+        numbers = {str(number + 1): number for number in range(len(CHOICES))}
+        if event.key == "escape":
+            event.stop()
+            self.post_message(self.Decided("stay"))
+        elif self._grace.decides(event, ("enter", *numbers)):
+            event.stop()
+            event.prevent_default()
+            self._decide(numbers.get(event.key, self.chosen))
+
+    def on_paste(self, event: events.Paste) -> None:
+        event.stop()
+        self._typed(event.text)
+
+    def on_click(self, event: events.Click) -> None:
+        row = event.get_content_offset(self)
+        if row is not None and row.y < len(CHOICES):
+            event.stop()
+            self._decide(row.y)
+
+    def _typed(self, text: str) -> None:
+        self.post_message(self.Typed(text))
+
+    def _decide(self, number: int) -> None:
+        self.post_message(self.Decided(CHOICES[number][0]))

@@ -1,0 +1,146 @@
+"""The modes ask, edits and plan, headless: what runs, what the agent is told, what is kept."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Cli
+from headless import Run
+from scripted_llm import Call, Reply, ScriptedLLM
+
+WRITE = Call("write", {"file_path": "made.txt", "content": "made\n"})
+TOLD = "Plan mode is on"
+OVER = "Plan mode is over"
+
+
+def sent(llm: ScriptedLLM, number: int = -1) -> str:
+    return json.dumps(llm.requests[number].body["messages"])
+
+
+def test_plan_changes_nothing_prints_the_plan_and_exits_0(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    calls = [
+        WRITE,
+        Call("bash", {"command": "touch made.txt"}),
+        Call("bash", {"command": "echo x > made.txt"}),
+        Call("job_kill", {"job_id": "job1"}),
+        Call("ls", {}),
+    ]
+    llm.script(Reply(calls=calls), "1. Make made.txt.")
+    done = run("--mode", "plan", "--allow", "bash(touch)", "--allow", "write", "plan it")
+    assert (done.code, done.result["text"]) == (0, "1. Make made.txt.")
+    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, True, True, False]
+    assert all("plan mode" in one["text"] for one in done.of("tool_result")[:4])
+    assert list(workspace.iterdir()) == []
+    assert TOLD in sent(llm, 0)
+
+
+def test_with_yolo_plan_wins(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script(Reply(calls=[WRITE, Call("bash", {"command": "touch made.txt"})]), "A plan.")
+    done = run("--yolo", "--mode", "plan", "plan it")
+    assert done.code == 0
+    assert list(workspace.iterdir()) == []
+
+
+def test_edits_in_the_workspace_need_no_question_and_all_else_does(
+    run: Run, llm: ScriptedLLM, workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / ".git").mkdir()
+    calls = [
+        WRITE,
+        Call("write", {"file_path": ".git/config", "content": "x"}),
+        Call("write", {"file_path": str(tmp_path / "outside.txt"), "content": "x"}),
+        Call("bash", {"command": "touch other.txt"}),
+    ]
+    llm.script(Reply(calls=calls), "Done.")
+    done = run("--mode", "edits", "change it")
+    assert done.code == 3
+    assert [one["is_error"] for one in done.of("tool_result")] == [False, True, True, True]
+    assert {path.name for path in workspace.iterdir()} == {".git", "made.txt"}
+    assert not (tmp_path / "outside.txt").exists()
+
+
+def test_deny_and_ask_rules_hold_where_edits_are_allowed(
+    run: Run, llm: ScriptedLLM, workspace: Path, home: Path
+) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(
+        '[permissions]\nmode = "edits"\ndeny = ["write(*.lock)"]\nask = ["write(ci/**)"]\n'
+    )
+    paths = ("a.lock", "ci/a.yml", "a.txt")
+    llm.script(Reply(calls=[Call("write", {"file_path": path, "content": "x"}) for path in paths]), "Done.")
+    done = run("change it")
+    assert [one["is_error"] for one in done.of("tool_result")] == [True, True, False]
+
+
+def test_a_mode_is_kept_with_the_conversation_and_the_agent_is_told_once(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("A plan.", Reply(calls=[WRITE]), "The same plan.", Reply(calls=[WRITE]), "Made.")
+    first = run("--mode", "plan", "plan it")
+    again = run("-c", "once more")
+    assert (again.code, list(workspace.iterdir())) == (0, [])
+    assert sent(llm).count(TOLD) == 1
+    done = run("-c", "--mode", "edits", "go on")
+    assert (done.code, (workspace / "made.txt").read_text()) == (0, "made\n")
+    assert (sent(llm).count(TOLD), sent(llm).count(OVER)) == (1, 1)
+    first_messages = llm.requests[0].body["messages"]
+    assert llm.requests[-1].body["messages"][: len(first_messages)] == first_messages
+    assert first.result["session_id"] == done.result["session_id"]
+
+
+def test_a_boundary_carries_the_mode_and_the_child_is_told_again(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, llm_env: dict[str, str]
+) -> None:
+    (workspace / "a.txt").write_text("alpha\n")
+    look = Call("view", {"file_path": "a.txt"})
+    llm.script(Reply(calls=[look]), Reply(calls=[Call("new_session", {"summary": "We plan."})]), "A plan.")
+    done = run("--compaction", "llm", "--mode", "plan", "plan it")
+    assert done.code == 0, done.stderr
+    assert done.of("boundary")
+    assert TOLD in sent(llm)
+    llm.script(Reply(calls=[WRITE]), "Still a plan.")
+    assert run("-c", "go on").code == 0
+    assert not (workspace / "made.txt").exists()
+
+
+def test_a_task_inherits_plan_mode(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script(
+        Reply(calls=[Call("task", {"prompt": "make it"})]), Reply(calls=[WRITE]), "Not made.", "The plan."
+    )
+    assert run("--yolo", "--mode", "plan", "plan it").code == 0
+    assert list(workspace.iterdir()) == []
+    assert TOLD in sent(llm, 1)
+    assert "end your turn with a plan" not in sent(llm, 1)
+
+
+@pytest.mark.parametrize(
+    ("user", "project", "holds"),
+    [("ask", "edits", "ask"), ("plan", "ask", "plan"), ("edits", "ask", "ask"), ("ask", "plan", "plan")],
+)
+def test_a_project_may_tighten_the_mode_and_never_loosen_it(
+    cli: Cli, home: Path, workspace: Path, user: str, project: str, holds: str
+) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text(f'[permissions]\nmode = "{user}"\n')
+    (workspace / ".crushpy").mkdir()
+    (workspace / ".crushpy" / "config.toml").write_text(f'[permissions]\nmode = "{project}"\n')
+    assert cli("trust").returncode == 0
+    done = cli("config", "get", "permissions.mode")
+    assert done.stdout.strip() == holds
+    assert ("may not loosen" in done.stderr) == (holds == user)
+
+
+def test_permissions_test_knows_the_modes(cli: Cli) -> None:
+    assert cli("permissions", "test", "write", "a.txt").returncode == 3
+    assert cli("permissions", "test", "--mode", "edits", "write", "a.txt").returncode == 0
+    denied = cli("permissions", "test", "--mode", "plan", "--yolo", "bash", "rm x")
+    assert denied.returncode == 1
+    assert "plan mode" in denied.stdout
+
+
+def test_a_mode_that_is_none_is_an_error_that_names_those_there_are(cli: Cli) -> None:
+    done = cli("run", "--mode", "dream", "hi")
+    assert done.returncode == 2
+    assert all(mode in done.stderr for mode in ("ask", "edits", "plan"))

@@ -1,0 +1,99 @@
+"""Modes in the app: Shift+Tab, the status line, and the card with what becomes of a plan."""
+
+from pathlib import Path
+
+from driving import Start, start
+from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+__all__ = ["start"]
+
+WRITE = Call("write", {"file_path": "made.txt", "content": "made\n"})
+
+
+async def test_shift_tab_goes_round_the_modes_and_the_status_line_says_which(start: Start) -> None:
+    async with start() as app:
+        assert "plan mode" not in app.text
+        for words in ("edits allowed", "plan mode", "ask", "edits allowed"):
+            await app.press("shift+tab")
+            await app.until(lambda words=words: words in app.text.splitlines()[-1], words)
+
+
+async def test_a_plan_is_accepted_with_edits_allowed(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    llm.script("1. Make made.txt.", Reply(calls=[WRITE]), "Made.")
+    async with start(mode="plan") as app:
+        await app.say("plan it")
+        await app.sees("The plan is ready", "Esc stays in plan mode")
+        await app.press("2")
+        await app.sees("Made.", "edits allowed")
+        assert "The plan is ready" not in app.text
+    assert (workspace / "made.txt").read_text() == "made\n"
+
+
+async def test_a_plan_is_accepted_and_each_change_asked_for(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("1. Make made.txt.", Reply(calls=[WRITE]), "Made.")
+    async with start(mode="plan") as app:
+        await app.say("plan it")
+        await app.sees("The plan is ready", "Esc stays in plan mode")
+        await app.press("enter")
+        await app.until(lambda: app.approval, "a question")
+        assert app.conversation.mode == "ask"
+
+
+async def test_what_is_typed_sends_the_plan_back(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("1. Make made.txt.", "1. Make other.txt.")
+    async with start(mode="plan") as app:
+        await app.say("plan it")
+        await app.sees("The plan is ready", "Esc stays in plan mode")
+        await app.type("call it other")
+        await app.until(lambda: app.chat.prompt.draft == "call it other")
+        assert "The plan is ready" in app.text
+        await app.press("enter")
+        await app.sees("Make other.txt", "The plan is ready")
+        assert app.conversation.mode == "plan"
+
+
+async def test_esc_leaves_the_plan_and_it_is_offered_again_after_a_resume(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("1. Make made.txt.")
+    async with start(mode="plan") as app:
+        await app.say("plan it")
+        await app.sees("The plan is ready")
+        await app.press("escape")
+        await app.sees_no("The plan is ready")
+        assert app.conversation.mode == "plan"
+    async with start(resume_latest=True) as app:
+        await app.sees("The plan is ready", "plan mode")
+
+
+async def test_a_question_that_stands_is_not_answered_into_plan_mode(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(Reply(calls=[WRITE]), "Not made.")
+    async with start() as app:
+        await app.say("make it")
+        await app.asked()
+        await app.press("shift+tab", "shift+tab")
+        await app.sees("plan mode")
+        await app.asked()
+        await app.press("y")
+        await app.sees("Not made.")
+    assert not (workspace / "made.txt").exists()
+
+
+async def test_the_mode_can_be_switched_while_the_agent_works(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(Stall(Reply("I am about to", calls=[WRITE])), "A plan.")
+    async with start(mode="edits") as app:
+        await app.say("make it")
+        await app.sees("I am about to")
+        await app.press("shift+tab")
+        await app.sees("plan mode")
+        llm.release()
+        await app.sees("A plan.")
+    assert not (workspace / "made.txt").exists()
+    assert "Plan mode is on" in str(llm.requests[-1].body)
