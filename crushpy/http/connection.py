@@ -13,6 +13,10 @@ if TYPE_CHECKING:
 
 HEAD_LIMIT = 1 << 16
 READ_SIZE = 1 << 16
+EVENTS_AT_A_TIME = 200
+"""So many pieces of an answer are handed out before the loop gets its turn: a piece may be a single byte."""
+INTERIM_LIMIT = 100
+"""So many answers that are not the last word (103 Early Hints) are passed over."""
 UNREAD_LIMIT = 1 << 20
 """More than this unread, and the socket is not read any further for a while."""
 
@@ -37,6 +41,7 @@ class Connection(asyncio.BufferedProtocol):
         self._heard = False
         """Whether a byte came since the request, or, between requests, at all."""
         self._unread = 0
+        self._handed_out = 0
         self._paused = False
         self._lost = False
         self._full = False
@@ -157,7 +162,12 @@ class Connection(asyncio.BufferedProtocol):
         transport.set_write_buffer_limits(high=0)
 
     async def _next(self, patience: float, silence: str) -> Incoming:
+        interim = 0
         while True:
+            self._handed_out += 1
+            if self._handed_out >= EVENTS_AT_A_TIME:
+                self._handed_out = 0
+                await asyncio.sleep(0)
             try:
                 event = self._h11.next_event()
             except h11.RemoteProtocolError as error:
@@ -173,6 +183,8 @@ class Connection(asyncio.BufferedProtocol):
                 await self._wait(patience, silence)
             elif not isinstance(event, h11.InformationalResponse):
                 raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
+            elif (interim := interim + 1) > INTERIM_LIMIT:
+                raise ProtocolBroken(f"{self.peer} sent {INTERIM_LIMIT} interim answers and no last one")
 
     async def _wait(self, patience: float, silence: str) -> None:
         self._waiter = waiter = self._loop.create_future()

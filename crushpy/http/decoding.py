@@ -38,6 +38,11 @@ class Decoder:
         self._raw = False
         return piece
 
+    @property
+    def ended(self) -> bool:
+        """Whether all of it is undone; what comes after is no part of it."""
+        return self._zlib.eof
+
     def finish(self) -> None:
         if not self._zlib.eof:
             raise ProtocolBroken("the compressed answer ended before its end")

@@ -55,6 +55,9 @@ class Response:
         empty = True
         while self._open and (data := await self._connection.piece(self.idle_timeout)) is not None:
             empty = False
+            if decoder.ended:
+                self.close()  # padding, which may have no end
+                return
             for piece in decoder.decode(data):
                 yield piece
         if self._open and not empty:

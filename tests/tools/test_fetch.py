@@ -85,6 +85,8 @@ async def test_text_comes_as_it_is(workspace: Path, kind: str) -> None:
     [
         ("h\u00e9".encode("latin-1"), "text/plain; charset=ISO-8859-1"),
         ("h\u00e9".encode("utf-16"), "text/plain"),
+        ("h\u00e9".encode("utf-16-le"), "text/plain; charset=UTF-16"),
+        ("h\u00e9".encode("utf-16-be"), "text/plain; charset=utf-16be"),
         ("h\u00e9".encode("utf-8-sig"), "text/plain; charset=latin-1"),
         ("h\u00e9".encode(), "text/plain; charset=no-such-thing"),
         ("h\u00e9".encode(), "text/plain; charset=hex"),

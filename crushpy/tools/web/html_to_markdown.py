@@ -1,7 +1,7 @@
 """Turns HTML into markdown. A program of its own: hostile pages can keep a parser busy without end.
 
-HTML comes on stdin, its address as the argument; out comes the title on a line, then the markdown. It is
-run without crushpy's folder on its path, so it imports nothing of ours.
+HTML comes on stdin, its address as the argument; out comes a line that says whether it was cut, the title on
+a line, then the markdown. It is run without crushpy's folder on its path, so it imports nothing of ours.
 """
 
 import re
@@ -10,6 +10,7 @@ from urllib.parse import urljoin
 
 MAX_HTML_CHARS = 1_000_000
 """Without scripts and styles. Larger pages are cut: a megabyte takes seconds."""
+CUT = "cut"
 _MAX_MEMORY = 1 << 30
 
 _CODE_START = re.compile(r"<(?:script|style)\b", re.IGNORECASE)
@@ -18,11 +19,11 @@ _NOT_CONTENT = ("script", "style", "nav", "noscript", "template", "svg", "iframe
 
 
 def to_markdown(html: str, address: str) -> tuple[str, str]:
-    """The page's title and its content; links are made absolute."""
+    """The title and the content of a page without scripts; links are made absolute."""
     from bs4 import BeautifulSoup
     from markdownify import MarkdownConverter
 
-    soup = BeautifulSoup(without_code(html)[:MAX_HTML_CHARS], "html.parser")
+    soup = BeautifulSoup(html, "html.parser")
     title = " ".join(soup.title.get_text().split()) if soup.title else ""
     for tag in soup.find_all(_NOT_CONTENT):
         tag.decompose()
@@ -60,9 +61,11 @@ def _absolute(address: str, link: str) -> str:
 def main() -> None:
     _bound_memory()
     sys.setrecursionlimit(20_000)  # pages nest deeply, and the converter calls itself for each level
-    title, text = to_markdown(sys.stdin.buffer.read().decode(), sys.argv[1])
+    html = without_code(sys.stdin.buffer.read().decode())
+    title, text = to_markdown(html[:MAX_HTML_CHARS], sys.argv[1])
+    cut = CUT if len(html) > MAX_HTML_CHARS else ""
     # `replace`: a page may name half a letter by its number, and nothing of ours can be imported here.
-    sys.stdout.buffer.write(f"{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
+    sys.stdout.buffer.write(f"{cut}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
 
 
 def _bound_memory() -> None:

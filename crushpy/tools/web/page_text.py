@@ -32,8 +32,11 @@ _BYTE_ORDER_MARKS = {
     codecs.BOM_UTF16_BE: "utf-16",
 }
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
+_WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 _NOT_CHARSETS = ("unicode-escape", "raw-unicode-escape", "idna", "punycode", "utf-7")
 """Python would decode them, but no page is written in them: they hide something, or cost too much."""
+_SLICE = 1 << 15
+"""What is worked on before the loop gets its turn."""
 _META_BYTES = 2_048
 """A page names its charset within its first bytes or not at all."""
 
@@ -64,28 +67,28 @@ async def read_page(body: bytes, content_type: str, address: str) -> Page:
         return Page("", note=f"{len(body):,} bytes that are no text")
     if kind in _PAGES or (not kind and _looks_like_a_page(body)):
         named = _charset(content_type) or _charset(body[:_META_BYTES].decode("latin-1"))
-        return await _from_html(_decoded(body, named), address)
-    text = _decoded(body, _charset(content_type))
-    return Page(_lines(text), language=_language(kind))
+        return await _from_html(await _decoded(body, named), address)
+    text = await _decoded(body, _charset(content_type))
+    return Page(await _lines(text), language=_language(kind))
 
 
 async def _from_html(text: str, address: str) -> Page:
     if not text.strip():
         return Page("")
     try:
-        title, content = await _convert(text, address)
+        cut, title, content = await _convert(text, address)
     except (OSError, TimeoutError, ValueError):
-        return Page(_bare(text), note="the page could not be converted; this is its bare text")
-    cut = len(html_to_markdown.without_code(text)) > html_to_markdown.MAX_HTML_CHARS
+        bare = await asyncio.to_thread(_bare, text[: html_to_markdown.MAX_HTML_CHARS])
+        return Page(await _lines(bare), note="the page could not be converted; this is its bare text")
     note = (
         f"only the first {html_to_markdown.MAX_HTML_CHARS:,} characters of the page were converted"
         if cut
         else ""
     )
-    return Page(_lines(content), title, "markdown", note)
+    return Page(await _lines(content), title, "markdown", note)
 
 
-async def _convert(text: str, address: str) -> tuple[str, str]:
+async def _convert(text: str, address: str) -> tuple[bool, str, str]:
     """Runs the converter in a process of its own, which can be stopped. -P keeps our folder off its path."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
@@ -105,8 +108,8 @@ async def _convert(text: str, address: str) -> tuple[str, str]:
             await process.wait()
     if process.returncode:
         raise ValueError("the converter failed")
-    title, _, content = printed.decode().partition("\n")
-    return title, content
+    cut, title, content = printed.decode().split("\n", 2)
+    return cut == html_to_markdown.CUT, title, content
 
 
 def _bare(text: str) -> str:
@@ -131,19 +134,38 @@ def _charset(text: str) -> str:
     return "" if name.replace("_", "-") in _NOT_CHARSETS else name
 
 
-def _decoded(body: bytes, charset: str) -> str:
+async def _decoded(body: bytes, charset: str) -> str:
     for mark, marked in _BYTE_ORDER_MARKS.items():
         if body.startswith(mark):
-            return body.decode(marked, "replace")
+            return await _decoded_as(body, marked)
     try:
-        return body.decode(charset or "utf-8", "replace")
+        return await _decoded_as(body, _WITHOUT_MARK.get(charset, charset) or "utf-8")
     except (LookupError, ValueError):  # Python also lists codecs that are no charsets at all
-        return body.decode("utf-8", "replace")
+        return await _decoded_as(body, "utf-8")
 
 
-def _lines(text: str) -> str:
-    """Lines end as ours do, and nothing in them speaks to a terminal."""
-    return as_plain_text(text.replace("\r\n", "\n").replace("\r", "\n"))
+async def _decoded_as(body: bytes, charset: str) -> str:
+    """A slice at a time: some codecs take a second for a page of bad bytes."""
+    b" ".decode(charset, "replace")  # raises LookupError for what makes no text
+    decoder = codecs.getincrementaldecoder(charset)("replace")
+    pieces: list[str] = []
+    for start in range(0, len(body), _SLICE):
+        pieces.append(decoder.decode(body[start : start + _SLICE], start + _SLICE >= len(body)))
+        await asyncio.sleep(0)
+    return "".join(pieces)
+
+
+async def _lines(text: str) -> str:
+    """Lines end as ours do, and nothing in them speaks to a terminal. The loop gets its turn in between."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    pieces: list[str] = []
+    start = 0
+    while start < len(text):
+        end = text.rfind("\n", start, start + _SLICE) + 1 or start + _SLICE
+        pieces.append(as_plain_text(text[start:end]))
+        start = end
+        await asyncio.sleep(0)
+    return "".join(pieces)
 
 
 def _language(kind: str) -> str:
