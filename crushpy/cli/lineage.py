@@ -12,7 +12,7 @@ from crushpy.cli.output import AsJson, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
 
 if TYPE_CHECKING:
-    from crushpy.engine.session.browser import Branch, SearchGroup
+    from crushpy.engine.session.browser import Branch, SearchGroup, SessionBrowser
 
 HITS_EACH = 3
 """Of one conversation, how many places a search shows: a terminal scrolls away."""
@@ -37,10 +37,11 @@ def search_command(
         typer.Option("--session", "-s", metavar="ID", help="Only in this session and those it continues."),
     ] = "",
     limit: Annotated[int, typer.Option("--limit", min=1, help="How many conversations.")] = 10,
+    wait: Annotated[bool, typer.Option("--wait", help="Take all messages into the index first.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Find what was said or done, before and after every fresh start."""
-    asyncio.run(_search(query, session, everywhere=everywhere, limit=limit, as_json=as_json))
+    asyncio.run(_search(query, session, everywhere=everywhere, limit=limit, wait=wait, as_json=as_json))
 
 
 def undo_command(session: SessionId) -> None:
@@ -115,8 +116,11 @@ def _line(branch: "Branch") -> str:
     return "  ".join(words)
 
 
-async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_json: bool) -> None:
+async def _search(
+    query: str, session: str, *, everywhere: bool, limit: int, wait: bool, as_json: bool
+) -> None:
     from crushpy.errors import UsageError
+    from crushpy.messages import counted
 
     if not query.replace('"', "").strip():
         raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
@@ -124,7 +128,16 @@ async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_
         within = (await find_session(browser, session)).id if session else None
         cwd = None if everywhere or within else str(working_folder())
         each = None if as_json else HITS_EACH
+        if wait:
+            await _whole_index(browser)
         found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
+        left = 0 if within else await browser.unindexed()
+    if left:
+        print(
+            f"{counted(left, 'message')} could not be searched yet: the index grows while crushpy is used. "
+            "--wait takes them in first.",
+            file=sys.stderr,
+        )
     if as_json:
         import msgspec
 
@@ -135,6 +148,18 @@ async def _search(query: str, session: str, *, everywhere: bool, limit: int, as_
         print(f"Nothing found{where}.", file=sys.stderr)
         raise typer.Exit(1)
     print_text("\n".join(map(_found, found)))
+
+
+async def _whole_index(browser: "SessionBrowser") -> None:
+    """Takes all messages in; says on a terminal how far it is."""
+    left = total = await browser.unindexed()
+    shown = sys.stderr.isatty()
+    while await browser.tidy():
+        left = await browser.unindexed()
+        if shown:
+            print(f"\rIndexing: {total - left:,} of {total:,}", end="", file=sys.stderr, flush=True)
+    if shown and total:
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)
 
 
 def _found(group: "SearchGroup") -> str:

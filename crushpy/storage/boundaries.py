@@ -11,7 +11,7 @@ from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message
 from crushpy.sanitize import encodable
 from crushpy.storage import statements
-from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
@@ -191,7 +191,9 @@ class Boundaries:
 
     def conversation(self, root_id: str) -> list[SessionInfo]:
         rows = self._execute(
-            select(sessions).where(_S.root_id == root_id).order_by(_S.created_at, _S.generation)
+            select(sessions)
+            .where(_S.root_id == root_id, _S.kind != DELETED)
+            .order_by(_S.created_at, _S.generation)
         )
         return [session_from_row(row) for row in rows]
 

@@ -8,7 +8,7 @@ from sqlalchemy import BindParameter, Row, Select, bindparam, func, or_, select,
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import folder_key
-from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.records import ConversationRow, SessionInfo
 from crushpy.storage.row_mapping import message_from_row, session_from_row
 from crushpy.storage.session_table import SessionTable
@@ -42,7 +42,9 @@ _ENDS = (
 )
 _LATEST_SESSIONS = (
     select(_S.id)
-    .where(_S.cwd == bindparam("folder"), _S.kind != "task")  # what a task is asked is the model's
+    .where(
+        _S.cwd == bindparam("folder"), _S.kind.not_in(("task", DELETED))
+    )  # what a task is asked is the model's
     .order_by(_S.updated_at.desc())
     .limit(_SESSIONS)
 )
@@ -52,7 +54,7 @@ _PROMPTS = (
     .order_by(_M.created_at.desc(), _M.number.desc())
     .limit(bindparam("rows"))
 )
-_RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind != "task")
+_RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind.not_in(("task", DELETED)))
 
 
 class ConversationList:

@@ -17,6 +17,7 @@ from crushpy.storage.codec import to_column
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
 from crushpy.storage.row_mapping import boundary_to_row, message_to_row, session_to_row
+from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import boundaries, imports, messages, sessions
 
@@ -30,10 +31,15 @@ _calls = msgspec.json.Decoder(tuple[str, ...])
 
 class Imports:
     def __init__(
-        self, connection: SqliteConnection, session_boundaries: Boundaries, conversations: ConversationTable
+        self,
+        connection: SqliteConnection,
+        session_boundaries: Boundaries,
+        conversations: ConversationTable,
+        index: SearchIndex,
     ) -> None:
         self._connection = connection
         self._conversations = conversations
+        self._index = index
         self._boundaries = session_boundaries
         self._execute = connection.execute
 
@@ -66,7 +72,7 @@ class Imports:
         with self._connection.transaction(durable=True):
             if first is not None:
                 self._execute(statements.INSERT_SESSION, session_to_row(first))
-            growing = _GrowingSession(self._connection, first.id if first else tip_id)
+            growing = _GrowingSession(self._connection, self._index, first.id if first else tip_id)
             for step in steps:
                 if isinstance(step, Message):
                     growing.add(step)
@@ -76,7 +82,7 @@ class Imports:
                 self._execute(update(sessions).where(_S.id == step.boundary.parent_id), ended)
                 self._execute(statements.INSERT_SESSION, session_to_row(step.child))
                 self._execute(insert(boundaries), boundary_to_row(step.boundary))
-                growing = _GrowingSession(self._connection, step.child.id)
+                growing = _GrowingSession(self._connection, self._index, step.child.id)
                 growing.add(step.seed)
             growing.close()
             title, record = end()
@@ -95,11 +101,13 @@ class Imports:
 class _GrowingSession:
     """A session that gets messages in batches, and its totals at the end."""
 
-    def __init__(self, connection: SqliteConnection, session_id: str) -> None:
+    def __init__(self, connection: SqliteConnection, index: SearchIndex, session_id: str) -> None:
         self._execute = connection.execute
+        self._index = index
         self._id = session_id
         last = select(func.max(_M.seq)).where(_M.session_id == session_id)
         self._seq: int = self._execute(last).scalar() or 0
+        self._begun_after = self._seq
         self._rows: list[dict[str, Any]] = []
         self._size = 0
         self._usage = Usage()
@@ -123,6 +131,7 @@ class _GrowingSession:
 
     def close(self) -> None:
         self._write()
+        self._index.queue_session(self._id, self._begun_after)
         used = self._usage
         changes: dict[str, Any] = {
             "message_count": _S.message_count + self._count,

@@ -214,7 +214,35 @@ UPDATE conversation SET messages = total
 
 _MODE = "ALTER TABLE session ADD COLUMN mode TEXT NOT NULL DEFAULT ''"
 
-STEPS: list[str] = [_FIRST, _LEDGER, _EDITS, _IMPORTS, _PREPARED, _PINS, _BREAKER, _CONVERSATIONS, _MODE]
+_INDEX = """
+DROP TABLE message_text;
+CREATE VIRTUAL TABLE message_words USING fts5 (
+    text, content = '', tokenize = 'unicode61 remove_diacritics 0'
+);
+CREATE VIRTUAL TABLE message_parts USING fts5 (text, content = '', tokenize = 'trigram', detail = none);
+CREATE TABLE index_queue (
+    number INTEGER NOT NULL PRIMARY KEY REFERENCES message (number) ON DELETE CASCADE
+);
+INSERT INTO index_queue SELECT number FROM message;
+CREATE TABLE chore (
+    name TEXT NOT NULL PRIMARY KEY,
+    state TEXT NOT NULL
+);
+CREATE INDEX session_deleted ON session (kind) WHERE kind = 'deleted'
+"""
+
+STEPS: list[str] = [
+    _FIRST,
+    _LEDGER,
+    _EDITS,
+    _IMPORTS,
+    _PREPARED,
+    _PINS,
+    _BREAKER,
+    _CONVERSATIONS,
+    _MODE,
+    _INDEX,
+]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 
 

@@ -13,6 +13,7 @@ from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.leases import Leases
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
+from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.sqlite_connection import SqliteConnection
 
 _NO_USAGE = Usage()
@@ -24,11 +25,16 @@ _SHOWN = 5
 
 class SessionTable:
     def __init__(
-        self, connection: SqliteConnection, leases: Leases, conversations: ConversationTable
+        self,
+        connection: SqliteConnection,
+        leases: Leases,
+        conversations: ConversationTable,
+        index: SearchIndex,
     ) -> None:
         self._connection = connection
         self._leases = leases
         self._conversations = conversations
+        self._index = index
         self._execute = connection.execute
 
     # --- sessions --------------------------------------------------------------------------------------
@@ -141,6 +147,7 @@ class SessionTable:
         self._conversations.counted(session_id, now)
         self._leases.beat(session_id)
         self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
+        self._index.queue(message.id)
         result = message.result
         if result is not None:
             self._execute(

@@ -2,8 +2,9 @@
 
 from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, delete, func, insert, literal, select, update
+from sqlalchemy import BindParameter, bindparam, func, insert, literal, select, update
 
+from crushpy.storage.conversation_table import DELETED
 from crushpy.storage.tables import messages, sessions, tool_runs
 
 _S = sessions.c
@@ -12,23 +13,22 @@ _T = tool_runs.c
 
 _session: BindParameter[Any] = bindparam("session")
 _many: BindParameter[Any] = bindparam("many")
-_folder: BindParameter[Any] = bindparam("folder")
 
 # --- sessions ------------------------------------------------------------------------------------------
 
 INSERT_SESSION = insert(sessions)
-SESSION_EXISTS = select(literal(1)).where(_S.id == _session)
-SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start")).order_by(_S.id).limit(_many)
-UPDATE_SESSION = update(sessions).where(_S.id == _session)
-DELETE_CONVERSATION = delete(sessions).where(_S.root_id == bindparam("root"))
+_seen = _S.kind != DELETED
+SESSION_EXISTS = select(literal(1)).where(_S.id == _session, _seen)
+SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start"), _seen).order_by(_S.id).limit(_many)
+UPDATE_SESSION = update(sessions).where(_S.id == _session, _seen)
 
-SESSION = select(sessions).where(_S.id == _session)
+SESSION = select(sessions).where(_S.id == _session, _seen)
 
 # --- messages and tool runs ----------------------------------------------------------------------------
 
 ADD_USAGE = (
     update(sessions)
-    .where(_S.id == _session)
+    .where(_S.id == _session, _seen)
     .values(
         input_tokens=_S.input_tokens + bindparam("input"),
         output_tokens=_S.output_tokens + bindparam("output"),

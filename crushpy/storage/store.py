@@ -4,13 +4,16 @@ SQLModel is imported on that thread when the first job arrives, so that opening 
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.access import Mode
 from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
+from crushpy.start_soon import start_soon
 from crushpy.storage.location import database_file
 from crushpy.storage.records import (
     BoundaryInfo,
@@ -22,6 +25,7 @@ from crushpy.storage.records import (
     SearchHit,
     SessionBreak,
     SessionInfo,
+    StorageError,
     TaskResult,
 )
 
@@ -29,6 +33,11 @@ if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
 T = TypeVar("T")
+_A_MOMENT = 0.3
+"""Seconds that a search, or a deletion, gives to the index."""
+_A_PAUSE = 0.25
+"""Seconds without a write after which the database does work of its own, and between two pieces of it."""
+_BETWEEN = 0.01
 ImportStep = Message | SessionBreak
 EndOfImport = Callable[[], tuple[str, ImportRecord]]
 
@@ -48,6 +57,8 @@ class Store:
         """What a person should know of how the database was opened. Grows only while opening it."""
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._database: Database | None = None
+        self._tidying: asyncio.TimerHandle | None = None
+        self._tidy_task: asyncio.Task[None] | None = None
 
     def begin_import(self) -> None:
         """Loads SQLModel and opens the database in the background. A failure shows at the first job."""
@@ -116,8 +127,19 @@ class Store:
         await self._do(lambda database: database.conversations.rename(root_id, title))
 
     async def delete_conversation(self, root_id: str) -> int:
-        """Deletes every session of a conversation with all that hangs on it; how many sessions there were."""
-        return await self._do(lambda database: database.delete_conversation(root_id))
+        """Deletes every session of a conversation with all that hangs on it; how many sessions there were.
+
+        Nobody sees it from the first moment on. Its rows are overwritten before this returns, in steps
+        between which others write; where the index is large, words of it may leave that later (`tidy`).
+        """
+        deleted = await self._do(lambda database: database.cleaning.mark(root_id))
+        while await self._do(lambda database: database.cleaning.rows_left()):
+            pass
+        deadline = time.monotonic() + _A_MOMENT
+        while await self._do(lambda database: database.cleaning.words_left()):
+            if time.monotonic() > deadline:
+                break
+        return deleted
 
     # --- messages and tool runs ------------------------------------------------------------------------
 
@@ -135,6 +157,7 @@ class Store:
 
     async def add_message(self, session_id: str, message: Message) -> None:
         """Appends a message and adds its usage to the session's."""
+        self._tidy_soon()
         await self._do(lambda database: database.sessions.add_message(session_id, message))
 
     async def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
@@ -143,6 +166,7 @@ class Store:
 
     async def finish_call(self, session_id: str, message: Message) -> None:
         """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
+        self._tidy_soon()
         await self._do(lambda database: database.sessions.add_message(session_id, message))
 
     async def begun_calls(self, session_id: str) -> set[str]:
@@ -161,10 +185,45 @@ class Store:
         self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
     ) -> list[SearchHit]:
         """Messages that hold the words of `query`, best first; `within` one session's lineage and tasks."""
-        # In pieces, so that what a running turn has to store need not wait for the whole index.
-        while await self._do(lambda database: database.search.index_some()):
-            pass
+        await self._catch_up(within)
         return await self._do(lambda database: database.search.find(query, within, cwd, limit))
+
+    async def _catch_up(self, within: str | None) -> None:
+        """Indexes what a search is about, in pieces: what a running turn has to store need not wait."""
+        if within is not None:
+            led = await self._do(lambda database: list(database.search.reach(within)))
+            while await self._do(lambda database: database.index.add_some(led)):
+                pass
+            return
+        deadline = time.monotonic() + _A_MOMENT
+        while await self._do(lambda database: database.index.add_some()):
+            if time.monotonic() > deadline:
+                break
+
+    async def unindexed(self) -> int:
+        """How many messages a search cannot find yet."""
+        return await self._do(lambda database: database.index.left())
+
+    # --- the database's own work, for when there is time --------------------------------------------------
+
+    async def tidy(self) -> bool:
+        """A few milliseconds of it: the index grows, what was deleted leaves the file. False: all is done."""
+        return await self._do(lambda database: database.tidy())
+
+    def _tidy_soon(self) -> None:
+        """Once nothing was written for a moment."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._tidying = asyncio.get_running_loop().call_later(_A_PAUSE, self._begin_tidying)
+
+    def _begin_tidying(self) -> None:
+        self._tidying = None
+        self._tidy_task = start_soon(self._tidy_on())
+
+    async def _tidy_on(self) -> None:
+        with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
+            while self._tidying is None and await self.tidy():  # noqa: ASYNC110  # leaves room for others
+                await asyncio.sleep(_BETWEEN)
 
     # --- boundaries ------------------------------------------------------------------------------------
 
@@ -298,6 +357,8 @@ class Store:
 
     async def close(self) -> None:
         """Finishes what is queued and closes the file. The store cannot be used afterwards."""
+        if self._tidying is not None:
+            self._tidying.cancel()
         try:
             closing = self._thread.submit(self._close)
         except RuntimeError:  # closed before

@@ -16,6 +16,7 @@ class SessionRow(SQLModel, table=True):
         Index("session_by_root", "root_id"),
         Index("session_by_parent", "parent_id"),
         Index("session_by_folder", "cwd", "updated_at"),
+        Index("session_deleted", "kind", sqlite_where=text("kind = 'deleted'")),
     )
 
     id: str = Field(primary_key=True, sa_type=Text)
@@ -95,6 +96,23 @@ class MessageRow(SQLModel, table=True):
     finish: str = Field(sa_type=Text)
     tokens: int
     created_at: float = Field(sa_type=Float)
+
+
+class QueueRow(SQLModel, table=True):
+    """A message that is not in the full-text index yet."""
+
+    __tablename__ = "index_queue"  # pyright: ignore[reportAssignmentType]
+
+    number: int | None = Field(primary_key=True, foreign_key="message.number", ondelete="CASCADE")
+
+
+class ChoreRow(SQLModel, table=True):
+    """Work on the database itself that whoever has time goes on with."""
+
+    __tablename__ = "chore"  # pyright: ignore[reportAssignmentType]
+
+    name: str = Field(primary_key=True, sa_type=Text)
+    state: str = Field(sa_type=Text)
 
 
 class ToolRunRow(SQLModel, table=True):

@@ -1,7 +1,9 @@
 """What tasks gave back, and what they cost. Lives on the storage thread."""
 
+from typing import Any
+
 import msgspec
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import BindParameter, bindparam, func, insert, select, update
 
 from crushpy.messages import Usage
 from crushpy.sanitize import encodable
@@ -12,7 +14,8 @@ from crushpy.storage.tables import sessions, task_results
 _S = sessions.c
 _T = task_results.c
 _child = sessions.alias()
-_all = select(_S.id).where(_S.kind == "task").cte(recursive=True)
+_root: BindParameter[Any] = bindparam("root")
+_all = select(_S.id).where(_S.kind == "task", _S.root_id == _root).cte(recursive=True)
 _all = _all.union(select(_child.c.id).join(_all, _child.c.parent_id == _all.c.id))
 """Tasks and what continues them."""
 _USED = select(
@@ -26,7 +29,7 @@ _USED = select(
             _S.cost,
         )
     )
-).where(_S.id.in_(select(_all.c.id)))
+).where(_S.id.in_(select(_all.c.id)), _S.root_id == _root)
 
 
 class TaskResults:
@@ -51,7 +54,7 @@ class TaskResults:
 
     def usage(self, root_id: str) -> Usage:
         """Of all tasks of a conversation, their summaries included."""
-        used = self._connection.execute(_USED.where(_S.root_id == root_id)).one()
+        used = self._connection.execute(_USED, {"root": root_id}).one()
         summaries = select(func.coalesce(func.sum(_T.cost), 0.0)).join(sessions, _S.id == _T.session_id)
         cost = self._connection.execute(summaries.where(_S.root_id == root_id)).scalar() or 0.0
         return Usage(*used) + Usage(cost=cost)

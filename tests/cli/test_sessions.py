@@ -426,3 +426,17 @@ def test_a_reader_that_goes_away_is_no_error(cli: Cli, told: SessionInfo, fill: 
     )
     assert done.stdout == f"session   {told.id}\n"
     assert done.stderr == ""
+
+
+def test_wait_takes_all_messages_into_the_index_before_it_searches(cli: Cli, fill: Filled) -> None:
+    info = a_session("/elsewhere")
+
+    async def write(store: Store) -> None:
+        await store.create_session(info, said("the first one"))
+        for number in range(120):
+            await store.add_message(info.id, said(f"walrus {number}"))
+
+    fill(write)
+    found = cli("sessions", "search", "--all", "--wait", "--json", "walrus")
+    assert len(json.loads(found.stdout)) == 120
+    assert found.stderr == ""

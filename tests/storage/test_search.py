@@ -308,9 +308,44 @@ async def test_deleted_conversations_vanish_from_the_index_and_from_the_file(
     assert [hit.session_id for hit in await store.search("remaining")] == [stays.id]
     await store.close()
     with closing(sqlite3.connect(file)) as connection:
-        connection.execute("INSERT INTO message_text (message_text) VALUES ('integrity-check')")
-        letters = b"".join(row[0] for row in connection.execute("SELECT block FROM message_text_data"))
+        blocks: list[tuple[bytes]] = []
+        for table in ("message_words", "message_parts"):
+            connection.execute(f"INSERT INTO {table} ({table}) VALUES ('integrity-check')")
+            blocks += connection.execute(f"SELECT block FROM {table}_data").fetchall()
+    letters = b"".join(row[0] for row in blocks)
     assert b"xyl" not in letters and b"quiz" not in letters and b"quz" not in letters
+    assert b"rem" in letters
+
+
+async def test_the_index_grows_by_itself_once_nothing_is_written(store: Store) -> None:
+    info = await talk(store, *(f"message {number}" for number in range(120)))
+    assert await store.unindexed() > 0
+    async with asyncio.timeout(30):
+        while await store.unindexed():
+            await asyncio.sleep(0.01)
+    assert len(await store.search("message", limit=500)) == 120
+    assert await store.tidy() is False
+    await store.delete_conversation(info.id)
+    assert await store.tidy() is False
+
+
+async def test_a_deletion_that_was_cut_short_is_finished_by_whoever_has_time(
+    store: Store, file: Path
+) -> None:
+    gone = await talk(store, "the xylophone secret")
+    stays = await talk(store, "the remaining words")
+    await store.search("words")
+    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    other = Store(file)
+    assert await texts(other, "xylophone") == []
+    assert [row.id for row in await other.conversation_rows()] == [stays.id]
+    with pytest.raises(UsageError, match="no session"):
+        await other.session(gone.id)
+    while await other.tidy():
+        pass
+    await other.close()
+    with closing(sqlite3.connect(file)) as connection:
+        assert connection.execute("SELECT id FROM session").fetchall() == [(stays.id,)]
 
 
 async def test_within_a_session_its_ancestors_and_their_tasks_are_searched_and_nobody_else(
@@ -400,3 +435,16 @@ async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: S
     await store.add_message(session.id, said("in between"))
     assert not search.done()
     assert (await search)[0].snippet == "word 449"
+
+
+async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is_not(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.storage.store._A_MOMENT", -1.0)
+    old = await talk(store, *(f"walrus {number}" for number in range(180)))
+    await talk(store, "a walrus of today")
+    hits = await store.search("walrus", limit=500)
+    assert 0 < len(hits) < 181, "the newest come first"
+    assert "a walrus of today" in {hit.snippet for hit in hits}
+    assert await store.unindexed() == 181 - len(hits)
+    assert len(await store.search("walrus", within=old.id, limit=500)) == 180, "a lineage is searched whole"

@@ -221,6 +221,14 @@ class SessionBrowser:
             for root_id, hits in list(found.items())[:conversations]
         ]
 
+    async def unindexed(self) -> int:
+        """How many messages a search cannot find yet."""
+        return await self._store.unindexed()
+
+    async def tidy(self) -> bool:
+        """A few milliseconds of the database's own work, such as the index. False where there is none."""
+        return await self._store.tidy()
+
     # --- one conversation --------------------------------------------------------------------------------
 
     async def tree(self, session_id: str) -> list[Branch]:

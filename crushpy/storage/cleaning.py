@@ -1,0 +1,70 @@
+"""Deletes conversations: unseen at once, gone from the file in small steps. Lives on the storage thread.
+
+What is left over when a process ends is taken up by the next one that has time.
+"""
+
+from sqlalchemy import text
+
+from crushpy.storage.conversation_table import DELETED, ConversationTable
+from crushpy.storage.search_index import SearchIndex
+from crushpy.storage.sqlite_connection import SqliteConnection
+
+_BATCH = 50
+_MARK = text("UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted")
+_NO_LEASE = text("DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)")
+_SESSION = text("SELECT id FROM session WHERE kind = 'deleted' LIMIT 1")
+_MESSAGES = text("SELECT * FROM message WHERE session_id = :session LIMIT :many")
+_DELETE_MESSAGE = text("DELETE FROM message WHERE number = :number")
+_DELETE_RUNS = text(
+    "DELETE FROM tool_run WHERE number IN "
+    "(SELECT number FROM tool_run WHERE session_id = :session LIMIT :many)"
+)
+_DELETE_SESSION = text("DELETE FROM session WHERE id = :session")
+_CHORE = text("SELECT state FROM chore WHERE name = 'merge'")
+_SET_CHORE = text("INSERT OR REPLACE INTO chore VALUES ('merge', :state)")
+_NO_CHORE = text("DELETE FROM chore WHERE name = 'merge'")
+
+
+class Cleaning:
+    def __init__(
+        self, connection: SqliteConnection, conversations: ConversationTable, index: SearchIndex
+    ) -> None:
+        self._connection = connection
+        self._conversations = conversations
+        self._index = index
+        self._execute = connection.execute
+
+    def mark(self, root_id: str) -> int:
+        """From now on nobody sees this conversation; how many sessions it had."""
+        with self._connection.transaction(durable=True):
+            marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
+            if marked:
+                self._conversations.forget(root_id)
+                self._execute(_NO_LEASE, {"root": root_id})
+                self._execute(_SET_CHORE, {"state": "begin"})
+            return marked
+
+    def rows_left(self) -> bool:
+        """Deletes some of what is marked, overwritten with zeros. False where nothing is left of it."""
+        session = self._execute(_SESSION).scalar()
+        if session is None:
+            return False
+        values = {"session": session, "many": _BATCH}
+        with self._connection.overwriting(), self._connection.transaction():
+            rows = self._execute(_MESSAGES, values).all()
+            self._index.remove(rows)
+            for row in rows:
+                self._execute(_DELETE_MESSAGE, {"number": row.number})
+            if not rows and not self._execute(_DELETE_RUNS, values).rowcount:
+                self._execute(_DELETE_SESSION, values)
+        return True
+
+    def words_left(self) -> bool:
+        """Takes some of the words of what was deleted out of the index. False where none is left in it."""
+        state = self._execute(_CHORE).scalar()
+        if state is None:
+            return False
+        more = self._index.merge_some(begin=state == "begin")
+        with self._connection.transaction():
+            self._execute(*((_SET_CHORE, {"state": "go on"}) if more else (_NO_CHORE, None)))
+        return more

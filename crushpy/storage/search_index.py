@@ -1,0 +1,179 @@
+"""The full-text index: grows in the background, a few messages at a time, the newest first.
+
+Two FTS5 tables that hold no text of their own. `message_words` has every word; `message_parts` has runs of
+three letters of the different words of a message, up to a bound, so that parts of identifiers and languages
+without spaces are found too. `index_queue` names the messages that are not in it yet. What is taken out must
+be spelled as it was put in: who changes `searchable` or `parts_field` makes the index anew in a migration.
+
+Lives on the storage thread.
+"""
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, text
+
+from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.storage.codec import to_column
+from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.sqlite_connection import SqliteConnection
+
+MAX_TEXT = 1_000_000
+"""Characters of one message that are indexed."""
+MAX_PARTS = 8_000
+"""Characters of its different words that can be found by a part of them."""
+_LONGEST_WORD = 200
+_BATCH = 50
+_BATCH_CHARS = 200_000
+"""So much is indexed in one transaction: a few milliseconds."""
+_MERGE_PAGES = 300
+_REPEATS = "recall"
+"""The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
+_WORD = re.compile(r"\S+")
+
+_WAITING = text(
+    "SELECT message.*, length(parts) AS size FROM index_queue "
+    "JOIN message ON message.number = index_queue.number "
+    "ORDER BY index_queue.number DESC LIMIT :many"
+)
+_WAITING_OF = text(
+    "SELECT message.*, length(parts) AS size FROM index_queue "
+    "JOIN message ON message.number = index_queue.number "
+    "WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) LIMIT :many"
+)
+_LEFT = text("SELECT count(*) FROM index_queue")
+_TAKE = text("DELETE FROM index_queue WHERE number = :number")
+_ADD = tuple(
+    text(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
+    for table, field in (("message_words", "words"), ("message_parts", "parts"))
+)
+_REMOVE = tuple(
+    text(f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})")  # noqa: S608
+    for table, field in (("message_words", "words"), ("message_parts", "parts"))
+)
+_MERGE = tuple(
+    text(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)")  # noqa: S608
+    for table in ("message_words", "message_parts")
+)
+_QUEUE = text("INSERT OR IGNORE INTO index_queue SELECT number FROM message WHERE id = :id")
+_QUEUE_SESSION = text(
+    "INSERT OR IGNORE INTO index_queue SELECT number FROM message "
+    "WHERE session_id = :session AND seq > :after"
+)
+_CHANGES = text("SELECT total_changes()")
+
+
+class SearchIndex:
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+
+    # --- what waits ------------------------------------------------------------------------------------
+
+    def queue(self, message_id: str) -> None:
+        """Inside the transaction that stores a message."""
+        self._execute(_QUEUE, {"id": message_id})
+
+    def queue_session(self, session_id: str, after: int) -> None:
+        """Inside the transaction that stores many: those behind number `after` of the session."""
+        self._execute(_QUEUE_SESSION, {"session": session_id, "after": after})
+
+    def left(self) -> int:
+        """How many messages are not in the index yet."""
+        return self._execute(_LEFT).scalar() or 0
+
+    # --- growing and shrinking -------------------------------------------------------------------------
+
+    def add_some(self, sessions: Sequence[str] = ()) -> bool:
+        """Takes some of the newest that wait, or of those of `sessions`. False where none of them is left."""
+        values: dict[str, Any] = {"many": _BATCH}
+        if sessions:
+            values["sessions"] = to_column(sessions)
+        rows = self._execute(_WAITING_OF if sessions else _WAITING, values).all()
+        fields = [_fields(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
+        if fields:
+            with self._connection.transaction():
+                for each in fields:
+                    if self._execute(_TAKE, {"number": each["number"]}).rowcount:  # else another process did
+                        for statement in _ADD:
+                            self._execute(statement, each)
+        return bool(rows)
+
+    def remove(self, rows: Sequence[Row[Any]]) -> None:
+        """Inside the transaction that deletes these messages."""
+        for row in rows:
+            if not self._execute(_TAKE, {"number": row.number}).rowcount:
+                fields = _fields(row)
+                for statement in _REMOVE:
+                    self._execute(statement, fields)
+
+    def merge_some(self, *, begin: bool) -> bool:
+        """Rewrites a part of the index, so that what was removed leaves the file. False where it has."""
+        before = self._execute(_CHANGES).scalar_one()
+        with self._connection.overwriting(), self._connection.transaction():
+            for statement in _MERGE:
+                self._execute(statement, {"pages": -_MERGE_PAGES if begin else _MERGE_PAGES})
+        return self._execute(_CHANGES).scalar_one() - before > 2 * len(_MERGE)
+
+
+def searchable(message: Message) -> str:
+    """What a message can be found by."""
+    pieces: list[str] = []
+    for part in message.parts:
+        match part:
+            case ToolCall(name=name) | ToolResult(name=name) if name == _REPEATS:
+                pass
+            case Text() | Note() | ToolResult():
+                pieces.append(part.text)
+            case ToolCall():
+                pieces.append(f"{part.name} {part.bad_json or _plain(part.args)}")
+            case Seed():
+                pieces.append(part.summary)
+            case Image():
+                pieces.append(part.name)
+            case Thinking():
+                pass
+    return "\n".join(pieces)[:MAX_TEXT].replace("\0", " ")
+
+
+def parts_field(body: str) -> str:
+    """The different words of a text, as far as they can be found by a part."""
+    words: dict[str, None] = {}
+    size = 0
+    for found in _WORD.finditer(body):
+        word = found[0][:_LONGEST_WORD].lower()
+        if len(word) < 3 or word in words:
+            continue
+        words[word] = None
+        size += len(word) + 1
+        if size > MAX_PARTS:
+            break
+    return " ".join(words)
+
+
+def _fields(row: Row[Any]) -> dict[str, Any]:
+    body = searchable(message_from_row(row))
+    return {"number": row.number, "words": body, "parts": parts_field(body)}
+
+
+def _up_to(rows: Sequence[Row[Any]], most: int) -> Sequence[Row[Any]]:
+    """The first of them, one at least, up to so many characters."""
+    size = 0
+    for place, row in enumerate(rows):
+        size += row.size
+        if size > most:
+            return rows[: place + 1]
+    return rows
+
+
+def _plain(value: Any) -> str:
+    """Arguments as text without JSON's escapes: what a person would type to find them."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return " ".join(f"{key} {_plain(item)}" for key, item in value.items())  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if isinstance(value, list):
+        return " ".join(map(_plain, value))  # pyright: ignore[reportUnknownArgumentType]
+    return msgspec.json.encode(value).decode()
