@@ -40,7 +40,6 @@ from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
 from crushpy.messages import Data, Image, Message, Usage
-from crushpy.permissions.guard import Guard
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
@@ -68,8 +67,6 @@ class Choices(Data, frozen=True):
     """Somebody is there to be asked."""
     yolo: bool = False
     mode: Mode = "ask"
-    guard: Guard = Guard()
-    """What holds commands back beside the rules."""
 
 
 class Conversation:
@@ -114,7 +111,6 @@ class Conversation:
             interactive=choices.interactive,
             yolo=choices.yolo,
             mode=choices.mode,
-            guard=choices.guard,
         )
         services = AgentServices(
             store,

@@ -8,8 +8,6 @@ from crushpy.access import Access
 from crushpy.permissions.allowance import FreeFolder, cd_target, covered_by, is_bare_repository
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, by_rule
-from crushpy.permissions.guard import Guard
-from crushpy.permissions.plain_reading import PlainReading
 from crushpy.permissions.prohibition import RuleHit, hits, mentions
 from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
 from crushpy.permissions.risk.risky_words import risky_words
@@ -23,9 +21,7 @@ _HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 
 
-def decide_command(
-    access: Access, rules: RuleSet, workspace: Path, guard: Guard, *, yolo: bool
-) -> list[Decision]:
+def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: bool) -> list[Decision]:
     """One decision for each thing that the command would do."""
     reading = parse_shell(access.value)
     parts = _forbidden(access, reading, rules, yolo)
@@ -35,8 +31,7 @@ def decide_command(
     for redirect in reading.redirects:
         parts.extend(_redirect(redirect, reading, rules, workspace))
     parts.extend(_bare_repository(reading.commands, workspace))
-    plain = PlainReading(_folders(reading, workspace), rules, workspace, guard)
-    parts.extend(_commands(reading.commands, rules, workspace, access.tool, plain))
+    parts.extend(_commands(reading.commands, rules, workspace, access.tool))
     return parts or [Decision("ask", "no rule covers it")]
 
 
@@ -135,7 +130,7 @@ def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
 
 
 def _commands(
-    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str, plain: PlainReading
+    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str
 ) -> list[Decision]:
     allow = {rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)}
     words = list(allow)
@@ -144,11 +139,12 @@ def _commands(
     for command in commands:
         rule = covered_by(words, command, roaming)
         if rule is None:
-            parts.extend(plain.parts(command) or _uncovered(command, words, roaming, plain))
+            parts.extend(_uncovered(command, words, roaming))
         elif rule:
             parts.append(by_rule("allow", allow[tuple(rule)]))
     if not parts and commands:
-        return [Decision("allow", "it only steers the shell")]
+        # Nothing but steps that need no rule beside others: alone, they ask like any command.
+        parts.extend(_ask(command) for command in commands)
     return parts
 
 
@@ -170,16 +166,14 @@ def _bare_repository(commands: Sequence[SimpleCommand], workspace: Path) -> list
     return []
 
 
-def _uncovered(
-    command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder, plain: PlainReading
-) -> list[Decision]:
+def _uncovered(command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder) -> list[Decision]:
     if not (command.inner and command.transparent):
-        return [_ask(command, plain)]
+        return [_ask(command)]
     inner = [each for each in command.inner if covered_by(rules, each, free) is None]
-    return [part for each in inner for part in plain.parts(each) or _uncovered(each, rules, free, plain)]
+    return [part for each in inner for part in _uncovered(each, rules, free)]
 
 
-def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
+def _ask(command: SimpleCommand) -> Decision:
     rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
     known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
@@ -190,6 +184,5 @@ def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
         moves = command.words[0].text == "cd"
-        why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
-        reason = f"no rule covers `{shown}`{why}"
+        reason = f"no rule covers `{shown}`{', and the folder can steer what runs in it' if moves else ''}"
     return Decision("ask", reason, (rule,) if rule else ())

@@ -2,7 +2,6 @@
 
 import asyncio
 import fcntl
-import os
 import random
 import signal
 import subprocess
@@ -198,7 +197,7 @@ def test_a_call_that_ran_when_the_process_was_killed_has_unknown_effects_and_is_
     sleeper = sleeper_of(workspace)
     live.process.kill()
     said = live.end()
-    os.kill(sleeper, signal.SIGKILL)
+    until(lambda: not is_alive(sleeper), "what it had started is gone with it")
     (workspace / "started").unlink()
     assert_all_is_kept(said, stored(home, said.lines[0]["id"]))
 

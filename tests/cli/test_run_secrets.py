@@ -29,4 +29,4 @@ def test_commands_get_no_keys_and_cannot_read_ours(run: Run, llm: ScriptedLLM) -
         assert not [value for value in SECRETS.values() if value in seen]
         assert "CARGO_HOME=/cargo" in seen
         assert "LC_TIME=C" in seen
-        assert seen.count("PATH=") >= 2  # ours is shown too, without what is secret
+        assert seen.count("PATH=") == 1  # who starts it has no variables at all

@@ -1,19 +1,16 @@
 """The background commands of one conversation. They end with it."""
 
-import asyncio
 import os
-import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from crushpy.access import Needs
-from crushpy.ids import new_id
 from crushpy.messages import Data
+from crushpy.sandbox.confinement import Unconfined
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
-from crushpy.tools.shell.process import END_GRACE, Process
-from crushpy.tools.shell.process_tree import Family
+from crushpy.tools.shell.process import END_GRACE, Process, missing_folder
 from crushpy.tools.truncate import Truncated
 
 MAX_RUNNING = 20
@@ -46,6 +43,8 @@ class ShellJob:
         process = self.process
         if self.killed:
             return f"{self.id} was killed"
+        if process.trouble and not process.running:
+            return f"{self.id} ended: {process.trouble}"
         if not process.exited.is_set():
             return f"{self.id} is running ({process.seconds:.0f} s)"
         how = f"by {process.signal_name}" if process.signal_name else f"with exit code {process.exit_code}"
@@ -66,15 +65,20 @@ class ShellJob:
 
 
 class Jobs:
-    """All background commands of a conversation, and the marks by which its commands are found again."""
+    """All background commands of a conversation, and what its commands run in."""
 
-    def __init__(self, variables: Sequence[str] = (), *, whole_environment: bool = False) -> None:
+    def __init__(
+        self,
+        variables: Sequence[str] = (),
+        confinement: Unconfined | None = None,
+        *,
+        whole_environment: bool = False,
+    ) -> None:
         """`variables`: names that commands get beside the usual ones; or they get all there are."""
         self._variables = variables
         self._whole_environment = whole_environment
+        self.confinement = confinement or Unconfined()
         self._hidden = False
-        self._name = new_id()
-        self._marks = 0
         self._started = 0
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
@@ -82,14 +86,19 @@ class Jobs:
     def run(self, command: str, cwd: Path, output: Output, needs: Needs | None = None) -> Process:
         """Starts a command, which ends with this conversation at the latest.
 
-        `needs`: what it was granted beyond the usual; nothing holds it back yet.
+        `needs`: what it was granted beyond the usual.
         """
-        return Process(command, cwd, output, self.new_mark(), self._environment())
-
-    def new_mark(self) -> str:
-        """A mark for one command: what carries it dies with this conversation."""
-        self._marks += 1
-        return f"/{self._name}-{self._marks}/"
+        if self._closed:
+            raise ToolError("The conversation is closing; nothing can be started any more.")
+        needs = needs or Needs()
+        environment = self.confinement.environment(self._environment(), needs)
+        try:
+            keeper = self.confinement.keeper(needs)
+        except OSError as error:
+            if not cwd.is_dir():
+                raise ToolError(missing_folder(cwd)) from None
+            raise ToolError(f"Nothing can be run: the sandbox could not be started: {error}.") from None
+        return Process(keeper, command, cwd, output, environment)
 
     def _environment(self) -> Mapping[str, str]:
         if self._whole_environment:
@@ -102,8 +111,6 @@ class Jobs:
 
     def start(self, command: str, cwd: Path, output_dir: Path, needs: Needs | None = None) -> ShellJob:
         """Runs a command in the background. Raises `ToolError` where that is not possible."""
-        if self._closed:
-            raise ToolError("The conversation is closing; nothing can be started any more.")
         running = self.running()
         if len(running) >= MAX_RUNNING:
             names = ", ".join(job.id for job in running)
@@ -134,15 +141,9 @@ class Jobs:
     async def close(self) -> None:
         """Ends every process that any command of this conversation left, jobs or not."""
         self._closed = True
-        if not self._marks:
-            return
-        everything = Family(f"/{self._name}-")
-        running = [job for job in self._jobs.values() if job.process.running]
-        try:
-            await asyncio.gather(everything.end(END_GRACE), *(job.kill() for job in running))
-        except asyncio.CancelledError:
-            everything.signal(signal.SIGKILL)
-            raise
+        for job in self._jobs.values():
+            job.killed = job.killed or job.process.running
+        await self.confinement.close(END_GRACE)
 
     def _forget_old_ones(self) -> None:
         finished = [job.id for job in self._jobs.values() if not job.process.running]

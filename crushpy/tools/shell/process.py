@@ -4,17 +4,15 @@ import asyncio
 import errno
 import os
 import signal
-import subprocess
-import threading
 import time
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
+from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.start_soon import start_soon
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
-from crushpy.tools.shell.process_tree import MARK_VARIABLE, Family
 
 END_GRACE = 2.0
 """How long a process may take to end before it is killed, and a killed shell to be gone."""
@@ -22,6 +20,14 @@ _DRAIN_GRACE = 0.2
 """How long after the shell's end its children may take to let go of the output."""
 _CHUNK = 65_536
 
+_LIMITS = {
+    "processes": "it and what it started were killed: more than {most:,} processes (sandbox.processes)",
+    "memory": "it and what it started were killed: more than {megabytes:,} MB of memory (sandbox.memory_mb)",
+}
+_LOST = (
+    "the process that ran it is gone{why}; all that it had started, background jobs too, has ended. "
+    "The next command gets a new one"
+)
 _NOBODY_ANSWERS = {
     "CRUSHPY": "1",
     "TERM": "dumb",
@@ -40,7 +46,7 @@ class Process:
     """One command, running from the moment it is made, and all that it starts."""
 
     def __init__(
-        self, command: str, cwd: Path, output: Output, mark: str, environment: Mapping[str, str]
+        self, keeper: Keeper, command: str, cwd: Path, output: Output, environment: Mapping[str, str]
     ) -> None:
         self.command = command
         self.output = output
@@ -48,30 +54,57 @@ class Process:
         """The shell is gone."""
         self.drained = asyncio.Event()
         """Nobody holds its output any more."""
+        self.trouble = ""
+        """What befell it from outside, in words."""
+        self._refusal = ""
+        self._ended = asyncio.Event()
+        """Somebody asked for its end, and it is done."""
+        self._over = False
+        self._survivors: list[int] = []
+        self._status: int | None = None
         self._started = time.monotonic()
-        self._ended = 0.0
-        self._shell = _start(command, cwd, _for_commands(environment, mark))
-        self._family = Family(mark, self._shell.pid)
+        self._stopped = 0.0
+        self._cwd = cwd
+        self._keeper = keeper
         self._loop = asyncio.get_running_loop()
-        self._read_as_it_comes()
-        self._watch()
+        self._pipe = self._name = None
+        self._start(_for_commands(environment))
+
+    def _start(self, environment: dict[str, str]) -> None:
+        if not self._cwd.is_dir():
+            raise ToolError(_why_not(errno.ENOENT, self._cwd))
+        reading, writing = os.pipe()
+        try:
+            self._name = self._keeper.run(
+                [*shell(), "-c", "--", self.command], str(self._cwd), environment, writing, self
+            )
+        except ValueError:
+            os.close(reading)
+            raise ToolError(
+                "The command holds a character that no command can hold: NUL or half a surrogate pair."
+            ) from None
+        finally:
+            os.close(writing)
+        os.set_blocking(reading, False)
+        self._pipe = reading
+        self._loop.add_reader(reading, self._read, reading)
 
     @property
     def exit_code(self) -> int | None:
         """None while the shell runs, and where a signal ended it."""
-        code = self._shell.returncode if self.exited.is_set() else None
-        return code if code is not None and code >= 0 else None
+        known = self._status is not None and os.WIFEXITED(self._status)
+        return os.WEXITSTATUS(self._status) if known and self._status is not None else None
 
     @property
     def signal_name(self) -> str:
         """Which signal ended the shell; empty where none did."""
-        code = self._shell.returncode if self.exited.is_set() else 0
-        return _name(-code) if code < 0 else ""
+        status = self._status
+        return signal_word(os.WTERMSIG(status)) if status is not None and os.WIFSIGNALED(status) else ""
 
     @property
     def seconds(self) -> float:
         """How long the shell has run."""
-        return (self._ended or time.monotonic()) - self._started
+        return (self._stopped or time.monotonic()) - self._started
 
     @property
     def running(self) -> bool:
@@ -81,11 +114,14 @@ class Process:
     async def finish(self, limit: float) -> bool:
         """Waits for the shell's end; False where it did not come within `limit` seconds.
 
-        What it left in the background does not keep us: `running` tells whether something did stay.
+        What it left in the background does not keep us: `running` tells whether something did stay. Raises
+        `ToolError` where it could not even be started.
         """
         if not await _within(limit, self.exited):
             return False
         await _within(_DRAIN_GRACE, self.drained)
+        if self._refusal:
+            raise ToolError(self._refusal)
         return True
 
     async def wait(self, limit: float) -> None:
@@ -102,31 +138,30 @@ class Process:
 
         Cancelling this only makes it less patient: all are killed at once.
         """
+        if self._name is None or self._over:
+            self._close()
+            return []
+        self._ended.clear()
+        self._keeper.end(self._name, END_GRACE)
         ending = start_soon(self._end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:
-            self._family.signal(signal.SIGKILL)
+            self._keeper.kill(self._name)
             raise
 
     async def _end(self) -> list[int]:
-        survivors = await self._family.end(END_GRACE)
+        await self._ended.wait()
         await _within(END_GRACE, self.exited)
         await _within(_DRAIN_GRACE, self.drained)
         self._close()
-        return survivors
+        return self._survivors
 
     # --- its output ---------------------------------------------------------------------------------------
 
-    def _read_as_it_comes(self) -> None:
-        assert self._shell.stdout is not None
-        self._pipe = self._shell.stdout
-        os.set_blocking(self._pipe.fileno(), False)
-        self._loop.add_reader(self._pipe.fileno(), self._read)
-
-    def _read(self) -> None:
+    def _read(self, pipe: int) -> None:
         try:
-            data = os.read(self._pipe.fileno(), _CHUNK)
+            data = os.read(pipe, _CHUNK)
         except BlockingIOError:
             return
         if data:
@@ -135,42 +170,42 @@ class Process:
             self._close()
 
     def _close(self) -> None:
-        if self._pipe.closed:
+        if self._pipe is None:
             return
-        self._loop.remove_reader(self._pipe.fileno())
-        self._pipe.close()
+        self._loop.remove_reader(self._pipe)
+        os.close(self._pipe)
+        self._pipe = None
         self.output.close()
         self.drained.set()
 
-    # --- its end ------------------------------------------------------------------------------------------
+    # --- what its keeper tells ----------------------------------------------------------------------------
 
-    def _watch(self) -> None:
-        """Notices the shell's end: through a file descriptor where the system has it, else with a thread."""
-        try:
-            descriptor = os.pidfd_open(self._shell.pid)
-        except (AttributeError, OSError):
-            threading.Thread(target=self._wait_in_thread, daemon=True).start()
-            return
+    def on_exit(self, status: int) -> None:
+        if not self.exited.is_set():
+            self._status = status
+            self._stopped = time.monotonic()
+            self.exited.set()
 
-        def ended() -> None:
-            self._loop.remove_reader(descriptor)
-            os.close(descriptor)
-            self._reap()
+    def on_refusal(self, error: int) -> None:
+        self.trouble = self._refusal = _why_not(error, self._cwd)
 
-        self._loop.add_reader(descriptor, ended)
+    def on_limit(self, what: str, most: int) -> None:
+        self.trouble = _LIMITS[what].format(most=most, megabytes=most // 1_000_000)
 
-    def _wait_in_thread(self) -> None:
-        self._shell.wait()
-        try:
-            self._loop.call_soon_threadsafe(self._reap)
-        except RuntimeError:
-            pass  # the loop is closed: nobody waits any more
+    def on_end(self, survivors: list[int]) -> None:
+        self._survivors = survivors
+        self._ended.set()
 
-    def _reap(self) -> None:
-        self._shell.wait()
-        self._family.leader_reaped = True
-        self._ended = time.monotonic()
+    def on_over(self) -> None:
+        self._over = True
+        self._ended.set()
+
+    def on_loss(self, trouble: str) -> None:
+        self.trouble = _LOST.format(why=f": {trouble}" if trouble else "")
+        self._over = True
+        self._stopped = self._stopped or time.monotonic()
         self.exited.set()
+        self._ended.set()
 
 
 def cannot_kill(survivors: list[int]) -> str:
@@ -190,30 +225,8 @@ async def _within(seconds: float, event: asyncio.Event) -> bool:
         return False
 
 
-def _start(command: str, cwd: Path, environment: dict[str, str]) -> "subprocess.Popen[bytes]":
-    try:
-        return subprocess.Popen(
-            [*shell(), "-c", "--", command],
-            cwd=cwd,
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            bufsize=0,
-            start_new_session=True,
-        )
-    except OSError as error:
-        raise ToolError(_why_not(error, cwd)) from None
-    except ValueError:
-        raise ToolError(
-            "The command holds a character that no command can hold: NUL or half a surrogate pair."
-        ) from None
-
-
-def _for_commands(given: Mapping[str, str], mark: str) -> dict[str, str]:
+def _for_commands(given: Mapping[str, str]) -> dict[str, str]:
     environment = {**given, **_NOBODY_ANSWERS}
-    # Inside a command of another crushpy, that one must find our children too.
-    environment[MARK_VARIABLE] = os.environ.get(MARK_VARIABLE, "") + mark
     environment.pop("BASH_ENV", None)  # a start-up file like those that --norc turns off
     return environment | _git_settings(environment.get("GIT_CONFIG_COUNT", ""))
 
@@ -228,12 +241,16 @@ def _git_settings(count: str) -> dict[str, str]:
     }
 
 
-def _why_not(error: OSError, cwd: Path) -> str:
+def missing_folder(cwd: Path) -> str:
+    return f"The working directory {cwd} does not exist any more. Nothing runs until it is there again."
+
+
+def _why_not(error: int, cwd: Path) -> str:
     if not cwd.is_dir():
-        return f"The working directory {cwd} does not exist any more. Nothing runs until it is there again."
-    if error.errno == errno.E2BIG:
+        return missing_folder(cwd)
+    if error == errno.E2BIG:
         return "The command is too long for the system. Write it to a file and run that."
-    return f"The command could not be started in {cwd}: {error.strerror}."
+    return f"The command could not be started in {cwd}: {os.strerror(error)}."
 
 
 @cache
@@ -245,7 +262,7 @@ def shell() -> tuple[str, ...]:
     return ("sh",)
 
 
-def _name(number: int) -> str:
+def signal_word(number: int) -> str:
     try:
         return signal.Signals(number).name
     except ValueError:

@@ -1,0 +1,184 @@
+"""Runs the commands of one conversation where they cannot hurt: one keeper for each set of needs."""
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from crushpy.access import Needs
+from crushpy.messages import Data
+from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
+from crushpy.sandbox.guards import Guards
+from crushpy.sandbox.keeper_handle import Keeper
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
+from crushpy.sandbox.surroundings import Grounds, Surroundings
+from crushpy.start_soon import start_soon
+
+
+class Allowance(Data, frozen=True):
+    """What one command may use; 0: as much as it likes."""
+
+    processes: int = 4_000
+    memory_mb: int = 0
+    """0: nine tenths of what the machine has."""
+    file_mb: int = 20_000
+
+    def words(self) -> list[str]:
+        """For the keeper."""
+        memory = self.memory_mb * 1_000_000 or _machine_memory() * 9 // 10
+        return [
+            f"processes={self.processes}",
+            f"memory={memory}",
+            f"file_size={self.file_mb * 1_000_000}",
+        ]
+
+
+class Unconfined:
+    """Commands of one conversation with nothing to hold them, but that they end with it."""
+
+    def __init__(self, sandbox: Sandbox | None = None) -> None:
+        self.sandbox = sandbox or Sandbox("none", "it was not asked for")
+        self._keeper: Keeper | None = None
+
+    @property
+    def keepers(self) -> list[Keeper]:
+        """Those that live."""
+        return [self._keeper] if self._keeper is not None and self._keeper.alive else []
+
+    def keeper(self, needs: Needs) -> Keeper:
+        """Who runs a command; made where there is none."""
+        if self._keeper is None or not self._keeper.alive:
+            self._keeper = Keeper()
+        return self._keeper
+
+    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+        return dict(environment)
+
+    def begin(self) -> list[str]:
+        return []
+
+    def check(self, needs: Needs) -> list[str]:
+        return []
+
+    def inside(self, path: Path) -> Path:
+        return path
+
+    def outside(self, path: Path) -> Path:
+        return path
+
+    def warm_up(self) -> None:
+        """Begins what the first command would have to wait for."""
+        self.keeper(Needs())
+
+    async def close(self, grace: float) -> list[int]:
+        """Ends everything; who could not be ended."""
+        ended = await asyncio.gather(*(keeper.close(grace) for keeper in self.keepers))
+        return [pid for survivors in ended for pid in survivors]
+
+
+class Bubblewrap(Unconfined):
+    """Commands of one conversation in namespaces: one private /tmp, a keeper for each set of needs."""
+
+    def __init__(
+        self, sandbox: Sandbox, grounds: Grounds, folder: Path, allowance: Allowance | None = None
+    ) -> None:
+        """`folder`: where crushpy keeps what sandboxes need."""
+        super().__init__(sandbox)
+        self._grounds = grounds
+        self._folder = folder
+        self._allowance = allowance or Allowance()
+        self._private = PrivateTmp(folder / "tmp")
+        self._guards = Guards(grounds.workspace, grounds.home, folder / "put_aside")
+        self._surroundings = Surroundings(grounds, self._private, self._guards)
+        self._current: dict[Needs, Keeper] = {}
+        self._retired: list[Keeper] = []
+        self._signature: tuple[object, ...] = ()
+        self._warming: asyncio.Task[None] | None = None
+
+    @property
+    def keepers(self) -> list[Keeper]:
+        return [keeper for keeper in (*self._current.values(), *self._retired) if keeper.alive]
+
+    def keeper(self, needs: Needs) -> Keeper:
+        signature = self._surroundings.signature()
+        if signature != self._signature:
+            # Those that run go on where they are; what comes now sees the folder that is there now.
+            self._retired += self._current.values()
+            self._current.clear()
+            self._signature = signature
+        found = self._current.get(needs)
+        if found is None or not found.alive:
+            found = self._current[needs] = self._start(needs)
+        return found
+
+    def _start(self, needs: Needs) -> Keeper:
+        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        options = [*NAMESPACES, *self._surroundings.view(needs).arguments(), "--as-pid-1"]
+        words = self._allowance.words()
+        if needs.network:
+            words.append("scoped=1")
+        else:
+            options.append("--unshare-net")
+        return Keeper(words, [self.sandbox.program], options)
+
+    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+        held = {**environment, "TMPDIR": str(TMP)}
+        for name in ("TMP", "TEMP", "XDG_RUNTIME_DIR"):
+            held.pop(name, None)
+        if not needs.git:
+            held["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would try to write
+        if os.getuid() == 0:
+            held["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
+        return held
+
+    def begin(self) -> list[str]:
+        return self._guards.begin(alone=not any(keeper.busy for keeper in self.keepers))
+
+    def check(self, needs: Needs) -> list[str]:
+        allowed = [Path(place) for place in needs.write]
+        return self._guards.put_aside((*allowed, self._grounds.workspace / ".git") if needs.git else allowed)
+
+    # --- one /tmp for commands and file tools -------------------------------------------------------------
+
+    def inside(self, path: Path) -> Path:
+        """Where file tools find what commands see at `path`."""
+        for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
+            if path.is_relative_to(shown) and not path.is_relative_to(self._grounds.workspace):
+                return real / path.relative_to(shown)
+        return path
+
+    def outside(self, path: Path) -> Path:
+        """What commands call `path`."""
+        for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
+            if path.is_relative_to(real):
+                return shown / path.relative_to(real)
+        return path
+
+    # --- beginning and end --------------------------------------------------------------------------------
+
+    def warm_up(self) -> None:
+        if self._warming is None and not self._current:
+            self._warming = start_soon(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        await asyncio.to_thread(self._surroundings.view, Needs())
+        self.keeper(Needs())
+
+    async def close(self, grace: float) -> list[int]:
+        if self._warming is not None:
+            self._warming.cancel()
+        survivors = await super().close(grace)
+        await asyncio.to_thread(self._private.remove)
+        return survivors
+
+
+def confine(mode: str, grounds: Grounds, folder: Path) -> Unconfined:
+    """What holds the commands of a conversation under `sandbox.mode`."""
+    sandbox = find_sandbox(mode)
+    if sandbox.name == "bubblewrap":
+        return Bubblewrap(sandbox, grounds, folder)
+    return Unconfined(sandbox)
+
+
+def _machine_memory() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")

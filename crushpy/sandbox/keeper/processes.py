@@ -1,0 +1,108 @@
+"""What the system says about processes, and does to them. Numbers below 0 stand for process groups."""
+
+import os
+import time
+from collections.abc import Iterable, Mapping
+from signal import SIGKILL, SIGSTOP
+
+HAS_PROC = os.path.exists("/proc/self/stat")  # noqa: PTH110 - pathlib takes long to import
+KILL_ROUNDS = 400
+KILL_PAUSE = 0.005
+_STOP_ROUNDS = 20
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
+
+
+def process_control(option: int, value: int) -> None:
+    """Linux's prctl; nothing elsewhere."""
+    try:
+        import ctypes
+
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
+    except (ImportError, OSError, AttributeError):
+        pass
+
+
+def parents_of_all() -> dict[int, int]:
+    """The parent of each process by its number, without zombies."""
+    parents: dict[int, int] = {}
+    for name in os.listdir("/proc") if HAS_PROC else ():  # noqa: PTH208
+        if not name.isdigit():
+            continue
+        try:
+            with open(f"/proc/{name}/stat", "rb") as file:
+                # The program's name stands in brackets and may hold anything, brackets too.
+                fields = file.read().rpartition(b")")[2].split()
+        except OSError:
+            continue
+        if len(fields) > 1 and fields[0] not in (b"Z", b"X"):
+            parents[int(name)] = int(fields[1])
+    return parents
+
+
+def descendants(roots: Iterable[int], parents: Mapping[int, int]) -> set[int]:
+    """All that `roots` started, and what those started; `roots` themselves left out."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    found: set[int] = set()
+    waiting = list(roots)
+    while waiting:
+        for pid in children.get(waiting.pop(), ()):
+            if pid not in found:
+                found.add(pid)
+                waiting.append(pid)
+    return found
+
+
+def send(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        try:
+            os.kill(pid, number)
+        except OSError:
+            pass  # gone meanwhile, or another user's
+
+
+def kill_below(root: int) -> None:
+    """Kills what descends from `root`: all are stopped first, so that none can start another meanwhile."""
+    stopped: set[int] = set()
+    for _ in range(_STOP_ROUNDS):
+        more = descendants([root], parents_of_all()) - stopped
+        if not more:
+            break
+        send(more, SIGSTOP)
+        stopped |= more
+    send(stopped, SIGKILL)
+
+
+def kill_all_below_us() -> None:
+    for _ in range(KILL_ROUNDS):
+        if not descendants([os.getpid()], parents_of_all()):
+            break
+        kill_below(os.getpid())
+        reap_children()
+        time.sleep(KILL_PAUSE)
+
+
+def reap_children() -> dict[int, int]:
+    """Numbers and states of those children that have ended."""
+    ended: dict[int, int] = {}
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return ended
+        if pid == 0:
+            return ended
+        ended[pid] = status
+
+
+def own_memory(pid: int) -> int:
+    """Bytes in memory that it shares with no other process."""
+    try:
+        with open(f"/proc/{pid}/statm", "rb") as file:
+            fields = file.read().split()
+        return (int(fields[1]) - int(fields[2])) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return 0

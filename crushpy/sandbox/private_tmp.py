@@ -1,0 +1,49 @@
+"""The /tmp of one conversation: a folder of its own, which its commands and file tools take for /tmp."""
+
+import fcntl
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from crushpy.ids import new_id
+from crushpy.paths import private_dir
+
+TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
+
+
+class PrivateTmp:
+    """Lives as long as this process; what a killed one left is removed by the next."""
+
+    def __init__(self, folder: Path) -> None:
+        """`folder`: where the folders of all conversations are."""
+        private_dir(folder)
+        self._all = folder
+        self.root = folder / new_id()
+        self._lock = os.open(f"{self.root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        fcntl.flock(self._lock, fcntl.LOCK_EX)
+        self.root.mkdir(mode=0o700)
+        self.tmp = self._make("tmp")
+        self.var_tmp = self._make("var_tmp")
+        self.empty = self.root / "empty"
+        self.empty.touch(mode=0o444)
+
+    def _make(self, name: str) -> Path:
+        place = self.root / name
+        place.mkdir()
+        place.chmod(0o1777)
+        return place
+
+    def sweep(self) -> None:
+        """Removes what processes left that are gone."""
+        for lock in self._all.glob("*.lock"):
+            with suppress(OSError), lock.open("r+b") as file:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(lock.with_suffix(""), ignore_errors=True)
+                lock.unlink()
+
+    def remove(self) -> None:
+        shutil.rmtree(self.root, ignore_errors=True)
+        with suppress(OSError):
+            Path(f"{self.root}.lock").unlink()
+        os.close(self._lock)

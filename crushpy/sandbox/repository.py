@@ -1,0 +1,68 @@
+"""Where a workspace's git data are, and what of them not even commands that may change them get to write."""
+
+import os
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from crushpy.messages import Data
+
+_RUNS_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes")
+"""What makes git run programs. Nobody but the user changes it."""
+_MAX_BYTES = 4_096
+_MAX_SUBMODULES = 100
+
+
+class GitFolders(Data, frozen=True):
+    """The folders of one repository; of a worktree, its own and the one it shares with the others."""
+
+    entry: str
+    """The `.git` of the working tree: a folder, or a file that names one."""
+    folders: tuple[str, ...]
+
+    def protected(self) -> tuple[str, ...]:
+        """What stays read-only where git may write."""
+        link = () if os.path.isdir(self.entry) else (self.entry,)  # noqa: PTH112
+        return (*link, *(str(place) for place in self.orders() if os.path.lexists(place)))
+
+    def orders(self) -> Iterator[Path]:
+        """Where git would look for programs to run, there or not."""
+        folders = [Path(folder) for folder in self.folders]
+        for folder in (*folders, *(module for each in folders for module in _submodules(each))):
+            yield from (folder / name for name in _RUNS_PROGRAMS)
+
+
+def _submodules(folder: Path) -> Iterator[Path]:
+    heads = (folder / "modules").glob("**/HEAD")
+    return (head.parent for head in islice(heads, _MAX_SUBMODULES) if head.parent.name != "logs")
+
+
+def git_folders(workspace: Path) -> GitFolders | None:
+    """The repository that `workspace` belongs to, as git would find it."""
+    for folder in (workspace, *workspace.parents):
+        entry = folder / ".git"
+        if os.path.lexists(entry):
+            return _folders(entry)
+    return None
+
+
+def _folders(entry: Path) -> GitFolders:
+    real = Path(os.path.realpath(entry))
+    own = real if real.is_dir() else _named_in(real, "gitdir:")
+    if own is None or not own.is_dir():
+        return GitFolders(str(entry), ())
+    shared = _named_in(own / "commondir")
+    both = dict.fromkeys(os.path.realpath(each) for each in (own, shared) if each is not None)
+    return GitFolders(str(entry), tuple(both))
+
+
+def _named_in(file: Path, word: str = "") -> Path | None:
+    """The folder that a file of git names; None where it names none."""
+    try:
+        with file.open("rb") as opened:
+            text = os.fsdecode(opened.read(_MAX_BYTES)).strip()
+    except OSError:
+        return None
+    if not text.startswith(word):
+        return None
+    return file.parent / text.removeprefix(word).strip()

@@ -1,0 +1,107 @@
+"""What the commands of one conversation see and may change, given what one of them needs."""
+
+import os
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+from crushpy.access import Needs
+from crushpy.messages import Data
+from crushpy.sandbox.caches import package_caches
+from crushpy.sandbox.guards import Guards
+from crushpy.sandbox.keeper_handle import needed_folders
+from crushpy.sandbox.masks import listening_sockets, secrets, variable_files
+from crushpy.sandbox.mounts import Mount, View, enclosing, replaces, view
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
+from crushpy.sandbox.repository import git_folders
+
+_RUN_SHOWN = """
+/run/systemd/resolve/resolv.conf /run/systemd/resolve/stub-resolv.conf /run/resolvconf/resolv.conf
+/run/NetworkManager/resolv.conf /run/NetworkManager/no-stub-resolv.conf /run/connman/resolv.conf
+/run/current-system /run/booted-system /run/opengl-driver
+""".split()  # noqa: SIM905
+"""What programs need of /run, where the host's sockets are."""
+_SYSTEM_FOLDERS = frozenset(
+    map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
+)
+"""Never writable as a workspace: what they hold is the machine, not a project."""
+
+
+class Grounds(Data, frozen=True):
+    """Where a conversation works, and what is its own."""
+
+    workspace: Path
+    home: Path
+    own_folders: tuple[Path, ...]
+    """Where crushpy keeps things: hidden."""
+    outputs: Path
+    """Whole outputs of this conversation's commands: readable."""
+    write: tuple[str, ...] = ()
+    """Further folders that every command may change."""
+
+
+class Surroundings:
+    """Makes a view for each set of needs. What takes time is looked for once."""
+
+    def __init__(self, grounds: Grounds, private: PrivateTmp, guards: Guards) -> None:
+        self._grounds = grounds
+        self._private = private
+        self._guards = guards
+        self._workspace = Path(os.path.realpath(grounds.workspace))
+        self._home = Path(os.path.realpath(grounds.home))
+
+    def signature(self) -> tuple[object, ...]:
+        """Changes where a view made before does not fit any more."""
+        found = os.stat(self._workspace)  # noqa: PTH116
+        return (found.st_dev, found.st_ino, *sorted(self._guards.existing()))
+
+    def view(self, needs: Needs, sockets: tuple[str, ...] = ()) -> View:
+        """`sockets`: of the host, that commands were given."""
+        mounts = [*self._hidden, *self._changeable(needs)]
+        mounts += [Mount(os.path.realpath(socket), "write") for socket in sockets if os.path.exists(socket)]  # noqa: PTH110
+        mounts += self._kept(needs)
+        places = {mount.place: mount for mount in mounts}
+        for folder in map(os.path.realpath, needed_folders()):
+            around = enclosing(folder, places)
+            if folder not in places and around and replaces(around):
+                mounts.append(Mount(folder, "read"))
+        return view(mounts, str(self._private.empty))
+
+    @cached_property
+    def _hidden(self) -> tuple[Mount, ...]:
+        own = [os.path.realpath(folder) for folder in self._grounds.own_folders if folder.exists()]
+        found = [*secrets(self._home), *own, *variable_files(self._home, self._workspace), "/run"]
+        if not os.path.islink("/var/run") and os.path.isdir("/var/run"):  # noqa: PTH112, PTH114
+            found.append("/var/run")
+        found += listening_sockets(("/run", "/tmp", "/proc", str(self._workspace)))  # noqa: S108
+        shown = [Mount(place, "read") for place in _RUN_SHOWN if os.path.exists(place)]  # noqa: PTH110
+        return (*(Mount(place, "hide") for place in found if os.path.exists(place)), *shown)  # noqa: PTH110
+
+    def _changeable(self, needs: Needs) -> Iterator[Mount]:
+        yield Mount(str(TMP), "write", str(self._private.tmp))
+        yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
+        yield Mount(os.path.realpath(self._grounds.outputs), "read")
+        named = (Path(place).expanduser() for place in (*self._grounds.write, *needs.write))
+        for place in (*self._caches, *named):
+            if place.exists():
+                yield Mount(os.path.realpath(place), "write")
+        if self._workspace not in _SYSTEM_FOLDERS:
+            yield Mount(str(self._workspace), "write")
+
+    @cached_property
+    def _caches(self) -> tuple[Path, ...]:
+        return tuple(package_caches(self._home))
+
+    def _kept(self, needs: Needs) -> Iterator[Mount]:
+        """What runs by itself stays as it is, unless it was named itself."""
+        repository = git_folders(self._workspace)
+        git = set(repository.folders) if repository and needs.git else set[str]()
+        yield from (Mount(folder, "write") for folder in git)
+        asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
+        for place in map(os.path.realpath, self._guards.existing()):
+            if place not in git and place not in asked and os.path.exists(place):  # noqa: PTH110
+                yield Mount(place, "read")
+        if repository and git:
+            for place in repository.protected():
+                if os.path.realpath(place) not in git:
+                    yield Mount(os.path.realpath(place), "read")
