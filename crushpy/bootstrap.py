@@ -147,6 +147,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         remember=lambda rule: _remember(around.paths, rule),
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),
+        undo_dir=around.paths.undo,
     )
 
 

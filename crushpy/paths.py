@@ -77,6 +77,11 @@ class Paths:
         """The whole of outputs that were too large for a message."""
         return self.data_dir / "outputs"
 
+    @property
+    def undo(self) -> Path:
+        """What files held before they were changed."""
+        return self.data_dir / "undo"
+
 
 def private_dir(path: Path) -> Path:
     """`path`, made if need be, open to its owner only."""

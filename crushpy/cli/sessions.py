@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli import lineage, pins, session_context, session_import
+from crushpy.cli import lineage, pins, rewinding, session_context, session_import
 from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson, json_text, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
@@ -45,8 +45,9 @@ def register(app: typer.Typer) -> None:
     session_context.register(group)
     session_import.register(group)
     pins.register(group)
+    rewinding.register(group)
     app.add_typer(
-        group, name="sessions", help="List, show, search, export, undo and delete what was said and done."
+        group, name="sessions", help="List, show, search, export, rewind and delete what was said and done."
     )
 
 

@@ -8,6 +8,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -30,6 +31,8 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
+from crushpy.engine.rewind.recorder import ChangeRecorder
+from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.session import LoadedSession, load_session, user_message
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
@@ -87,8 +90,10 @@ class Conversation:
         remember: Callable[[str], None],
         save: Callable[[str, str], None],
         learnt: LearntModels,
+        undo_dir: Path,
     ) -> None:
-        """`remember` stores a rule for good, `save` a choice the user made in the app."""
+        """`remember` stores a rule for good, `save` a choice made in the app; `undo_dir` is where what
+        files held is kept."""
         self._emit = events
         self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
@@ -112,12 +117,22 @@ class Conversation:
             yolo=choices.yolo,
             mode=choices.mode,
         )
+        self._files = UndoFiles(undo_dir, context.cwd, settings.undo)
+        self._recorder = ChangeRecorder(
+            store,
+            self._files,
+            context.jobs,
+            lambda: self._session.info,
+            events,
+            commands=settings.undo.shell != "off",
+        )
         services = AgentServices(
             store,
             lambda: self._settings,
             templates,
             self._approvals,
             context,
+            watches=(self._recorder,),
             interactive=choices.interactive,
         )
         self._subagents = Subagents(services, at, toolset, choices.limits, events)
@@ -218,7 +233,9 @@ class Conversation:
             prompt = await self.attachments.complete(prompt)
             spent = self._subagents.spent = Spent()
             turn = self._agent.turn(self._limits, spent)
+            self._recorder.turn_begins()
             status = await turn.run(prompt)
+            self._recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
             self.failure = turn.failure
         except Exception as error:  # a bug before the turn could begin: it must not go unseen
             log.exception("the turn could not begin")
@@ -472,6 +489,7 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
         await self._context.jobs.close()
+        await self._recorder.close()
         await self._models.close()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway

@@ -34,6 +34,7 @@ PROJECT_MAY_NOT = frozenset(
         ("permissions", "private_hosts"),
         ("sandbox", "mode"),
         ("sandbox", "env"),
+        ("undo",),
     }
 )
 """What would let a repository send keys elsewhere or loosen what the user allows."""

@@ -130,6 +130,24 @@ class SandboxSettings(Data, frozen=True):
     ] = ()
 
 
+class UndoSettings(Data, frozen=True):
+    """What is kept so that changes to files can be taken back."""
+
+    max_file_mb: Annotated[
+        PositiveInt, Meta(description="A larger file is not kept, so its changes cannot be taken back.")
+    ] = 10
+    max_mb: Annotated[
+        PositiveInt, Meta(description="How much is kept in all; what was kept first goes first.")
+    ] = 500
+    shell: Annotated[
+        Literal["auto", "on", "off"],
+        Meta(
+            description="Whether changes by commands can be taken back; auto: unless the workspace has more "
+            "than 50,000 files."
+        ),
+    ] = "auto"
+
+
 class ModelSettings(Data, frozen=True):
     """What is known about one model; goes before the catalog."""
 
@@ -214,6 +232,7 @@ class Settings(Data, frozen=True):
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()
     sandbox: SandboxSettings = SandboxSettings()
+    undo: UndoSettings = UndoSettings()
     models: dict[str, ModelSettings] = msgspec.field(default_factory=dict[str, ModelSettings])
     providers: dict[str, ProviderSettings] = msgspec.field(default_factory=dict[str, ProviderSettings])
     keys: Keys = Keys()

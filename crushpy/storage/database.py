@@ -10,6 +10,7 @@ from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
 from crushpy.storage.message_lookup import MessageLookup
@@ -35,6 +36,7 @@ class Database:
         self.imports = Imports(self.connection, self.boundaries, table, self.index)
         self.cleaning = Cleaning(self.connection, table, self.index)
         self.pins = PinTable(self.connection)
+        self.file_changes = FileChanges(self.connection)
         self.task_results = TaskResults(self.connection)
 
     def tidy(self) -> bool:

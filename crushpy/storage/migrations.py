@@ -231,6 +231,28 @@ CREATE TABLE chore (
 CREATE INDEX session_deleted ON session (kind) WHERE kind = 'deleted'
 """
 
+_FILE_CHANGES = """
+CREATE TABLE file_change (
+    number INTEGER NOT NULL PRIMARY KEY,
+    root_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    message_number INTEGER NOT NULL,
+    call_id TEXT NOT NULL,
+    source TEXT NOT NULL,
+    path TEXT NOT NULL,
+    before TEXT NOT NULL,
+    after TEXT,
+    batch TEXT NOT NULL,
+    reverses TEXT NOT NULL,
+    machine TEXT NOT NULL,
+    host TEXT NOT NULL,
+    created_at FLOAT NOT NULL
+);
+CREATE INDEX file_change_by_root ON file_change (root_id);
+CREATE INDEX file_change_by_session ON file_change (session_id);
+CREATE INDEX file_change_by_batch ON file_change (batch)
+"""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -242,6 +264,7 @@ STEPS: list[str] = [
     _CONVERSATIONS,
     _MODE,
     _INDEX,
+    _FILE_CHANGES,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
 

@@ -5,7 +5,7 @@ SQLModel is imported on that thread when the first job arrives, so that opening 
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
@@ -28,6 +28,7 @@ from crushpy.storage.records import (
     StorageError,
     TaskResult,
 )
+from crushpy.undo.states import FileState, RecordedChange
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -288,6 +289,10 @@ class Store:
         """All messages from the root to this session, each as far as it led here."""
         return await self._do(lambda database: database.boundaries.lineage_messages(session_id))
 
+    async def reach(self, session_id: str) -> list[tuple[str, int]]:
+        """The sessions that led here, the first first, each with the number of its last message that did."""
+        return await self._do(lambda database: database.boundaries.reach(session_id))
+
     # --- pins ------------------------------------------------------------------------------------------
 
     async def pins(self, root_id: str) -> list[Pin]:
@@ -314,6 +319,34 @@ class Store:
     async def task_usage(self, root_id: str) -> Usage:
         """What all tasks of a conversation used together."""
         return await self._do(lambda database: database.task_results.usage(root_id))
+
+    # --- changed files ---------------------------------------------------------------------------------
+
+    async def add_changes(
+        self, changes: Sequence[RecordedChange], message_id: str = "", since: int | None = None
+    ) -> None:
+        """Records what was done to files, as part of a message (the latest where none is named).
+
+        Nothing where that batch is recorded already. With `since`, a change's number: without those that
+        another conversation recorded after it, word for word the same.
+        """
+        await self._do(lambda database: database.file_changes.add(changes, message_id, since))
+
+    async def finish_changes(self, batch: str, after: Mapping[str, FileState]) -> None:
+        """Says what became of the files of a batch; those that are as they were are taken out."""
+        await self._do(lambda database: database.file_changes.finish(batch, after))
+
+    async def changes(self, root_id: str) -> list[RecordedChange]:
+        """All changes of a conversation to files, oldest first."""
+        return await self._do(lambda database: database.file_changes.of(root_id))
+
+    async def last_change(self) -> int:
+        """The number of the latest change of any conversation; 0 where there is none."""
+        return await self._do(lambda database: database.file_changes.last())
+
+    async def message_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """How storage counts these messages, over all conversations."""
+        return await self._do(lambda database: database.file_changes.message_numbers(message_ids))
 
     # --- what other agents kept ------------------------------------------------------------------------
 

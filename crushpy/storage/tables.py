@@ -252,6 +252,37 @@ class PinRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class FileChangeRow(SQLModel, table=True):
+    """What one call, or one restoration, did to one file. The bytes are kept beside the database."""
+
+    __tablename__ = "file_change"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (
+        Index("file_change_by_root", "root_id"),
+        Index("file_change_by_session", "session_id"),
+        Index("file_change_by_batch", "batch"),
+    )
+
+    number: int | None = Field(primary_key=True)
+    root_id: str = Field(**_OF_SESSION)
+    session_id: str = Field(**_OF_SESSION)
+    message_number: int
+    """The message it belongs to."""
+    call_id: str = Field(sa_type=Text)
+    source: str = Field(sa_type=Text)
+    """The tool that made it; undo, redo or rewind."""
+    path: str = Field(sa_type=Text)
+    before: str = Field(sa_type=Text)
+    """JSON."""
+    after: str | None = Field(sa_type=Text)
+    """JSON; NULL while it is being made."""
+    batch: str = Field(sa_type=Text)
+    reverses: str = Field(sa_type=Text)
+    """Of a redo: the batch it takes back."""
+    machine: str = Field(sa_type=Text)
+    host: str = Field(sa_type=Text)
+    created_at: float = Field(sa_type=Float)
+
+
 class LeaseRow(SQLModel, table=True):
     """Which process may write to a session."""
 
@@ -275,4 +306,5 @@ ledgers: Table = SQLModel.metadata.tables["ledger"]
 imports: Table = SQLModel.metadata.tables["import_record"]
 cuts: Table = SQLModel.metadata.tables["cut"]
 pins: Table = SQLModel.metadata.tables["pin"]
+file_changes: Table = SQLModel.metadata.tables["file_change"]
 leases: Table = SQLModel.metadata.tables["lease"]

@@ -7,7 +7,7 @@ import asyncio
 import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
@@ -20,8 +20,12 @@ from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data, Message, Seed
 from crushpy.private_files import write_new
 from crushpy.sanitize import one_line
+from crushpy.settings.schema import UndoSettings
 from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo
 from crushpy.storage.store import Store
+
+if TYPE_CHECKING:
+    from crushpy.engine.rewind.rewinder import Rewinder
 
 HITS = 200
 """How many messages one search looks at."""
@@ -296,6 +300,19 @@ class SessionBrowser:
         """A new branch that goes on from exactly this session, as it is now or as it was once the message
         `at` had been said; the session is left alone."""
         return (await fork_session(self._store, await self._store.session(session_id), at)).info
+
+    def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":
+        """What puts the files of a session back; `folder` is where what they held is kept."""
+        from crushpy.engine.rewind.rewinder import Rewinder
+        from crushpy.engine.rewind.undo_files import UndoFiles
+
+        return Rewinder(self._store, UndoFiles(folder, Path(info.cwd), settings))
+
+    async def hold(self, info: SessionInfo) -> None:
+        """Makes sure that no other process works on a conversation. Raises `SessionBusy`."""
+        for one in await self._store.conversation(info.root_id):
+            if await self._store.take_lease(one.id):
+                await self._store.drop_lease(one.id)
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Takes back the boundary that opened this session; the parent, which is the tip again."""

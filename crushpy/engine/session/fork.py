@@ -23,17 +23,19 @@ class _ForkPoint(Data, frozen=True):
     before: Usage
 
 
-async def fork_session(store: Store, source: SessionInfo, at: str = "") -> LoadedSession:
+async def fork_session(
+    store: Store, source: SessionInfo, at: str = "", *, before: bool = False, fork_id: str = ""
+) -> LoadedSession:
     """A branch that goes on from `source`, beside whoever works there; the session itself is left alone.
 
-    With `at`, an id or the beginning of one, it holds everything up to that message, with all its results.
-    The message may be one of `source` or of the sessions before it.
+    With `at`, an id or the beginning of one, it holds everything up to that message, with all its results, or
+    everything `before` it. The message may be one of `source` or of the sessions before it.
     """
-    point = await (_at_message(store, source, at) if at else _at_end(store, source))
+    point = await (_at_message(store, source, at, before=before) if at else _at_end(store, source))
     now = time.time()
     info = msgspec.structs.replace(
         source,
-        id=new_id(),
+        id=fork_id or new_id(),
         parent_id=point.parent.id,
         kind="fork",
         generation=point.viewed.info.generation,
@@ -57,7 +59,7 @@ async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:
     return _ForkPoint(source, loaded, loaded.history, loaded.before + source.usage)
 
 
-async def _at_message(store: Store, source: SessionInfo, at: str) -> _ForkPoint:
+async def _at_message(store: Store, source: SessionInfo, at: str, *, before: bool) -> _ForkPoint:
     place = await store.find_message(at, within=source.id)
     lineage = await store.lineage(source.id)
     owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
@@ -67,21 +69,25 @@ async def _at_message(store: Store, source: SessionInfo, at: str) -> _ForkPoint:
             break
         viewed = number
     loaded = await load_session(store, lineage[viewed], read_only=True)
-    history = _up_to(loaded, place.message_id)
-    if _is_seed(history[-1]):  # a session at its birth: what was carried into it came with the seed
+    history = _up_to(loaded, place.message_id, before=before)
+    if history and _is_seed(
+        history[-1]
+    ):  # a session at its birth: what was carried into it came with the seed
         loaded = await load_session(store, lineage[owner], read_only=True)
         history = loaded.history[: loaded.inherited]
     tasks = await store.task_usage(source.root_id)
-    before = sum((one.usage for one in lineage[: owner + 1]), tasks)
-    return _ForkPoint(lineage[owner], loaded, history, before)
+    used = sum((one.usage for one in lineage[: owner + 1]), tasks)
+    return _ForkPoint(lineage[owner], loaded, history, used)
 
 
-def _up_to(loaded: LoadedSession, message_id: str) -> tuple[Message, ...]:
-    """The history to the end of the unit that holds this message."""
+def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Message, ...]:
+    """The history to the end of the unit that holds this message, or to its beginning."""
     kept: list[Message] = []
     for unit in units(loaded.history):
-        kept += unit
-        if any(message.id == message_id for message in unit):
+        here = any(message.id == message_id for message in unit)
+        if not (here and before):
+            kept += unit
+        if here:
             break
     return tuple(kept)
 

@@ -1,0 +1,187 @@
+"""`crushpy sessions rewind|changes`: what was done to files, and going back to a message."""
+
+import asyncio
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
+
+if TYPE_CHECKING:
+    from crushpy.engine.rewind.file_views import FileView
+    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
+    from crushpy.engine.session.browser import SessionBrowser
+    from crushpy.storage.records import SessionInfo
+
+NOT_COVERED = (
+    "Not covered: what commands did to ignored files, to .git, and outside of the folder they ran in."
+)
+
+
+def register(group: typer.Typer) -> None:
+    group.command("changes")(changes_command)
+    group.command("rewind")(rewind_command)
+
+
+def changes_command(
+    session: SessionId,
+    diff: Annotated[bool, typer.Option("--diff", help="With what changed in each file.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Print what a session's conversation did to files, all taken together. Secrets are redacted."""
+    asyncio.run(_changes(session, diff=diff, as_json=as_json))
+
+
+def rewind_command(
+    session: SessionId,
+    to: Annotated[
+        str,
+        typer.Option(
+            "--to",
+            metavar="MESSAGE",
+            help="A message's id, as `sessions show --json` prints it, or its beginning.",
+        ),
+    ],
+    files: Annotated[bool, typer.Option("--files", help="Put the files back.")] = False,
+    conversation: Annotated[
+        bool, typer.Option("--conversation", help="Go on in a branch that ends there.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; do nothing.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Go back to a message: its files, the conversation, or both where neither is named.
+
+    Going back to a prompt ends before it. Prints the id of the branch in which the conversation goes on.
+    """
+    both = files == conversation
+    asyncio.run(
+        _rewind(session, to, files=files or both, conversation=conversation or both, dry_run=dry_run, yes=yes)
+    )
+
+
+@asynccontextmanager
+async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
+    """A session, and what puts its files back; what a crash cut short is finished first."""
+    from crushpy.paths import Paths
+    from crushpy.settings import load
+
+    async with open_browser() as browser:
+        info = await find_session(browser, name)
+        paths = Paths()
+        rewinder = browser.rewinder(info, paths.undo, load(paths, Path.cwd()).settings.undo)
+        for words in await rewinder.finish(info.root_id):
+            print(f"crushpy: {words}", file=sys.stderr)
+        yield browser, rewinder, info
+
+
+# --- changes -------------------------------------------------------------------------------------------
+
+
+async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
+    from crushpy.redact import redact
+    from crushpy.sanitize import one_line
+
+    async with _opened(name) as (_, rewinder, info):
+        log, found = await rewinder.changes(info.id)
+    if as_json:
+        rows: list[dict[str, Any]] = []
+        for change, view in found:
+            row = {"path": change.path, "action": view.action, "added": view.added, "removed": view.removed}
+            row |= {
+                "note": view.note,
+                "before": change.before.hash,
+                "after": change.after.hash if change.after else "",
+            }
+            rows.append(row | ({"diff": redact(view.unified)} if diff else {}))
+        print_json(
+            {"session": info.id, "conversation": info.root_id, "files": rows, "not_covered": NOT_COVERED}
+        )
+        return
+    if not found:
+        words = "What was changed is taken back." if log.changes else "No file was changed."
+        print(words, file=sys.stderr)
+    for _, view in found:
+        print_text(one_line(view.line) + "\n")
+        if diff:
+            _print_diff(view)
+    if any(one.source == "bash" for one in log.changes):
+        print(NOT_COVERED, file=sys.stderr)
+
+
+def _print_diff(view: "FileView") -> None:
+    from crushpy.redact import redact
+    from crushpy.sanitize import clean
+
+    if view.unified:
+        print_text(f"\n{clean(redact(view.unified))}\n\n")
+
+
+# --- rewind --------------------------------------------------------------------------------------------
+
+
+async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_run: bool, yes: bool) -> None:
+    from crushpy.errors import UsageError
+
+    async with _opened(name) as (browser, rewinder, info):
+        target = await rewinder.target(info.id, to)
+        if files and not dry_run:
+            await browser.hold(info)
+        planned = await rewinder.plan_rewind(info.id, target) if files else None
+        text = _described(target, planned, conversation=conversation)
+        if dry_run:
+            print_text(text)
+            for view in planned.views if planned else ():
+                _print_diff(view)
+            return
+        if not yes:
+            if not sys.stdin.isatty():
+                raise UsageError(
+                    f"nobody can be asked whether to do this:\n{text.rstrip()}", "Add --yes to do it."
+                )
+            print(text, file=sys.stderr, end="")
+            typer.confirm("Go back?", abort=True, err=True)
+        if conversation:
+            outcome = await rewinder.rewind(info, target, planned)
+        else:
+            assert planned is not None
+            outcome = await rewinder.apply(info, planned)
+    _tell(outcome)
+
+
+def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:
+    from crushpy.sanitize import one_line
+
+    where = "before" if target.ends_before else "after"
+    lines: list[str] = []
+    if conversation:
+        said = one_line(target.message.text)[:60] or target.message.id
+        lines.append(
+            f"The conversation goes on in a branch that ends {where} {target.message.role} {said!r}."
+        )
+    if planned is not None:
+        lines.append(
+            f"Files to put back: {planned.title}." if planned.views else "No file has to be put back."
+        )
+        lines += [f"  {one_line(view.line)}" for view in planned.views]
+    return "\n".join(lines) + "\n"
+
+
+def _tell(outcome: "RewindOutcome") -> None:
+    """The branch's id to stdout, alone; the rest to stderr. Exit code 1 where something was left alone."""
+    from crushpy.messages import counted
+    from crushpy.sanitize import one_line
+
+    if outcome.restored:
+        are = "is" if len(outcome.restored) == 1 else "are"
+        print(f"{counted(len(outcome.restored), 'file')} {are} back as before.", file=sys.stderr)
+    for conflict in outcome.conflicts:
+        print(one_line(f"left alone: {conflict.path}: {conflict.reason}"), file=sys.stderr)
+    if outcome.session is not None:
+        print(outcome.session.id)
+    if outcome.conflicts:
+        raise typer.Exit(1)

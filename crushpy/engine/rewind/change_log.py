@@ -1,0 +1,110 @@
+"""What a conversation did to files, prompt by prompt: every prompt is a point one can come back to."""
+
+from collections.abc import Sequence
+
+from crushpy.context.partition import units
+from crushpy.messages import Data, Message, Seed
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+from crushpy.undo.restoration import NetChange, net_changes
+from crushpy.undo.states import RecordedChange
+
+
+class RewindPoint(Data, frozen=True):
+    """A prompt of the user, and what had been said by then."""
+
+    prompt: Message
+    number: int
+    """How storage counts it: what was done since has a number that is not lower."""
+
+
+class ChangeLog(Data, frozen=True):
+    """The prompts that led to one session, and all that its conversation did to files, oldest first."""
+
+    info: SessionInfo
+    points: tuple[RewindPoint, ...]
+    changes: tuple[RecordedChange, ...]
+    reach: dict[str, int]
+    """The sessions that led here and their tasks, each with the number of the last message that did."""
+
+    def since(self, number: int) -> list[RecordedChange]:
+        """What the whole conversation did from a message on, its branches included: it is on the disk."""
+        return [one for one in self.changes if one.message_number >= number]
+
+    def net_since(self, number: int) -> list[NetChange]:
+        return [one for one in net_changes(self.since(number)) if not one.none]
+
+    def turn(self, place: int) -> list[RecordedChange]:
+        """What the agent did in the turn of the prompt at this place, as far as that led here."""
+        start = self.points[place].number
+        end = self.points[place + 1].number if place + 1 < len(self.points) else None
+        return [
+            one
+            for one in self.changes
+            if not one.restores
+            and one.message_number >= start
+            and (end is None or one.message_number < end)
+            and one.message_number <= self.reach.get(one.session_id, -1)
+        ]
+
+    # --- what was taken back -----------------------------------------------------------------------------
+
+    def undone(self, place: int) -> set[str]:
+        """Paths whose changes in this turn are taken back at the moment."""
+        point = self.points[place]
+        numbers = {one.prompt.id: one.number for one in self.points}
+        found: set[str] = set()
+        redone = self._redone()
+        for one in self.changes:
+            covers = (one.source == "undo" and one.reverses == point.prompt.id) or (
+                one.source == "rewind" and numbers.get(one.reverses, point.number + 1) <= point.number
+            )
+            if covers and one.message_number >= point.number and (one.batch, one.path) not in redone:
+                found.add(one.path)
+        return found
+
+    def last_undone(self) -> list[RecordedChange]:
+        """The latest restoration that was not taken back itself, as far as it was not."""
+        redone = self._redone()
+        for last in reversed(self.changes):
+            if last.source in ("undo", "rewind") and (last.batch, last.path) not in redone:
+                return [
+                    one
+                    for one in self.changes
+                    if one.batch == last.batch and (one.batch, one.path) not in redone
+                ]
+        return []
+
+    def _redone(self) -> set[tuple[str, str]]:
+        return {(one.reverses, one.path) for one in self.changes if one.source == "redo"}
+
+
+async def read_log(store: Store, session_id: str) -> ChangeLog:
+    """All that is recorded for a session."""
+    info = await store.session(session_id)
+    messages = await store.lineage_messages(info.id)
+    numbers = await store.message_numbers([one.id for one in messages])
+    points = tuple(
+        RewindPoint(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
+    )
+    reach = dict(await store.reach(info.id))
+    for one in await store.conversation(info.root_id):
+        if one.kind == "task" and one.parent_id in reach:
+            reach.setdefault(one.id, reach[one.parent_id])
+    return ChangeLog(info, points, tuple(await store.changes(info.root_id)), reach)
+
+
+def is_prompt(message: Message) -> bool:
+    """True for what the user wrote; not for what a session starts with, nor for our notes."""
+    if message.role != "user" or any(isinstance(part, Seed) for part in message.parts):
+        return False
+    return bool(message.text.strip() or message.images)
+
+
+async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]) -> int:
+    """The number after which everything comes later than a message with all its results."""
+    for unit in units(messages):
+        if any(one.id == message_id for one in unit):
+            numbers = await store.message_numbers([one.id for one in unit])
+            return max(numbers.values(), default=0) + 1
+    return 0

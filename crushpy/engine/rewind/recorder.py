@@ -1,0 +1,232 @@
+"""Records what every call does to files, and keeps what they held: tools say which, commands do not."""
+
+import logging
+import os
+import time
+from asyncio import Task, wait
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from crushpy.engine.approvals import Ruling
+from crushpy.engine.rewind.undo_files import MAX_FILES, UndoFiles
+from crushpy.engine.turn.call_watch import WatchedCall
+from crushpy.errors import CrushpyError
+from crushpy.events import Event, Notice
+from crushpy.ids import new_id
+from crushpy.messages import Data
+from crushpy.shield import in_thread
+from crushpy.start_soon import start_soon
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+from crushpy.tools.base import Outcome
+from crushpy.tools.shell.jobs import Jobs
+from crushpy.undo.states import FileState, RecordedChange
+from crushpy.undo.workspace_index import Noticed, TooManyFiles
+
+log = logging.getLogger(__name__)
+
+OF_JOBS = ("job_output", "job_kill")
+"""Tools that look at background commands: a good moment to see what those changed."""
+
+
+class _Batch(Data, frozen=True):
+    """Paths that a call is changing."""
+
+    id: str
+    paths: tuple[str, ...]
+
+
+class ChangeRecorder:
+    """Looks on at all calls of a conversation and its tasks."""
+
+    def __init__(
+        self,
+        store: Store,
+        files: UndoFiles,
+        jobs: Jobs,
+        info: Callable[[], SessionInfo],
+        emit: Callable[[Event], None],
+        *,
+        commands: bool,
+    ) -> None:
+        """`info` is the session at work; `commands`: whether changes by commands are looked for."""
+        self._store = store
+        self._files = files
+        self._jobs = jobs
+        self._info = info
+        self._emit = emit
+        self._commands = commands
+        self._begun = False
+        self._running: dict[int, tuple[WatchedCall, int]] = {}
+        """Commands that run now, each with the last change there was when it began."""
+        self._batches: dict[int, _Batch] = {}
+        self._looks: set[Task[None]] = set()
+        """Looks at the workspace that go on beside everything else."""
+        self._job: WatchedCall | None = None
+        """The call whose background command may have changed something since the last look."""
+        self._told: set[str] = set()
+
+    # --- calls -------------------------------------------------------------------------------------------
+
+    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
+        """With the first call the workspace is looked at, beside it: a command may come next."""
+        if self._commands and not self._begun:
+            self._begun = True
+            self._look_beside(None)
+
+    async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
+        paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
+        is_command = self._commands and any(map(self._may_write, _commands(watched)))
+        if not paths and not is_command:
+            return
+        await self.settle()
+        if self._commands and (is_command or self._job is not None):
+            await self._look(self._author(), "")
+        if is_command:
+            self._running[id(watched)] = watched, await self._store.last_change()
+        if paths:
+            await self._keep(watched, paths)
+
+    async def ended(self, watched: WatchedCall, outcome: Outcome | None) -> None:
+        batch = self._batches.pop(id(watched), None)
+        if batch is not None:
+            await self._store.finish_changes(batch.id, await in_thread(self._after, batch))
+        command = self._running.pop(id(watched), None)
+        if command is not None or (watched.call.name in OF_JOBS and self._job is not None):
+            author, since = command or (self._job, None)
+            self._look_beside(author, watched.message_id, since)
+        if self._commands and self._jobs.running() and any(_commands(watched)):
+            self._job = watched
+
+    def _author(self) -> WatchedCall | None:
+        """Who changed what is found now: a command that runs still, a job, or else not the agent."""
+        return next((watched for watched, _ in self._running.values()), self._job)
+
+    def _may_write(self, command: str) -> bool:
+        from crushpy.access import Access
+        from crushpy.permissions.decide import decide
+        from crushpy.permissions.rules import RuleSet
+
+        # What needs no rule at all only reads.
+        access = Access("bash", "command", command, writes=True)
+        return decide((access,), RuleSet(), self._files.workspace).verdict != "allow"
+
+    # --- turns -------------------------------------------------------------------------------------------
+
+    def turn_begins(self) -> None:
+        """What changed while nobody worked is the user's."""
+        if self._job is not None:
+            self._look_beside(None)
+
+    def turn_ended(self, message_id: str) -> None:
+        """`message_id` is the last message of the turn."""
+        if self._job is not None:
+            self._look_beside(self._job, message_id)
+
+    async def settle(self) -> None:
+        """Waits until everything that has happened is recorded."""
+        while self._looks:
+            await wait(self._looks)
+
+    async def close(self) -> None:
+        await self.settle()
+        if self._begun:
+            await in_thread(self._files.close)
+
+    # --- what tools change -------------------------------------------------------------------------------
+
+    async def _keep(self, watched: WatchedCall, paths: Sequence[str]) -> None:
+        """Keeps what files hold, and records that they are about to be changed."""
+        states = await in_thread(self._before, paths)
+        batch = _Batch(new_id(), tuple(states))
+        changes = [self._change(watched, path, state, None, batch.id) for path, state in states.items()]
+        await self._store.add_changes(changes, watched.message_id)
+        self._batches[id(watched)] = batch
+        self._tell_of_trouble()
+
+    def _before(self, paths: Sequence[str]) -> dict[str, FileState]:
+        found: dict[str, FileState] = {}
+        for path in paths:
+            above = Path(path).parent
+            missing: list[Path] = []
+            while not os.path.lexists(above):
+                missing.append(above)
+                above = above.parent
+            for one in (*map(str, reversed(missing)), path):
+                found[one] = self._files.keeper.look(one, keep=True)
+        return found
+
+    def _after(self, batch: _Batch) -> dict[str, FileState]:
+        for path in batch.paths:
+            self._files.note(path)
+        return {path: self._files.keeper.look(path) for path in batch.paths}
+
+    # --- what commands change ----------------------------------------------------------------------------
+
+    def _look_beside(
+        self, author: WatchedCall | None, message_id: str = "", since: int | None = None
+    ) -> None:
+        look = start_soon(self._look(author, message_id, since))
+        self._looks.add(look)
+        look.add_done_callback(self._looks.discard)
+
+    async def _look(self, author: WatchedCall | None, message_id: str, since: int | None = None) -> None:
+        """Compares the workspace with what it was, and records the differences as what `author` did."""
+        if not self._commands:
+            return
+        try:
+            scan = await in_thread(self._files.look)
+            if not self._jobs.running():
+                self._job = None
+            if author is not None and scan.changes:
+                await self._record(author, scan.changes, message_id, since)
+        except TooManyFiles:
+            self._commands = False
+            self._tell(
+                f"This folder holds more than {MAX_FILES:,} files: what commands change cannot be undone "
+                '(undo.shell = "on" turns that on). What edit, multiedit and write change can.'
+            )
+        except (OSError, CrushpyError) as error:
+            log.warning("changes by commands were not recorded: %s", error)
+            self._tell(f"What commands changed could not be recorded, and cannot be undone: {error}")
+        self._tell_of_trouble()
+
+    async def _record(
+        self, author: WatchedCall, noticed: Sequence[Noticed], message_id: str, since: int | None
+    ) -> None:
+        batch = new_id()
+        changes = [self._change(author, one.path, one.before, one.after, batch) for one in noticed]
+        await self._store.add_changes(changes, message_id, since)
+
+    def _change(
+        self, watched: WatchedCall, path: str, before: FileState, after: FileState | None, batch: str
+    ) -> RecordedChange:
+        return RecordedChange(
+            path,
+            before,
+            after,
+            root_id=self._info().root_id,
+            session_id=watched.session_id,
+            call_id=watched.call.id,
+            source=watched.call.name,
+            batch=batch,
+            machine=self._files.machine,
+            host=self._files.host,
+            created_at=time.time(),
+        )
+
+    # --- words to the user -------------------------------------------------------------------------------
+
+    def _tell_of_trouble(self) -> None:
+        problem = self._files.keeper.problem
+        if problem:
+            self._tell(f"What files held could not be kept, so some changes cannot be undone: {problem}")
+
+    def _tell(self, text: str) -> None:
+        if text not in self._told:
+            self._told.add(text)
+            self._emit(Notice(text, "warning"))
+
+
+def _commands(watched: WatchedCall) -> list[str]:
+    return [one.value for one in watched.accesses if one.kind == "command"]

@@ -1,0 +1,119 @@
+"""What calls did to files, conversation by conversation. Lives on the storage thread."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+from sqlalchemy import Row, delete, func, insert, select, update
+
+from crushpy.sanitize import encodable
+from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.tables import file_changes, messages
+from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
+
+_C = file_changes.c
+_M = messages.c
+BATCH = 500
+"""Ids in one statement: SQLite bounds its values."""
+
+
+class FileChanges:
+    def __init__(self, connection: SqliteConnection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+
+    def add(self, changes: Sequence[RecordedChange], message_id: str, since: int | None) -> None:
+        if not changes:
+            return
+        with self._connection.transaction(durable=True):
+            first = changes[0]
+            if first.batch and self._execute(select(_C.number).where(_C.batch == first.batch)).first():
+                return
+            others = set[tuple[str, str]]() if since is None else self._of_others(first, since)
+            number = self._message_number(message_id)
+            rows = [_to_row(one) | {"message_number": number} for one in changes]
+            rows = [row for row in rows if (row["path"], row["after"]) not in others]
+            if rows:
+                self._execute(insert(file_changes), rows)
+
+    def _of_others(self, mine: RecordedChange, since: int) -> set[tuple[str, str]]:
+        """What other conversations recorded on this machine meanwhile."""
+        statement = select(_C.path, _C.after).where(
+            _C.number > since, _C.machine == mine.machine, _C.root_id != mine.root_id
+        )
+        return {(row.path, row.after) for row in self._execute(statement)}
+
+    def _message_number(self, message_id: str) -> int:
+        statement = (
+            select(_M.number).where(_M.id == message_id) if message_id else select(func.max(_M.number))
+        )
+        return self._execute(statement).scalar() or 0
+
+    def finish(self, batch: str, after: Mapping[str, FileState]) -> None:
+        with self._connection.transaction(durable=True):
+            for row in self._execute(select(file_changes).where(_C.batch == batch)).all():
+                state = after.get(path_from_stored(row.path))
+                if state is None:
+                    continue
+                if state.same(msgspec.json.decode(row.before, type=FileState)):
+                    self._execute(delete(file_changes).where(_C.number == row.number))
+                else:
+                    self._execute(
+                        update(file_changes).where(_C.number == row.number), {"after": _json(state)}
+                    )
+
+    def of(self, root_id: str) -> list[RecordedChange]:
+        rows = self._execute(select(file_changes).where(_C.root_id == root_id).order_by(_C.number))
+        return [_from_row(row) for row in rows]
+
+    def last(self) -> int:
+        return self._execute(select(func.max(_C.number))).scalar() or 0
+
+    def message_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
+        found: dict[str, int] = {}
+        for start in range(0, len(message_ids), BATCH):
+            ids = message_ids[start : start + BATCH]
+            found |= {
+                row.id: row.number for row in self._execute(select(_M.id, _M.number).where(_M.id.in_(ids)))
+            }
+        return found
+
+
+def _json(state: FileState | None) -> str | None:
+    return None if state is None else msgspec.json.encode(state).decode()
+
+
+def _to_row(change: RecordedChange) -> dict[str, Any]:
+    return {
+        "root_id": change.root_id,
+        "session_id": change.session_id,
+        "call_id": encodable(change.call_id),
+        "source": change.source,
+        "path": stored_path(change.path),
+        "before": _json(change.before),
+        "after": _json(change.after),
+        "batch": change.batch,
+        "reverses": change.reverses,
+        "machine": change.machine,
+        "host": change.host,
+        "created_at": change.created_at,
+    }
+
+
+def _from_row(row: Row[Any]) -> RecordedChange:
+    return RecordedChange(
+        path_from_stored(row.path),
+        msgspec.json.decode(row.before, type=FileState),
+        msgspec.json.decode(row.after, type=FileState) if row.after else None,
+        row.number,
+        row.root_id,
+        row.session_id,
+        row.message_number,
+        row.call_id,
+        row.source,
+        row.batch,
+        row.reverses,
+        row.machine,
+        row.host,
+        row.created_at,
+    )

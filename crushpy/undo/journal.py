@@ -1,0 +1,107 @@
+"""What a restoration is about to do, written down first: one that was cut short is finished from it."""
+
+import os
+import time
+from pathlib import Path
+
+import msgspec
+
+from crushpy.messages import Data
+from crushpy.private_files import write_private
+from crushpy.undo.restoration import Step
+from crushpy.undo.states import path_from_stored, stored_path
+
+
+class JournalStep(Data, frozen=True):
+    step: Step
+    """Its path as `stored_path` writes it."""
+    staging: str = ""
+    """Where its new content waits, written the same way; empty where it has none."""
+
+
+class JournalFork(Data, frozen=True):
+    """The branch in which the conversation goes on afterwards."""
+
+    session_id: str
+    """Of the session that is left."""
+    message_id: str
+    fork_id: str
+    """The branch's own."""
+
+
+class JournalEntry(Data, frozen=True):
+    """One restoration."""
+
+    id: str
+    root_id: str
+    session_id: str
+    source: str
+    """undo, redo or rewind."""
+    steps: tuple[JournalStep, ...] = ()
+    reverses: str = ""
+    fork: JournalFork | None = None
+    cwd: str = ""
+    """The workspace, as `stored_path` writes it."""
+    started_at: float = 0.0
+    process: int = 0
+    process_start: str = ""
+
+
+class Journal:
+    """The restorations that were begun and are not finished."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def write(self, entry: JournalEntry) -> None:
+        """Raises OSError, and then nothing was begun."""
+        me = os.getpid()
+        entry = msgspec.structs.replace(
+            entry, started_at=time.time(), process=me, process_start=_start_of(me)
+        )
+        write_private(self._folder / f"{entry.id}.json", msgspec.json.encode(entry))
+
+    def remove(self, entry_id: str) -> None:
+        (self._folder / f"{entry_id}.json").unlink(missing_ok=True)
+
+    def unfinished(self, root_id: str, workspace: str) -> list[JournalEntry]:
+        """Those of a conversation or a workspace that nobody works on any more, oldest first."""
+        found: list[JournalEntry] = []
+        if not self._folder.is_dir():
+            return found
+        for file in self._folder.glob("*.json"):
+            try:
+                entry = msgspec.json.decode(file.read_bytes(), type=JournalEntry)
+            except (OSError, msgspec.MsgspecError):
+                continue
+            if (entry.root_id == root_id or entry.cwd == stored_path(workspace)) and not _is_at_work(entry):
+                found.append(entry)
+        return sorted(found, key=lambda one: one.started_at)
+
+
+def journal_step(step: Step, staging: str) -> JournalStep:
+    return JournalStep(Step(stored_path(step.path), step.now, step.target), stored_path(staging))
+
+
+def read_step(entry: JournalStep) -> tuple[Step, str]:
+    step = entry.step
+    return Step(path_from_stored(step.path), step.now, step.target), path_from_stored(entry.staging)
+
+
+def _is_at_work(entry: JournalEntry) -> bool:
+    """Whether the process that began it lives; process ids are used again."""
+    try:
+        os.kill(entry.process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        pass
+    return _start_of(entry.process) == entry.process_start
+
+
+def _start_of(process: int) -> str:
+    """When a process started, as the system counts it; empty where it does not tell."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
+    except (OSError, IndexError):
+        return ""

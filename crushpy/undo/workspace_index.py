@@ -1,0 +1,311 @@
+"""What every file of a workspace holds, looked at again in milliseconds: only what changed is read.
+
+A file is the same while its times, size and inode are; a folder's list of names while its time is. Times
+that are as young as the look itself prove nothing, so those are looked at again.
+"""
+
+import os
+import stat
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from crushpy.messages import Data
+from crushpy.private_files import write_private
+from crushpy.undo.keeper import Keeper
+from crushpy.undo.no_links import Place, opened_place
+from crushpy.undo.states import MISSING, FileState
+
+YOUNG = 50_000_000
+"""Nanoseconds: file systems stamp times in steps of some milliseconds."""
+IGNORE_FILES = frozenset((".gitignore", ".ignore"))
+VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
+_VERSION = 1
+
+Signature = tuple[int, int, int, int]
+"""Time of content and of status, size, inode."""
+
+
+class IgnoreFilter(Protocol):
+    """What is left out of one folder."""
+
+    def ignores(self, path: str, *, is_folder: bool = False) -> bool:
+        """Whether an absolute path is left out."""
+        ...
+
+    def inside(self, folder: str) -> "IgnoreFilter":
+        """The filter for a folder in it."""
+        ...
+
+
+class TooManyFiles(Exception):
+    """The workspace holds more files than are watched."""
+
+
+class Noticed(Data, frozen=True):
+    """A path that is not what it was."""
+
+    path: str
+    before: FileState
+    after: FileState
+
+
+class Scan(Data, frozen=True):
+    """What a look at the workspace found."""
+
+    changes: tuple[Noticed, ...] = ()
+    uncertain: tuple[str, ...] = ()
+    """Paths that are seen now because the ignore files changed: what they were is not known."""
+
+
+class _Folder(NamedTuple):
+    time: int
+    names: tuple[str, ...]
+    folders: tuple[str, ...]
+    rules: IgnoreFilter
+    """By which names were left out."""
+
+
+class _Entry(NamedTuple):
+    signature: Signature | None
+    state: FileState
+
+
+class WorkspaceIndex:
+    """One workspace. Not thread-safe: one look at a time."""
+
+    def __init__(
+        self,
+        root: Path,
+        keeper: Keeper,
+        rules: Callable[[], IgnoreFilter],
+        *,
+        max_files: int,
+        max_bytes: int,
+        file: Path,
+    ) -> None:
+        """`rules`: those that hold in `root` now; of what git does not hold `max_bytes` are copied."""
+        self.root = str(root)
+        self._keeper = keeper
+        self._rules = rules
+        self._max_files = max_files
+        self._max_bytes = max_bytes
+        self._file = file
+        self._entries: dict[str, _Entry] = {}
+        """By absolute path; folders too."""
+        self._folders: dict[str, _Folder] = {}
+        self._copied = 0
+        self._dirty = False
+        self.ready = False
+        """Everything was looked at once."""
+
+    def scan(self) -> Scan:
+        """Looks at the whole workspace: what differs from the last look. Raises TooManyFiles, OSError."""
+        earlier = dict(self._folders)
+        scan = self._look(earlier)
+        if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in scan.changes):
+            self._folders.clear()  # other rules hold now, everywhere below
+            again = self._look(earlier)
+            merged = {one.path: one for one in scan.changes}
+            for one in again.changes:
+                first = merged.get(one.path)
+                merged[one.path] = Noticed(one.path, first.before if first else one.before, one.after)
+            scan = Scan(tuple(merged.values()), (*scan.uncertain, *again.uncertain))
+        self.ready = True
+        return scan
+
+    def note(self, path: str, state: FileState) -> None:
+        """A path is known to hold this now: whoever changed it says so."""
+        if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
+            return
+        self._dirty = True
+        if state.kind == "missing":
+            self._entries.pop(path, None)
+        elif path in self._entries or self.ready:
+            self._entries[path] = _Entry(None, state)
+
+    # --- looking -----------------------------------------------------------------------------------------
+
+    def _look(self, earlier: dict[str, _Folder]) -> Scan:
+        seen: dict[str, None] = {}
+        now = time.time_ns()
+        waiting: list[tuple[str, IgnoreFilter | None]] = [(self.root, None)]
+        changed: dict[str, list[str]] = {}
+        lstat = os.lstat
+        entries = self._entries
+        root = self.root
+        while waiting:
+            folder, rules = waiting.pop()
+            known = self._folders.get(folder)
+            try:
+                status = lstat(folder)
+            except OSError:
+                continue
+            if not stat.S_ISDIR(status.st_mode):
+                continue
+            if folder != root:
+                seen[folder] = None
+                entry = entries.get(folder)
+                if entry is None or entry.state.kind != "folder":
+                    changed.setdefault(os.path.dirname(folder), []).append(folder)  # noqa: PTH120
+            if known is None or known.time != status.st_mtime_ns:
+                rules = rules or self._rules_for(folder)
+                known = self._listed(
+                    folder, rules, status.st_mtime_ns if now - status.st_mtime_ns > YOUNG else -1
+                )
+            prefix = folder if folder.endswith("/") else folder + "/"
+            for name in known.names:
+                path = prefix + name
+                try:
+                    found = lstat(path)
+                except OSError:
+                    continue
+                seen[path] = None
+                entry = entries.get(path)
+                signature = (found.st_mtime_ns, found.st_ctime_ns, found.st_size, found.st_ino)
+                if entry is None or entry.signature != signature:
+                    changed.setdefault(folder, []).append(path)
+            if len(seen) > self._max_files:
+                raise TooManyFiles
+            for name in known.folders:
+                waiting.append((prefix + name, None if rules is None else rules.inside(prefix + name)))
+        gone = [path for path in entries if path not in seen]
+        return self._compared(changed, gone, now, earlier)
+
+    def _rules_for(self, folder: str) -> IgnoreFilter:
+        """The rules of a folder whose parents were not read again."""
+        rules = self._rules()
+        at = self.root
+        for part in Path(folder).relative_to(self.root).parts:
+            at = f"{at.rstrip('/')}/{part}"
+            rules = rules.inside(at)
+        return rules
+
+    def _listed(self, folder: str, rules: IgnoreFilter, stamp: int) -> _Folder:
+        names: list[str] = []
+        folders: list[str] = []
+        committed = self._keeper.committed
+        start = len(self.root.rstrip("/")) + 1
+        try:
+            with os.scandir(folder) as found:
+                for entry in found:
+                    if entry.name in VERSION_CONTROL:
+                        continue
+                    is_folder = entry.is_dir(follow_symlinks=False)
+                    if rules.ignores(entry.path, is_folder=is_folder):
+                        tracked = committed.folders if is_folder else committed.paths
+                        if entry.path[start:] not in tracked:
+                            continue
+                    (folders if is_folder else names).append(entry.name)
+        except OSError:
+            pass
+        listed = _Folder(stamp, tuple(names), tuple(folders), rules)
+        self._folders[folder] = listed
+        self._dirty = True
+        return listed
+
+    def _compared(
+        self, changed: dict[str, list[str]], gone: list[str], now: int, earlier: dict[str, _Folder]
+    ) -> Scan:
+        """Reads what may have changed, folder by folder, and takes it into the index."""
+        found: list[Noticed] = []
+        uncertain: list[str] = []
+        for folder, paths in changed.items():
+            try:
+                with opened_place(f"{folder.rstrip('/')}/.") as place:
+                    for path in paths:
+                        noticed = self._read(Place(place.folder, path.rpartition("/")[2]), path, now)
+                        if noticed is None:
+                            continue
+                        if noticed.before.kind == "missing" and _was_ignored(path, noticed.after, earlier):
+                            uncertain.append(path)
+                        else:
+                            found.append(noticed)
+            except OSError:
+                continue  # the folder went away meanwhile: the next look tells
+        for path in gone:
+            known = self._entries.pop(path)
+            self._folders.pop(path, None)
+            if not _is_there(path):  # else it is ignored now
+                found.append(Noticed(path, known.state, MISSING))
+        self._dirty = self._dirty or bool(found)
+        return Scan(tuple(found), tuple(uncertain))
+
+    def _read(self, place: Place, path: str, now: int) -> Noticed | None:
+        known = self._entries.get(path)
+        before = known.state if known else MISSING
+        status = place.status()
+        if status is None:
+            return None
+        state = self._keeper.look_in(place, keep=True, room=self._max_bytes - self._copied)
+        if state.kind == "missing":
+            return None
+        if state.kept == "store" and not before.same(state):
+            self._copied += state.size
+        young = now - max(status.st_mtime_ns, status.st_ctime_ns) < YOUNG
+        signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
+        self._entries[path] = _Entry(None if young or state.kind == "folder" else signature, state)
+        self._dirty = True
+        return None if before.same(state) else Noticed(path, before, state)
+
+    # --- kept between processes --------------------------------------------------------------------------
+
+    def load(self) -> None:
+        """Takes up what was known of this workspace; whatever is wrong with it, everything is read anew."""
+        try:
+            saved = msgspec.msgpack.decode(self._file.read_bytes(), type=_Saved)
+        except (OSError, msgspec.MsgspecError):
+            return
+        if saved.version != _VERSION or saved.root != os.fsencode(self.root):
+            return
+        store = self._keeper.store
+        for path, signature, state in saved.entries:
+            if state.kept.startswith("git:") and state.kept[4:] not in self._keeper.committed.blobs:
+                continue
+            if state.kept == "store" and not store.has(state.hash):
+                continue
+            if state.kind == "file" and not state.kept and not state.why:
+                continue
+            self._entries[os.fsdecode(path)] = _Entry(signature, state)
+            self._copied += state.size if state.kept == "store" else 0
+
+    def save(self) -> None:
+        """Keeps what is known for the next process. Raises OSError."""
+        if not self._dirty or not self.ready:
+            return
+        rows = [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
+        write_private(self._file, msgspec.msgpack.encode(_Saved(_VERSION, os.fsencode(self.root), rows)))
+        self._dirty = False
+
+
+class _Saved(msgspec.Struct):
+    version: int
+    root: bytes
+    entries: list[tuple[bytes, Signature | None, FileState]]
+
+
+def _is_there(path: str) -> bool:
+    try:
+        os.lstat(path)
+    except OSError:
+        return False
+    return True
+
+
+def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:
+    """Whether the rules of the last look left this path out: then it may have been there all along."""
+    above = path
+    while above:
+        above = above.rpartition("/")[0]
+        known = earlier.get(above or "/")
+        if known is not None:
+            at = above.rstrip("/")
+            for part in path[len(at) + 1 :].split("/"):
+                at = f"{at}/{part}"
+                if known.rules.ignores(at, is_folder=at != path or state.kind == "folder"):
+                    return True
+            return False
+    return False
