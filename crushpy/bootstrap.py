@@ -17,6 +17,7 @@ from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.models import Models
+from crushpy.engine.rewind.undo_files import any_unfinished
 from crushpy.engine.session.fork import fork_session
 from crushpy.engine.session.session import LoadedSession, load_session
 from crushpy.engine.turn.limits import Limits
@@ -134,7 +135,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         )
     )
     limits = Limits(options.max_steps, options.max_tokens, options.max_cost)
-    return Conversation(
+    conversation = Conversation(
         store,
         loaded,
         events,
@@ -149,6 +150,10 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         learnt=LearntModels(around.paths.learnt_file),
         undo_dir=around.paths.undo,
     )
+    if not options.read_only and any_unfinished(around.paths.undo):
+        for words in await conversation.rewinder.finish(loaded.info.root_id):
+            events(Notice(words, "warning"))
+    return conversation
 
 
 async def load_images(around: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:

@@ -55,6 +55,7 @@ from crushpy.tools.base import ToolContext
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from crushpy.engine.rewind.rewinder import Rewinder
     from crushpy.engine.session.browser import SessionBrowser
 
 
@@ -395,6 +396,15 @@ class Conversation:
             await self._session.set_mode(self.mode)
         await self._agent.policy.rearm()
         return True
+
+    # --- files ------------------------------------------------------------------------------------------
+
+    @property
+    def rewinder(self) -> "Rewinder":
+        """What takes changes to files back."""
+        from crushpy.engine.rewind.rewinder import Rewinder
+
+        return Rewinder(self._store, self._files)
 
     async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Does something that must not meet a running turn; a failure becomes a notice."""

@@ -36,7 +36,9 @@ def prompts(cli: Cli, session: str) -> list[str]:
 
 def git(*words: str) -> None:
     subprocess.run(
-        ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *words], check=True, capture_output=True
+        ["git", "-c", "user.name=t", "-c", "user.email=t@example.com", *words],
+        check=True,
+        capture_output=True,
     )
 
 
@@ -110,8 +112,9 @@ def test_what_commands_did_goes_back(
         (workspace / "kept.txt").write_text("kept, not committed\n")
     before = tree(workspace)
     session = shell(
-        "echo more >> kept.txt; rm gone.bin; chmod +x run.sh; mv moved elsewhere; ln -sfn run.sh link; echo y > ignored/x",
-        "rm swap; mkdir swap; echo in > swap/in; rm -r other; echo now a file > other; mkdir -p empty/deep; printf '\\377' > new.bin",
+        "echo more >> kept.txt; rm gone.bin; chmod +x run.sh; mv moved elsewhere",
+        "ln -sfn run.sh link; echo y > ignored/x; mkdir -p empty/deep; printf '\\377' > new.bin",
+        "rm swap; mkdir swap; echo in > swap/in; rm -r other; echo now a file > other",
     )
     assert tree(workspace) != before
     (prompt,) = prompts(cli, session)
@@ -127,7 +130,7 @@ def tree(folder: Path) -> dict[str, tuple[str, object, int]]:
     found: dict[str, tuple[str, object, int]] = {}
     for path in sorted(folder.rglob("*")):
         name = str(path.relative_to(folder))
-        if name.split("/")[0] == ".git":
+        if name.split("/", 1)[0] == ".git":
             continue
         if path.is_symlink():
             found[name] = "link", os.readlink(path), 0

@@ -82,6 +82,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "conversation",
             "index_queue",
             "chore",
+            "file_change",
         }
         assert shape(ours) == shape(theirs)
 

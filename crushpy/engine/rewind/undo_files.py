@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from crushpy.undo.keeper import Keeper
     from crushpy.undo.workspace_index import Scan, WorkspaceIndex
 
+JOURNAL = "journal"
 MEGABYTE = 1_000_000
 MAX_FILES = 50_000
 """From here on a look at the workspace takes too long to be made around every command."""
@@ -44,7 +45,7 @@ class UndoFiles:
     def journal(self) -> "Journal":
         from crushpy.undo.journal import Journal
 
-        return Journal(self.folder / "journal")
+        return Journal(self.folder / JOURNAL)
 
     @property
     def lock_file(self) -> Path:
@@ -105,3 +106,11 @@ class UndoFiles:
             )
             self._index.load()
         return self._index
+
+
+def any_unfinished(folder: Path) -> bool:
+    """Whether a restoration may have been cut short; a look at a folder that is mostly empty."""
+    try:
+        return any((folder / JOURNAL).iterdir())
+    except OSError:
+        return False
