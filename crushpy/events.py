@@ -139,6 +139,30 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     images: tuple[ImageInfo, ...] = ()
 
 
+class TaskProgress(Event, frozen=True, tag="task"):
+    """How far a sub-agent is. Between the `tool_start` and the `tool_result` of its call; not stored."""
+
+    id: str
+    """Of the `task` call."""
+    session_id: str
+    """Where its own transcript is stored."""
+    steps: int
+    doing: str
+    """The call it makes, in a line; empty while it thinks."""
+    tokens: int
+    """What it used so far."""
+
+
+class Progress(Event, frozen=True, tag="progress"):
+    """Long work of crushpy's own goes on. Anywhere; over once `done` is `total`, and with the turn."""
+
+    what: str
+    """In words: Making a summary. One of a kind at a time."""
+    done: int
+    total: int
+    """0 where nobody knows."""
+
+
 class TodosChanged(Event, frozen=True, tag="todos"):
     """The list of todos as it is now. After the `tool_result` that changed it."""
 
@@ -301,6 +325,8 @@ AnyEvent = (
     | ToolStarted
     | ToolOutput
     | ToolFinished
+    | TaskProgress
+    | Progress
     | TodosChanged
     | TitleChanged
     | ModeChanged

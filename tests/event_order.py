@@ -14,6 +14,7 @@ from crushpy.events import (
     Result,
     Retry,
     SessionOpened,
+    TaskProgress,
     TextDelta,
     ThinkingDelta,
     TodosChanged,
@@ -106,6 +107,8 @@ class _Order:
             case ToolFinished():
                 assert self.calls.pop(event.id, "") in ("called", "started"), f"{where}: no such call"
                 self.finished.add(event.id)
+            case TaskProgress():
+                assert self.calls.get(event.id) == "started", f"{where}: that task does not run"
             case TodosChanged():
                 assert self.finished, f"{where}: before the result that changed them"
             case Boundary():

@@ -18,6 +18,7 @@ from crushpy.events import (
     Notice,
     PromptCommitted,
     Retry,
+    TaskProgress,
     TextDelta,
     ThinkingDelta,
     ToolCalled,
@@ -26,7 +27,7 @@ from crushpy.events import (
     ToolStarted,
     TurnEnded,
 )
-from crushpy.messages import Message, Note, Seed, Thinking, ToolResult, headline
+from crushpy.messages import Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
     BoundaryItem,
@@ -147,11 +148,11 @@ class Feed:
             case PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id))
             case ToolCalled():
-                about = headline(event.name, event.args, more=" …")
-                item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
-                self._tools[event.id] = (self._view.add(item), item)
+                self._add_tool(event)
             case ToolStarted():
                 self._change_tool(event.id, state="running")
+            case TaskProgress():
+                self._work_begun(event)
             case ApprovalNeeded():
                 self._asked[event.id] = event
             case ApprovalDone():
@@ -207,6 +208,17 @@ class Feed:
             item = msgspec.structs.replace(item, **changes)
             self._tools[call_id] = (key, item)
             self._view.replace(key, item)
+
+    def _add_tool(self, event: ToolCalled) -> None:
+        about = headline(event.name, event.args, more=" …")
+        item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
+        self._tools[event.id] = (self._view.add(item), item)
+
+    def _work_begun(self, event: TaskProgress) -> None:
+        """From now on the call leads to what its sub-agent does."""
+        known = self._tools.get(event.id)
+        if known is not None and known[1].session_id != event.session_id:
+            self._change_tool(event.id, session_id=event.session_id)
 
     def _finish_tool(self, event: ToolFinished) -> None:
         if event.id not in self._tools:
@@ -276,7 +288,10 @@ def stored_items(
 
 
 def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
-    return msgspec.structs.replace(item, state=state, display=result.display, output=result.text)
+    worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
+    return msgspec.structs.replace(
+        item, state=state, display=result.display, output=result.text, session_id=worker
+    )
 
 
 def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:

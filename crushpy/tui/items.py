@@ -66,6 +66,8 @@ class ToolItem(Data, frozen=True):
     """Of the message that asks for it."""
     sent: SentState = ""
     """Of its result."""
+    session_id: str = ""
+    """Of the sub-agent that works for it."""
 
 
 class NoticeItem(Data, frozen=True):
@@ -82,7 +84,7 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
-ItemAction = Literal["copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin"]
+ItemAction = Literal["copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin", "open_task"]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
 BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {

@@ -1,15 +1,20 @@
 """Lines that start with `!`: the user's own commands, shown as blocks of the transcript while they run."""
 
+from collections.abc import Callable
+
 from crushpy.engine.user_commands import End, OwnCommands
 from crushpy.errors import CrushpyError
 from crushpy.ids import new_id
 from crushpy.messages import Terminal
 from crushpy.tui.items import OWN_COMMAND, ErrorItem, ToolItem, TranscriptView
 
+Running = Callable[[str, str, str | None], None]
+"""Told of a command, by its id, what it printed so far; None: it has ended."""
 
-def run_shown(commands: OwnCommands, command: str, view: TranscriptView) -> None:
+
+def run_shown(commands: OwnCommands, command: str, view: TranscriptView, running: Running) -> None:
     """Starts a command and shows it, or why it cannot be started."""
-    block = _Block(view, command)
+    block = _Block(view, command, running)
     try:
         commands.run(command, block)
     except CrushpyError as error:
@@ -21,13 +26,16 @@ def run_shown(commands: OwnCommands, command: str, view: TranscriptView) -> None
 class _Block:
     """One command in the transcript."""
 
-    def __init__(self, view: TranscriptView, command: str) -> None:
+    def __init__(self, view: TranscriptView, command: str, running: Running) -> None:
         self._view = view
+        self._running = running
         self._command = command
         self._item = ToolItem(new_id(), OWN_COMMAND, command, "running")
         self._key: int | None = None
 
     def show(self) -> None:
+        output = self._item.output if self._item.state == "running" else None
+        self._running(self._item.id, self._command, output)
         if self._key is None or self._view.item(self._key) is None:  # or another session is shown now
             self._key = self._view.add(self._item)
         else:

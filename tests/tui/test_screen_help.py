@@ -77,7 +77,7 @@ def _cells(line: str) -> list[str]:
     return line.split("|")[1].split(",")
 
 
-@pytest.mark.parametrize("size", [(80, 140), (40, 280)])
+@pytest.mark.parametrize("size", [(80, 160), (40, 320)])
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
     async with shown(HelpScreen(), size) as screen:
         words = " ".join(screen.text.split())

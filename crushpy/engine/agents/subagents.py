@@ -4,6 +4,8 @@ import asyncio
 import time
 from collections.abc import Callable
 
+import msgspec
+
 from crushpy.context import facts
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.one_shot import ask_once
@@ -15,10 +17,14 @@ from crushpy.errors import CrushpyError
 from crushpy.events import (
     Boundary,
     Event,
+    MessageCommitted,
     Notice,
     Retry,
+    SessionOpened,
+    TaskProgress,
     ToolCalled,
     ToolFinished,
+    UsageReported,
 )
 from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
@@ -70,7 +76,7 @@ class Subagents:
 
     async def run(self, order: Delegation, show: Callable[[str], None]) -> Outcome:
         """What the tool `task` does. Shows meanwhile what the sub-agent does, a line for each call."""
-        task = await self.work(order, Shown(show, self._emit))
+        task = await self.work(order, Shown(order.call_id, show, self._emit))
         text = await self.told(task.result, order.context_strategy)
         if task.report.changed:
             text += "\n\nFiles changed: " + ", ".join(file.path for file in task.report.changed)
@@ -186,18 +192,30 @@ class Subagents:
 
 
 class Shown:
-    """Tells what a sub-agent does in the live output of the call it works for."""
+    """Tells what a sub-agent does: in the live output of the call it works for, and how far it is."""
 
-    def __init__(self, show: Callable[[str], None], emit: Callable[[Event], None]) -> None:
+    def __init__(self, call_id: str, show: Callable[[str], None], emit: Callable[[Event], None]) -> None:
         self._show = show
         self._emit = emit
+        self._so_far = TaskProgress(call_id, "", 0, "", 0)
 
     def __call__(self, event: Event) -> None:
         match event:
+            case SessionOpened():
+                self._tell(session_id=event.id)
             case ToolCalled():
-                self._show(f"{event.name} {headline(event.name, event.args, more=' …')}".rstrip() + "\n")
-            case ToolFinished() if event.is_error:
-                self._show(f"  failed: {event.text.strip().splitlines()[0] if event.text.strip() else ''}\n")
+                doing = f"{event.name} {headline(event.name, event.args, more=' …')}".rstrip()
+                self._show(f"{doing}\n")
+                self._tell(doing=doing)
+            case ToolFinished():
+                if event.is_error:
+                    lines = event.text.strip().splitlines()
+                    self._show(f"  failed: {lines[0] if lines else ''}\n")
+                self._tell(doing="")
+            case MessageCommitted():
+                self._tell(steps=self._so_far.steps + 1)
+            case UsageReported():
+                self._tell(tokens=event.total.total)
             case Retry():
                 self._show(f"{event.reason} Trying again in {event.seconds:g} s.\n")
             case Boundary():
@@ -206,3 +224,7 @@ class Shown:
                 self._emit(Notice(f"Task: {event.text}", event.level))
             case _:
                 pass
+
+    def _tell(self, **changes: str | int) -> None:
+        self._so_far = msgspec.structs.replace(self._so_far, **changes)
+        self._emit(self._so_far)

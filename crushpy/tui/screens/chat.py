@@ -21,6 +21,7 @@ from crushpy.events import (
     PromptCommitted,
     PromptQueued,
     ReviewNeeded,
+    TaskProgress,
     TextDelta,
     TitleChanged,
     TurnEnded,
@@ -32,6 +33,7 @@ from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptIt
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.terminal.attention import call, set_title
 from crushpy.tui.welcome import Welcome
+from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 
@@ -134,6 +136,7 @@ class ChatScreen(ChatLayout):
         """Every event of the engine, in order."""
         self.feed.hear(event)
         self.status.hear(event)
+        self.activity.hear(event)
         if type(event) is TextDelta:
             return
         match event:
@@ -164,6 +167,8 @@ class ChatScreen(ChatLayout):
                     call(app_of(self), "crushpy is done")
             case TitleChanged():
                 self._name_window()
+            case TaskProgress():
+                self._task_went_on(event)
             case _:
                 pass
 
@@ -247,7 +252,7 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.user_command_blocks import run_shown
 
         self.own = self.own or OwnCommands(Path(self.options.cwd))
-        run_shown(self.own, event.command, self.transcript)
+        run_shown(self.own, event.command, self.transcript, self.activity.own_command)
 
     @on(QueueView.Edit)
     def _edit_queued(self, event: QueueView.Edit) -> None:
@@ -345,6 +350,19 @@ class ChatScreen(ChatLayout):
         else:
             await self.perform("edit_template" if action == "edit_template" else "lineage")
 
+    def _task_went_on(self, event: TaskProgress) -> None:
+        """Whoever reads what a sub-agent does sees it grow."""
+        from crushpy.tui.screens.session_reader import SessionReaderScreen
+
+        for screen in app_of(self).screen_stack:
+            if isinstance(screen, SessionReaderScreen):
+                screen.grown(event.session_id)
+
+    @on(ActivityLine.Opened)
+    def _open_task(self, event: ActivityLine.Opened) -> None:
+        if self.library is not None:
+            self.read_session(self.library, event.session_id)
+
     # --- stopping and leaving ----------------------------------------------------------------------------
 
     def action_interrupt(self) -> None:
@@ -382,6 +400,7 @@ class ChatScreen(ChatLayout):
         self._tried.clear()
         self._drop_plan()
         self.queue.show([])
+        self.activity.clear()
         self.feed.clear()
         await self.open(options)
 

@@ -17,6 +17,7 @@ from crushpy.tui.items import NoticeItem
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
@@ -37,6 +38,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout.-cramped PromptInput { max-height: 1; }
     ChatLayout.-cramped QueueView { max-height: 0; }
     ChatLayout.-cramped AttachmentList { max-height: 1; }
+    ChatLayout.-cramped ActivityLine { max-height: 0; }
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
@@ -59,10 +61,12 @@ class ChatLayout(TranscriptScreen):
         self._bar = StatusBar()
         self.feed = Feed(self.transcript, reach="Tab first, or click")
         self.status = StatusPresenter(self._bar)
+        self.activity = ActivityLine(self.transcript.current_palette, lambda: self._bar.state.reading.used)
         self._last_interrupt = 0.0
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield self.activity
         yield self.queue
         yield self.attachments
         yield self.prompt

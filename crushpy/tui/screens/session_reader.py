@@ -69,7 +69,12 @@ class SessionReaderScreen(TranscriptScreen):
     def on_mount(self) -> None:
         self.run_worker(self._load(), exclusive=True)
 
-    async def _load(self) -> None:
+    def grown(self, session_id: str) -> None:
+        """There may be more of a session. It is read anew where it is the one, unless it was scrolled up."""
+        if session_id == self._session_id and self.query_one(Transcript).following:
+            self.run_worker(self._load(again=True), exclusive=True)
+
+    async def _load(self, *, again: bool = False) -> None:
         transcript = self.query_one(Transcript)
         try:
             info, messages = await self._library.messages(self._session_id)
@@ -82,7 +87,8 @@ class SessionReaderScreen(TranscriptScreen):
         self.query_one(".title", Static).update(title)
         self._feed = Feed(transcript, offers=("open_parent",))
         self._feed.load(messages, opening, states)
-        self.call_after_refresh(transcript.scroll_home, animate=False)
+        if not again:
+            self.call_after_refresh(transcript.scroll_home, animate=False)
 
     def action_edge(self, where: str) -> None:
         transcript = self.query_one(Transcript)

@@ -6,7 +6,7 @@ from textual import on
 from textual.screen import Screen
 
 from crushpy.tui.app_type import app_of
-from crushpy.tui.items import BoundaryItem, ItemAction, TranscriptItem, source_text
+from crushpy.tui.items import BoundaryItem, ItemAction, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
 from crushpy.tui.transcript.widget import Transcript
 
@@ -52,6 +52,8 @@ class TranscriptScreen(Screen[str | None]):
                 await self.fork_at(key)
             case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
                 self.read_session(self.library, parent)
+            case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:
+                self.read_session(self.library, worker)
             case _:
                 await self.act(item, action)
 

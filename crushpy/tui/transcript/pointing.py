@@ -40,6 +40,7 @@ class Pointing(Visited, Scrolling):
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
         Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every fresh start carries it"),
         Binding("b", "activate('fork')", "Fork here", tooltip="go on in a branch that ends at this message"),
+        Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
@@ -142,6 +143,8 @@ class Pointing(Visited, Scrolling):
         if parameters == ("pin",):
             own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
             return self.can_pin and isinstance(item, PINNABLE) and not own
+        if parameters == ("open_task",):
+            return isinstance(item, ToolItem) and bool(item.session_id)
         if parameters == ("fork",):
             return item is not None and is_message(item)
         return isinstance(item, BoundaryItem) and parameters[0] in item.actions

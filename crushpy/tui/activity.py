@@ -1,0 +1,241 @@
+"""What runs now, and since when: made from events, told in rows. Knows no widget and no clock of its own."""
+
+from collections.abc import Callable, Iterator
+
+import msgspec
+
+from crushpy.events import (
+    ApprovalDone,
+    ApprovalNeeded,
+    Boundary,
+    Compacting,
+    Event,
+    MessageCommitted,
+    Notice,
+    Progress,
+    PromptCommitted,
+    Retry,
+    ReviewDone,
+    ReviewNeeded,
+    TaskProgress,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+    UsageReported,
+)
+from crushpy.messages import Data, headline
+from crushpy.sanitize import one_line
+from crushpy.tui.widgets.status_bar import short
+
+WAITING, THINKING, WRITING = "Waiting for the model", "Thinking", "Writing"
+SUMMARY = "Making a summary"
+CHARS_PER_TOKEN = 4
+"""Of what streams, until the provider has said how many tokens it was."""
+MOST_LINE = 2_000
+"""Characters of a line of output that are looked at."""
+
+
+class RunningTool(Data, frozen=True):
+    """A call, or a command of the user's own, that runs now."""
+
+    what: str
+    since: float
+    last_line: str = ""
+    task: TaskProgress | None = None
+    """How far it is, where it is a sub-agent's."""
+
+
+class ActivityRow(Data, frozen=True):
+    """One row: what and how long, then more of it, then what matters least."""
+
+    what: str
+    more: str = ""
+    rest: str = ""
+    done: int = 0
+    total: int = 0
+    """For a bar; no total, no bar."""
+    session_id: str = ""
+    """The session that it opens."""
+
+
+class Activity:
+    """`clock` counts seconds; `in_use` tells how many tokens the next request has."""
+
+    def __init__(self, clock: Callable[[], float], in_use: Callable[[], int]) -> None:
+        self._clock = clock
+        self._in_use = in_use
+        self._calls: dict[str, str] = {}
+        self._tools: dict[str, RunningTool] = {}
+        self._progress: dict[str, tuple[Progress, float]] = {}
+        self._in_turn = False
+        self._phase = ""
+        self._since = 0.0
+        self._again_at = 0.0
+        self._asked = 0
+        self._sent = 0
+        self._received = 0
+        self._streamed = 0
+
+    @property
+    def ticks(self) -> bool:
+        """Something runs of which time is told; a question that waits for the user is nothing that runs."""
+        return bool(self._tools or self._progress or (self._phase and not self._asked))
+
+    def clear(self) -> None:
+        """Nothing runs in this conversation; what the user runs goes on."""
+        self._tools = {key: tool for key, tool in self._tools.items() if key not in self._calls}
+        self._calls.clear()
+        self._progress.clear()
+        self._in_turn = False
+        self._phase = ""
+        self._asked = 0
+
+    def own_command(self, command_id: str, command: str, output: str | None) -> None:
+        """A command of the user's own runs, with this output so far; None: it has ended."""
+        if output is None:
+            self._tools.pop(command_id, None)
+            return
+        known = self._tools.get(command_id)
+        since = known.since if known else self._clock()
+        self._tools[command_id] = RunningTool(f"Running {command}", since, _last_line(output))
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                self._streamed += len(event.text)
+                self._enter(WRITING)
+            case ThinkingDelta():
+                self._streamed += len(event.text)
+                self._enter(THINKING)
+            case PromptCommitted():
+                self._received, self._in_turn = 0, True
+                self._wait()
+            case MessageCommitted():
+                self._phase = ""
+            case UsageReported():
+                self._received += event.call.output_tokens
+                self._streamed = 0
+            case ApprovalNeeded() | ReviewNeeded():
+                self._asked += 1
+            case ApprovalDone() | ReviewDone():
+                self._asked -= 1
+            case Compacting():
+                self._enter(SUMMARY)
+            case Boundary() | Notice() if self._phase == SUMMARY or isinstance(event, Boundary):
+                self._wait()
+            case Retry():
+                self._again_at = self._clock() + event.seconds
+                self._streamed = 0
+                self._enter("Trying again in")
+            case Progress():
+                self._progressed(event)
+            case TurnEnded():
+                self.clear()
+            case _:
+                self._hear_of_calls(event)
+
+    def _hear_of_calls(self, event: Event) -> None:
+        match event:
+            case ToolOutput():
+                if event.id in self._tools:
+                    tool = self._tools[event.id]
+                    line = _last_line(event.text) or tool.last_line
+                    self._tools[event.id] = msgspec.structs.replace(tool, last_line=line)
+            case ToolCalled():
+                about = headline(event.name, event.args, more=" …")
+                verb = "Running" if event.name == "bash" else event.name
+                self._calls[event.id] = f"{verb} {about}".strip()
+            case ToolStarted():
+                self._tools[event.id] = RunningTool(self._calls.get(event.id, "Working"), self._clock())
+            case TaskProgress():
+                if event.id in self._tools:
+                    self._tools[event.id] = msgspec.structs.replace(self._tools[event.id], task=event)
+            case ToolFinished():
+                self._tools.pop(event.id, None)
+                self._calls.pop(event.id, None)
+                if not self._calls:
+                    self._wait()
+            case _:
+                pass
+
+    def _progressed(self, event: Progress) -> None:
+        if event.total and event.done >= event.total:
+            self._progress.pop(event.what, None)
+        else:
+            since = self._progress[event.what][1] if event.what in self._progress else self._clock()
+            self._progress[event.what] = (event, since)
+
+    def _wait(self) -> None:
+        self._sent = self._in_use()
+        self._enter(WAITING if self._in_turn else "")
+
+    def _enter(self, phase: str) -> None:
+        if phase != self._phase:
+            self._phase, self._since = phase, self._clock()
+
+    # --- told --------------------------------------------------------------------------------------------
+
+    def rows(self) -> list[ActivityRow]:
+        """What there is to say now, the most important first; nothing where nothing runs."""
+        tools = [tool for tool in self._tools.values() if tool.task is None]
+        tasks = [tool for tool in self._tools.values() if tool.task is not None]
+        rows = [
+            *self._main(tools, tasks),
+            *(self._bar(one, since) for one, since in self._progress.values()),
+        ]
+        if len(tools) > 1:
+            rows.extend(self._tool(tool) for tool in tools)
+        rows.extend(self._task(tool, tool.task) for tool in tasks if tool.task is not None)
+        return rows
+
+    def _main(self, tools: list[RunningTool], tasks: list[RunningTool]) -> Iterator[ActivityRow]:
+        """The first row, unless progress or a task says all there is to say."""
+        if len(tools) == 1:
+            yield self._tool(tools[0])
+        elif len(tools) > 1:
+            oldest = min(tool.since for tool in tools)
+            yield ActivityRow(f"Running {len(tools)} calls {self._age(oldest)}", self._tokens())
+        elif self._phase and not self._asked and not tasks:
+            if self._phase == SUMMARY and self._progress:
+                return
+            yield ActivityRow(f"{self._phase} {self._phase_time()}", self._tokens())
+
+    def _phase_time(self) -> str:
+        if self._phase.startswith("Trying"):
+            return _seconds(max(0.0, self._again_at - self._clock()))
+        return self._age(self._since)
+
+    def _tokens(self) -> str:
+        received = self._received + self._streamed // CHARS_PER_TOKEN
+        return f"{short(self._sent)} tokens ↑ {short(received)} ↓" if self._sent or received else ""
+
+    def _tool(self, tool: RunningTool) -> ActivityRow:
+        return ActivityRow(f"{one_line(tool.what)} {self._age(tool.since)}", rest=tool.last_line)
+
+    def _task(self, tool: RunningTool, task: TaskProgress) -> ActivityRow:
+        what = f"{one_line(tool.what)} {self._age(tool.since)}"
+        more = f"step {task.steps + 1} · {short(task.tokens)} tokens"
+        return ActivityRow(what, more, one_line(task.doing) or "thinking", session_id=task.session_id)
+
+    def _bar(self, progress: Progress, since: float) -> ActivityRow:
+        return ActivityRow(f"{progress.what} {self._age(since)}", done=progress.done, total=progress.total)
+
+    def _age(self, since: float) -> str:
+        return _seconds(self._clock() - since)
+
+
+def _seconds(seconds: float) -> str:
+    whole = int(seconds)
+    if whole < 60:
+        return f"{whole}s"
+    minutes, rest = divmod(whole, 60)
+    return f"{minutes}m{rest:02}s" if minutes < 60 else f"{minutes // 60}h{minutes % 60:02}m"
+
+
+def _last_line(output: str) -> str:
+    lines = output[-MOST_LINE:].rstrip().rsplit("\n", 1)
+    return one_line(lines[-1])

@@ -1,0 +1,156 @@
+"""What runs now, in a row or a few above the prompt. It ticks only while something runs."""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.strip import Strip
+from textual.widget import Widget
+
+from crushpy.events import Event
+from crushpy.tui.activity import Activity, ActivityRow
+from crushpy.tui.app_type import app_of
+from crushpy.tui.transcript.direct_paint import paint_directly
+from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.text_row import Span, TextRow
+from crushpy.tui.transcript.render.wrap import cells, fit
+
+TICK = 0.15
+"""Seconds between two frames of the spinner."""
+FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+MOST_ROWS = 5
+BAR = 16
+STOPS = "Esc stops"
+
+
+class ActivityLine(Widget):
+    """Hears what the engine says. Takes no room when nothing runs."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    ActivityLine { height: auto; max-height: 5; display: none; }
+    """
+
+    class Opened(Message):
+        """The row of a sub-agent was clicked."""
+
+        def __init__(self, session_id: str) -> None:
+            super().__init__()
+            self.session_id = session_id
+
+    def __init__(self, palette: Callable[[], Palette], in_use: Callable[[], int]) -> None:
+        super().__init__()
+        self._palette = palette
+        self._activity = Activity(time.monotonic, in_use)
+        self._rows: list[ActivityRow] = []
+        self._frame = 0
+        self._due: asyncio.TimerHandle | None = None
+
+    @property
+    def ticking(self) -> bool:
+        return self._due is not None
+
+    def hear(self, event: Event) -> None:
+        self._activity.hear(event)
+        self._go_on()
+
+    def clear(self) -> None:
+        """Another conversation is shown."""
+        self._activity.clear()
+        self._go_on()
+
+    def own_command(self, command_id: str, command: str, output: str | None) -> None:
+        self._activity.own_command(command_id, command, output)
+        self._go_on()
+
+    def _go_on(self) -> None:
+        """Shows at once that something began or ended; all else is shown by the next tick."""
+        if self._activity.ticks == self.ticking:
+            return
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+        else:
+            self._due = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self._show()
+
+    def _tick(self) -> None:
+        self._due = None
+        if not self.is_attached or not self._activity.ticks:
+            return
+        self._frame += 1
+        self._due = asyncio.get_running_loop().call_later(TICK, self._tick)
+        self._show()
+
+    def on_unmount(self) -> None:
+        if self._due is not None:
+            self._due.cancel()
+
+    # --- drawing -----------------------------------------------------------------------------------------
+
+    def _show(self) -> None:
+        before, self._rows = len(self._rows), self._activity.rows()[:MOST_ROWS]
+        if len(self._rows) != before:
+            self.display = bool(self._rows)
+            self.refresh(layout=True)
+        elif self._rows and self.screen is app_of(self).screen:
+            strips = self._strips()
+            if not paint_directly(self, range(len(strips)), strips):
+                self.refresh()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        return len(self._rows)
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        strips = self._strips()[crop.y : crop.bottom]
+        return [strip.crop(crop.x, crop.right) for strip in strips]
+
+    def render_line(self, y: int) -> Strip:
+        strips = self._strips()
+        return strips[y] if y < len(strips) else Strip.blank(self.size.width, self._palette().text)
+
+    def _strips(self) -> list[Strip]:
+        width = self.size.width
+        strips = [self._drawn(row, width, first=at == 0) for at, row in enumerate(self._rows)]
+        missing = self.size.height - len(strips)
+        return [*strips, *[Strip.blank(width, self._palette().text)] * missing][: self.size.height]
+
+    def _drawn(self, row: ActivityRow, width: int, *, first: bool) -> Strip:
+        palette = self._palette()
+        spinner = FRAMES[self._frame % len(FRAMES)] if first else "·"
+        spans: list[Span] = [(f" {spinner} ", palette["running"])]
+        more = [row.more] if row.more else []
+        more += ["click opens"] if row.session_id else [STOPS] if first else []
+        tail: list[Span] = [*_bar(row, palette), *[(f" · {part}", palette.muted) for part in more]]
+        room = width - 4 - sum([cells(text) for text, _ in tail])
+        if room < 16:  # what runs matters most
+            tail, room = [], width - 4
+        spans.append((fit(row.what, room), palette.text))
+        spans += tail
+        left = width - 3 - sum([cells(text) for text, _ in spans])
+        if row.rest and left >= 12:
+            spans.append((f"  {fit(row.rest, left - 2)}", palette.muted))
+        return TextRow([Segment(text, style) for text, style in spans], palette.text).strip(width)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        if 0 <= event.y < len(self._rows) and self._rows[event.y].session_id:
+            self.post_message(self.Opened(self._rows[event.y].session_id))
+
+
+def _bar(row: ActivityRow, palette: Palette) -> list[tuple[str, Style]]:
+    if not row.total:
+        return []
+    share = min(1.0, row.done / row.total)
+    filled = round(share * BAR)
+    return [
+        (" ", palette.text),
+        ("━" * filled, palette["running"]),
+        ("━" * (BAR - filled), palette["track"]),
+        (f" {share:.0%}", palette.muted),
+    ]

@@ -1,0 +1,132 @@
+"""The line above the prompt: what runs, for how long, and what came of it. Nothing ticks at rest."""
+
+import os
+from pathlib import Path
+
+from asking import armed, bash
+from driving import Driven, Start, start
+from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.messages import Usage
+from crushpy.tui.screens.session_reader import SessionReaderScreen
+
+__all__ = ["start"]
+
+
+async def rests(app: Driven) -> None:
+    await app.rests()
+    await app.until(lambda: not app.chat.activity.ticking, "the line to go")
+    await app.pilot.pause()
+    assert not app.chat.activity.display
+
+
+async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwards(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply("Hello.", usage=Usage(input_tokens=3_400, output_tokens=512)), after=0))
+    async with start() as app:
+        assert not app.chat.activity.ticking and not app.chat.activity.display
+        await app.say("hi")
+        await app.sees("Waiting for the model", "tokens ↑", "Esc stops")
+        assert app.chat.activity.ticking
+        llm.release()
+        await app.sees("Hello.")
+        await rests(app)
+
+
+async def test_thinking_and_writing_are_told_apart(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("", thinking="well, let me see " * 40, chunk=10), after=8))
+    async with start() as app:
+        await app.say("hi")
+        await app.sees("Thinking 0s")
+        llm.release()
+        await rests(app)
+
+
+async def test_a_running_command_has_its_time_and_its_last_line(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    llm.script(bash("echo compiling; echo 3 of 7 done; cat gate"), "Built.")
+    async with start(yolo=True) as app:
+        await app.say("build")
+        await app.sees("Running echo compiling; echo 3 of 7 done; cat gate", "3 of 7 done")
+        row = app.chat.activity.region.y
+        await app.until(lambda: app.text.split("\n")[row].endswith("3 of 7 done"), "the last line")
+        (workspace / "gate").write_text("")
+        await app.sees("Built.")
+        await rests(app)
+
+
+async def test_calls_side_by_side_are_counted_and_told_one_by_one(start: Start, llm: ScriptedLLM) -> None:
+    tasks = [Call("task", {"prompt": f"look at {name}", "read_only": True}, f"call_{name}") for name in "ab"]
+    looked = Stall(Reply("Looked."), after=0)
+    llm.script(Reply(calls=tasks), looked, looked, "Both looked at.")
+    async with start() as app:
+        await app.say("look")
+        await app.sees("task look at a", "task look at b", "step 1")
+        llm.release()
+        llm.release()
+        await app.sees("Both looked at.")
+        await rests(app)
+
+
+async def test_a_sub_agent_has_a_live_line_that_opens_its_own_transcript(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("needle\n")
+    errand = Reply(calls=[Call("task", {"prompt": "find the needle"})])
+    look = Reply("I look.", calls=[Call("grep", {"pattern": "needle"})], usage=Usage(1_200, 30))
+    llm.script(errand, look, Stall(Reply("It is in a.txt."), after=0), "Found.")
+    async with start() as app:
+        await app.say("find it")
+        await app.sees("task find the needle", "step 2 · 1.2k tokens", "thinking", "click opens")
+        await app.pilot.click(app.chat.activity, offset=(5, 0))
+        await app.shows(SessionReaderScreen)
+        await app.sees("find the needle", "I look.", "grep needle")
+        llm.release()
+        await app.sees("It is in a.txt.")
+        await app.press("escape")
+        await app.shows(type(app.chat))
+        await app.sees("Found.")
+        await rests(app)
+
+
+async def test_a_key_on_the_call_opens_the_sub_agents_transcript_then_and_later(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    errand = Reply(calls=[Call("task", {"prompt": "think it over"})])
+    llm.script(errand, Stall(Reply("It is well."), after=0), "Done so.")
+    async with start() as app:
+        await app.say("ask somebody")
+        await app.sees("task think it over", "step 1")
+        for words in ("think it over", "It is well."):
+            await app.press("tab", "up", "up", "up", "down", "down", "s")
+            await app.shows(SessionReaderScreen)
+            await app.sees(words)
+            await app.press("escape")
+            await app.shows(type(app.chat))
+            llm.release()
+            await app.sees("Done so.")
+            await app.press("escape")
+
+
+async def test_a_question_waits_without_a_tick(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("touch made"), "Made it.")
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        await app.until(lambda: not app.chat.activity.ticking, "the ticks to end")
+        await app.press("y")
+        await app.sees("Made it.")
+        await rests(app)
+
+
+async def test_a_command_of_the_users_own_is_told_of_too(start: Start, workspace: Path) -> None:
+    os.mkfifo(workspace / "gate")
+    async with start() as app:
+        await app.say("!echo begun; cat gate")
+        await app.sees("Running echo begun; cat gate", "Esc stops")
+        (workspace / "gate").write_text("")
+        await app.until(lambda: not app.chat.activity.ticking, "the line to go")
