@@ -12,13 +12,14 @@ from web import Answer, answer, own_certificate, redirect, web
 
 from crushpy import __version__
 from crushpy.access import Access
+from crushpy.http.public_addresses import is_public
 from crushpy.messages import Excerpt
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.tools.web.addresses import is_public, resolve
+from crushpy.tools.web.addresses import resolve
 
 
 def context(workspace: Path, allow_private: bool = True) -> ToolContext:

@@ -1,0 +1,97 @@
+"""Reads the first words of a TLS connection: which server the client says it wants. Pure: knows no socket."""
+
+from crushpy.messages import Data
+
+MAX_HELLO = 1 << 16
+_RECORD, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
+_SERVER_NAME, _HOST_NAME = 0, 0
+
+ALERT = b"\x15\x03\x01\x00\x02\x02\x70"
+"""Tells a TLS client that its server's name is not wanted."""
+
+
+class NotTls(ValueError):
+    """What came is no beginning of a TLS connection."""
+
+
+class Hello(Data, frozen=True):
+    """A ClientHello."""
+
+    server_name: str
+    """In lower case; empty where it names none."""
+
+
+def read_hello(data: bytes) -> Hello | None:
+    """What the client says; None while it has not said all of it. Raises NotTls."""
+    message = _handshake(data)
+    if message is None:
+        return None
+    try:
+        return Hello(_server_name(_Reader(message)))
+    except (IndexError, UnicodeDecodeError):
+        raise NotTls("its ClientHello is broken") from None
+
+
+def _handshake(data: bytes) -> bytes | None:
+    """The first handshake message, which may come in several records."""
+    message = b""
+    while data:
+        if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != 3):
+            raise NotTls("it does not begin as TLS does")
+        if len(data) < _RECORD:
+            return None
+        size = int.from_bytes(data[3:_RECORD], "big")
+        message += data[_RECORD : _RECORD + size]
+        if message and message[0] != _CLIENT_HELLO:
+            raise NotTls("it does not begin with a ClientHello")
+        if len(message) >= 4 and len(message) >= 4 + (whole := int.from_bytes(message[1:4], "big")):
+            return message[4 : 4 + whole]
+        if len(data) < _RECORD + size:
+            return None
+        if not size:
+            raise NotTls("it holds an empty record")
+        data = data[_RECORD + size :]
+    return None
+
+
+class _Reader:
+    """Takes bytes from the front; IndexError where there are too few."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def take(self, size: int) -> bytes:
+        if size > len(self.data):
+            raise IndexError(size)
+        taken, self.data = self.data[:size], self.data[size:]
+        return taken
+
+    def number(self, size: int) -> int:
+        return int.from_bytes(self.take(size), "big")
+
+    def block(self, size: int) -> "_Reader":
+        """What is announced by a length of `size` bytes."""
+        return _Reader(self.take(self.number(size)))
+
+
+def _server_name(hello: _Reader) -> str:
+    hello.take(2 + 32)  # version, random
+    hello.block(1)  # session
+    hello.block(2)  # ciphers
+    hello.block(1)  # compression
+    if not hello.data:
+        return ""
+    names: list[str] = []
+    extensions = hello.block(2)
+    while extensions.data:
+        kind, content = extensions.number(2), extensions.block(2)
+        if kind != _SERVER_NAME:
+            continue
+        listed = content.block(2)
+        while listed.data:
+            which, name = listed.number(1), listed.block(2)
+            if which == _HOST_NAME:
+                names.append(name.data.decode("ascii").lower().rstrip("."))
+    if len(names) > 1:
+        raise NotTls("it names more than one server")
+    return names[0] if names else ""
