@@ -19,6 +19,13 @@ class AppCommand(Data, frozen=True):
     """What may follow it, as a hint: [focus words]."""
     key: str = ""
     """Textual's name of a key, changed by `keys.<action>` in the settings."""
+    aliases: tuple[str, ...] = ()
+    """Other names for `slash`, for hands that know them from elsewhere."""
+
+    @property
+    def slashes(self) -> tuple[str, ...]:
+        """Everything that may be typed for it, without the slash."""
+        return (self.slash, *self.aliases) if self.slash else ()
 
 
 APP_COMMANDS: tuple[AppCommand, ...] = (
@@ -48,9 +55,21 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "Change what a summary is made of; holds from the next fresh start on.",
         "template",
     ),
-    AppCommand("New Session", "new_conversation", "Begin a new conversation.", "new", key="ctrl+n"),
     AppCommand(
-        "Sessions", "sessions", "Resume, rename, search and delete conversations.", "sessions", key="ctrl+r"
+        "New Session",
+        "new_conversation",
+        "Begin a new conversation.",
+        "new",
+        key="ctrl+n",
+        aliases=("clear",),
+    ),
+    AppCommand(
+        "Sessions",
+        "sessions",
+        "Resume, rename, search and delete conversations.",
+        "sessions",
+        key="ctrl+r",
+        aliases=("resume",),
     ),
     AppCommand(
         "Lineage",
@@ -108,10 +127,13 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Trust This Project", "trust", "Let this project bring its own settings and templates.", "trust"
     ),
+    AppCommand("Redraw", "redraw", "Draw the screen anew, should something have written over it.", key="f5"),
     AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
-    AppCommand("Quit", "quit", "Leave; the conversation can be resumed.", "quit", key="ctrl+q"),
+    AppCommand(
+        "Quit", "quit", "Leave; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)
+    ),
 )
 
 
 def by_slash(name: str) -> AppCommand | None:
-    return next((command for command in APP_COMMANDS if command.slash and command.slash == name), None)
+    return next((command for command in APP_COMMANDS if name in command.slashes), None)

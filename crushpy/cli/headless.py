@@ -169,8 +169,11 @@ class _Watch:
 
 
 def _with_stdin(prompt: str, *, or_nothing: bool) -> str:
-    """The prompt, and what was piped in after it. `or_nothing`: there may be neither."""
-    piped = _stdin(wait_for_all=not prompt and not or_nothing)
+    """The prompt, and what was piped in after it. `or_nothing`: there may be neither. `-` is stdin alone."""
+    if prompt == "-":
+        prompt, piped = "", _read_all(sys.stdin.fileno())
+    else:
+        piped = _stdin(wait_for_all=not prompt and not or_nothing)
     text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
     if not text and not or_nothing:
         raise UsageError(
@@ -193,5 +196,9 @@ def _stdin(*, wait_for_all: bool) -> str:
         if not ready:
             print("crushpy: nothing came from stdin; going on without it", file=sys.stderr)
             return ""
+    return _read_all(descriptor)
+
+
+def _read_all(descriptor: int) -> str:
     with open(descriptor, "rb", closefd=False) as stream:
         return stream.read().decode("utf-8", "replace")

@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 def run_command(
     options: StartOptions,
-    prompt: Annotated[str, typer.Argument(help="What to do. Text piped in is appended to it.")] = "",
+    prompt: Annotated[
+        str, typer.Argument(help="What to do. Text piped in is appended to it; `-` is that text alone.")
+    ] = "",
     form: Annotated[OutputFormat, typer.Option("--format", help="What to print.")] = OutputFormat.text,
     tasks: Annotated[
         str,

@@ -51,6 +51,10 @@ class CrushpyApp(App[object]):
     """Everything a user can do is in `app_commands.py`, what it does in `actions/`."""
 
     TITLE = "crushpy"
+    CSS = """
+    ToastRack { dock: top; align: right top; margin: 0; max-height: 50%; overflow-y: hidden; }
+    Toast { margin: 0; padding: 0 1; }
+    """
     ENABLE_COMMAND_PALETTE = True
     COMMANDS = {_palette}
     BINDINGS = [

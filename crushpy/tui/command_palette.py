@@ -11,7 +11,7 @@ from textual.worker import Worker, WorkerError
 
 from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.app_type import app_of
-from crushpy.tui.widgets.key_bar import key_name
+from crushpy.tui.widgets.key_bar import LOW, key_name
 
 LAST = 0.001
 """The score of a command whose title does not match, but the words that explain it do."""
@@ -33,16 +33,17 @@ class TableProvider(Provider):
 
     async def discover(self) -> Hits:
         for command in APP_COMMANDS:
-            yield DiscoveryHit(command.title, self._doing(command), help=self._help(command))
+            yield DiscoveryHit(command.title, self._doing(command), help=self._shown_help(command))
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for command in APP_COMMANDS:
             help_text = self._help(command)
             if (score := matcher.match(command.title)) > 0:
-                yield Hit(score, matcher.highlight(command.title), self._doing(command), help=help_text)
+                shown = self._shown_help(command)
+                yield Hit(score, matcher.highlight(command.title), self._doing(command), help=shown)
             elif query.casefold() in f"/{command.slash} {help_text}".casefold():
-                yield Hit(LAST, command.title, self._doing(command), help=help_text)
+                yield Hit(LAST, command.title, self._doing(command), help=self._shown_help(command))
 
     @property
     def _runner(self) -> CommandRunner:
@@ -52,6 +53,10 @@ class TableProvider(Provider):
         runner = self._runner
         return lambda: runner.action_command(command.action)
 
+    def _shown_help(self, command: AppCommand) -> str | None:
+        """Where there are few rows, each is a command."""
+        return self._help(command) if app_of(self.screen).size.height >= LOW else None
+
     def _help(self, command: AppCommand) -> str:
         key = self._runner.keys.get(command.action) or command.key
         return f"{command.help} · {key_name(key)}" if key else command.help
@@ -59,6 +64,15 @@ class TableProvider(Provider):
 
 class TablePalette(CommandPalette):
     """Textual's palette, but Enter takes from the list of what was typed, never from the one before."""
+
+    DEFAULT_CSS = """
+    TablePalette.-tiny > Vertical { margin-top: 0; }
+    TablePalette.-tiny #--input { border: none; }
+    TablePalette.-tiny #--input Label { margin-top: 0; }
+    TablePalette.-tiny #--input CommandInput { border: none; padding: 0; height: 1; }
+    TablePalette.-tiny CommandList { border: none; padding: 0; max-height: 7; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (LOW, "-roomy")]
 
     def __init__(self) -> None:
         super().__init__(id="--command-palette")

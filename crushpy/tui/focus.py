@@ -33,10 +33,12 @@ class Home:
         self._prompt.post_message(event)
         return True
 
-    def come_back(self) -> None:
-        """Ends a visit."""
-        if isinstance(self._screen.focused, Visited):
-            self._screen.set_focus(self._question() or self._prompt)
+    def come_back(self) -> bool:
+        """Ends a visit; False where there is none."""
+        if not isinstance(self._screen.focused, Visited):
+            return False
+        self._screen.set_focus(self._question() or self._prompt)
+        return True
 
 
 class Visited(Widget, can_focus=True):

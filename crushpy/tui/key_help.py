@@ -16,13 +16,15 @@ KeyRow = tuple[str, str]
 
 _PROMPT: tuple[KeyRow, ...] = (
     ("Enter", "send; while the agent works, it waits its turn"),
-    ("Shift+Enter, Ctrl+J", "a new line"),
+    ("Alt+Enter, Shift+Enter", "a new line"),
+    ("Ctrl+J, \\ Enter", "a new line, in every terminal"),
     ("Up, Down", "what was sent before; the draft is kept"),
     ("@", "a file of this folder; a picture is attached"),
     ("/", "a command"),
     ("!", "a line for the shell; the agent does not see it"),
     ("Tab", "take what is offered; with nothing offered, go to the transcript"),
-    ("Ctrl+G", "the draft in your editor ($VISUAL or $EDITOR)"),
+    ("Ctrl+G", "the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
+    ("?", "with nothing written: these keys"),
 )
 _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Left, Ctrl+Right", "a word to the left, to the right"),
@@ -37,10 +39,11 @@ _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+Shift+Z, Ctrl+Y", "make it again"),
 )
 _EVERYWHERE: tuple[KeyRow, ...] = (
-    ("Esc", "interrupt what runs, and back to the prompt; what waits is kept"),
+    ("Esc", "back to the prompt; there, interrupt what runs; what waits is kept"),
     ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
     ("Tab", "from the prompt to the transcript, to the queue, and on"),
     ("Shift+Tab", "the next mode: ask, edits allowed, plan"),
+    ("Ctrl+D", "with nothing written: leave"),
     ("PgUp, PgDn", "a page of the transcript up or down"),
     ("Ctrl+End", "to the end of the transcript"),
     ("Ctrl+P", "the command palette"),

@@ -21,6 +21,17 @@ def tell(
     node.notify(clean(text), severity=severity, markup=False)
 
 
+def dismiss_toasts(node: Widget) -> bool:
+    """Takes away what was told in passing; False where there is nothing of the kind."""
+    app = app_of(node)
+    told = [one for one in app._notifications if one.timeout < FOR_LONG]
+    for notification in told:
+        app._unnotify(notification, refresh=False)
+    if told:
+        app._refresh_notifications()
+    return bool(told)
+
+
 def tell_for_now(node: Widget, text: str) -> Callable[[], None]:
     """Says it, on whatever screen is open, until the function that it returns is called."""
     app = app_of(node)

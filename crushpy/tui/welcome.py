@@ -25,13 +25,14 @@ class Welcome:
         if new and conversation.settings.welcome == "show":
             self._key = self._view.add(NoticeItem(WELCOME))
 
-    def dismiss(self, conversation: "Conversation") -> None:
-        """Takes it away, now and for all times to come."""
+    def dismiss(self, conversation: "Conversation") -> bool:
+        """Takes it away, now and for all times to come. False where it is not there."""
         key, self._key = self._key, None
         if key is None or self._view.item(key) is None:
-            return
+            return False
         self._view.remove(key)
         try:
             conversation.save_choice("welcome", "hide")
         except CrushpyError as error:
             self._view.add(NoticeItem(f"It will be back: {error}", "warning"))
+        return True

@@ -18,6 +18,15 @@ def test_what_is_piped_in_is_appended_to_the_prompt(run: Run, llm: ScriptedLLM) 
     assert llm.requests[1].body["messages"][1]["content"] == "only this"
 
 
+def test_a_dash_is_what_is_piped_in_and_nothing_else(run: Run, llm: ScriptedLLM) -> None:
+    llm.always("ok")
+    run("-", stdin="from the pipe\n")
+    assert llm.requests[0].body["messages"][1]["content"] == "from the pipe"
+    done = run("-", stdin="")
+    assert done.code == 2
+    assert "There is no prompt." in done.result["error"]
+
+
 def test_a_stdin_that_is_never_closed_does_not_hold_a_prompt_up(start: Start, llm: ScriptedLLM) -> None:
     llm.script("ok")
     live = start("hi", stdin=subprocess.PIPE)

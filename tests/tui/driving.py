@@ -126,11 +126,11 @@ def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     @asynccontextmanager
     async def run(
-        *, size: tuple[int, int] = (100, 30), wait: bool = True, **options: Any
+        *, size: tuple[int, int] = (100, 30), wait: bool = True, toasts: bool = False, **options: Any
     ) -> AsyncIterator[Driven]:
         app = SoundApp(StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}))
         app.animation_level = "none"
-        async with app.run_test(size=size) as pilot:
+        async with app.run_test(size=size, notifications=toasts) as pilot:
             driven = Driven(pilot)
             if wait:
                 await driven.opened()

@@ -145,7 +145,9 @@ async def test_a_paste_into_the_transcript_is_a_paste_into_the_prompt(
         assert app.chat.prompt.has_focus
 
 
-async def test_escape_in_the_transcript_interrupts_and_comes_back(start: Start, llm: ScriptedLLM) -> None:
+async def test_escape_in_the_transcript_comes_back_and_only_in_the_prompt_it_interrupts(
+    start: Start, llm: ScriptedLLM
+) -> None:
     llm.script(HALF)
     async with start() as app:
         await app.say("first")
@@ -153,9 +155,12 @@ async def test_escape_in_the_transcript_interrupts_and_comes_back(start: Start, 
         await app.press("tab")
         await app.until(lambda: app.chat.transcript.has_focus, "the transcript to have the focus")
         await app.press("escape")
+        await app.until(lambda: app.chat.prompt.has_focus, "the prompt to have the focus")
+        assert app.conversation.busy
+        assert "Interrupted." not in app.text
+        await app.press("escape")
         await app.sees("Interrupted.")
         await app.rests()
-        assert app.chat.prompt.has_focus
 
 
 # --- the queue -------------------------------------------------------------------------------------------

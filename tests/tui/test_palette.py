@@ -45,3 +45,9 @@ def listed(screen: object) -> list[str]:
     assert isinstance(screen, TablePalette)
     options = screen.query_one(OptionList)
     return [str(options.get_option_at_index(at).prompt).split("\n")[0] for at in range(options.option_count)]
+
+
+async def test_in_a_very_small_terminal_there_are_commands_to_see(start: Start) -> None:
+    async with start(size=(30, 8)) as app:
+        await app.press("ctrl+p")
+        await app.sees("Select Compaction Method", "Compact Now", "Hand Off")

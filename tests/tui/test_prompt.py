@@ -3,10 +3,12 @@
 import subprocess
 import sys
 
+import pytest
 from prompt_host import Host, send, type_text
 from textual import events
 from textual.screen import ModalScreen
 
+from crushpy.tui.terminal.paste_reader import PasteReader
 from crushpy.tui.widgets.prompt import PromptInput
 
 
@@ -23,6 +25,51 @@ async def test_shift_enter_and_ctrl_j_break_the_line():
     async with app.run_test() as pilot:
         await pilot.press("a", "shift+enter", "b", "ctrl+j", "c", "enter")
         assert app.heard == [("submitted", "a\nb\nc")]
+
+
+async def test_alt_enter_and_a_backslash_before_enter_break_the_line():
+    app = Host()
+    async with app.run_test() as pilot:
+        await pilot.press("a", "alt+enter", "b", "backslash", "enter", "c", "enter")
+        assert app.heard == [("submitted", "a\nb\nc")]
+
+
+async def test_a_backslash_elsewhere_is_a_letter_and_the_shell_keeps_its_own():
+    app = Host()
+    async with app.run_test() as pilot:
+        await type_text(pilot, "a\\b\n")
+        await type_text(pilot, "!ls \\\n-l\n")
+        assert app.heard == [("submitted", "a\\b"), ("shell", "ls \\\n-l")]
+
+
+@pytest.mark.parametrize(
+    "typed", ["a\x1b\rb", "a\x1b[13;3ub", "a\x1b[27;3;13~b", "a\x1b[27;2;13~b", "a\x1b\nb"], ids=repr
+)
+def test_enter_with_a_key_held_is_told_from_enter_in_every_way_that_terminals_write_it(typed: str):
+    in_two = [typed[:2], typed[2:]]  # as a slow line may bring it
+    for pieces in ([typed], in_two) if len(typed) == 4 else ([typed],):
+        reader = PasteReader()
+        keys = [message.key for piece in pieces for message in reader.feed(piece)]
+        assert keys[0] == "a"
+        assert keys[1] in ("alt+enter", "shift+enter", "ctrl+j")
+        assert keys[2:] == ["b"]
+
+
+async def test_a_question_mark_asks_for_the_keys_only_where_nothing_is_written():
+    asked = []
+
+    class Asking(Host):
+        def on_prompt_input_keys_asked(self) -> None:
+            asked.append(self.prompt.text)
+
+    app = Asking()
+    async with app.run_test() as pilot:
+        await pilot.press("question_mark")
+        assert asked == [""]
+        assert app.prompt.text == ""
+        await type_text(pilot, "why?")
+        assert app.prompt.text == "why?"
+        assert asked == [""]
 
 
 async def test_enter_with_nothing_written_says_so_and_sends_nothing():

@@ -78,3 +78,14 @@ async def test_text_in_the_queue_cannot_draw_or_act():
         await pilot.pause()
         assert "[@click=app.quit]x[/y]" in str(app.queue.render())
         assert "\x1b" not in str(app.queue.render())
+
+
+async def test_its_headline_gives_enter_one_meaning():
+    app = Host()
+    async with app.run_test(size=(100, 24)) as pilot:
+        app.queue.show([("1", "later")], waiting=True)
+        await pilot.pause()
+        assert app.queue._headline().count("Enter") == 1
+        app.queue.focus()
+        await pilot.pause()
+        assert app.queue._headline().count("Enter") == 1

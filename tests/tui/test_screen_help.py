@@ -55,7 +55,7 @@ def test_every_key_that_is_bound_is_told_in_its_place(title: str, keys: set[str]
 
 
 async def test_every_place_and_key_is_shown() -> None:
-    async with shown(HelpScreen(), (120, 140)) as screen:
+    async with shown(HelpScreen(), (120, 240)) as screen:
         for place in key_places():
             assert place.title in screen.text
             for keys, what in place.rows:
@@ -77,7 +77,7 @@ def _cells(line: str) -> list[str]:
     return line.split("|")[1].split(",")
 
 
-@pytest.mark.parametrize("size", [(80, 160), (40, 320)])
+@pytest.mark.parametrize("size", [(80, 240), (40, 480)])
 async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
     async with shown(HelpScreen(), size) as screen:
         words = " ".join(screen.text.split())
@@ -85,7 +85,7 @@ async def test_every_command_and_key_can_be_read(size: tuple[int, int]) -> None:
             assert command.title in words
             assert command.slash == "" or f"/{command.slash}" in words
             assert command.key == "" or key_name(command.key) in words
-        assert "Shift+Enter, Ctrl+J" in words
+        assert "Alt+Enter, Shift+Enter" in words
 
 
 @pytest.mark.parametrize("size", SIZES)
@@ -100,7 +100,7 @@ async def test_it_scrolls_by_keys_and_closes(size: tuple[int, int]) -> None:
 
 
 async def test_a_key_the_user_changed_is_shown_as_changed() -> None:
-    async with shown(HelpScreen(keys={"select_compaction": "ctrl+k,f9"}), (120, 140)) as screen:
+    async with shown(HelpScreen(keys={"select_compaction": "ctrl+k,f9"}), (120, 240)) as screen:
         line = screen.line("/compaction")
         assert "Ctrl+K, F9" in line
         assert "Ctrl+T" not in screen.text

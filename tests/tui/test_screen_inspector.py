@@ -112,3 +112,9 @@ async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: Scri
         for part in ("system", "bash", "What is this about?", "An answer of some words."):
             await screen.press("end" if part not in screen.text else "home")
             assert part in screen.text
+
+
+async def test_in_a_very_small_terminal_there_are_rows_to_see() -> None:
+    async with shown(inspector(), (30, 8)) as screen:
+        assert "50,000" in screen.text
+        assert sum(f"{row.tokens:,}" in screen.text for row in ROWS) >= 3

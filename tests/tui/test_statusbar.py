@@ -57,3 +57,11 @@ def test_a_fresh_start_that_is_prepared_is_said_beside_the_figures() -> None:
     idle = StatusBarState(model="openai/test-model", reading=reading)
     assert line(idle, 60) == "openai/test-model  auto  ━━━━━━━━━━ 64% 6.4k/10k ready"
     assert line(StatusBarState(reading=reading), 10) == "auto  64%"
+
+
+def test_a_million_is_1m() -> None:
+    from crushpy.tui.widgets.status_bar import short
+
+    figures = {999: "999", 1_000: "1.0k", 12_345: "12k", 999_999: "999k", 1_000_000: "1M", 1_048_576: "1M"}
+    assert {tokens: short(tokens) for tokens in figures} == figures
+    assert short(2_500_000) == "2.5M"

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.segment import Segment
 from rich.style import Style
-from transcript_host import stage
+from transcript_host import Stage, stage
 
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.markdown import stream, units
@@ -221,3 +221,25 @@ async def test_code_gets_its_colours_once_its_fence_is_closed() -> None:
         await here.settle()
         assert here.text() == before
         assert len(styles()) > 1
+
+
+async def test_in_a_diff_what_is_added_is_green_and_what_is_removed_red_to_the_last_line() -> None:
+    for language in ("diff", "patch", "udiff"):
+        async with stage([ReplyItem(f"```{language}\n-first\n+second\n-third\n+fourth\n```\n")]) as here:
+            await here.settle()
+
+            def colour(words: str, here: Stage = here) -> str:
+                strip = here.strips()[here.find(words)[1]]
+                (segment,) = [one for one in strip if words in one.text]
+                assert segment.style is not None
+                return str(segment.style.color)
+
+            assert colour("-first") == colour("-third") != colour("+second")
+            assert colour("+second") == colour("+fourth")
+
+
+async def test_the_items_of_a_task_list_are_ticked_or_open() -> None:
+    text = "- [ ] to do\n- [x] done **well**\n- [X] done too\n- [y] no box\n\n1. [ ] first\n"
+    async with stage([ReplyItem(text)]) as here:
+        for line in ("☐ to do", "☑ done well", "☑ done too", "• [y] no box", "1. ☐ first"):
+            assert line in here.text()

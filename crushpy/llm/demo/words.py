@@ -23,6 +23,7 @@ To connect a real model, do one of these and start crushpy again:
 - or put it in the environment: ANTHROPIC_API_KEY, OPENAI_API_KEY, GEMINI_API_KEY, OPENROUTER_API_KEY, ...
 - use a server of your own: OPENAI_BASE_URL=http://127.0.0.1:11434/v1 crushpy -m openai/MODEL
 - choose one for good: crushpy config set model anthropic/claude-sonnet-5-5
+
 `crushpy models` lists what is within reach, local servers too."""
 
 WHO = """\

@@ -29,6 +29,17 @@ async def fold_or_unfold_all(chat: CommandHost, argument: str) -> None:
     chat.transcript.fold_all(chat.folded)
 
 
+@performs("redraw")
+async def redraw(chat: CommandHost, argument: str) -> None:
+    """Wipes the terminal and draws everything anew."""
+    from crushpy.tui.terminal.raw_mode import WIPE
+
+    app = chat.running_app
+    if app._driver is not None:  # pyright: ignore[reportPrivateUsage]
+        app._driver.write(WIPE)  # pyright: ignore[reportPrivateUsage]
+    app.screen.refresh()
+
+
 @performs("quit")
 async def quit_app(chat: CommandHost, argument: str) -> None:
     await chat.leave()

@@ -363,13 +363,18 @@ class ChatScreen(ChatLayout):
         if self.library is not None:
             self.read_session(self.library, event.session_id)
 
+    def rewind(self) -> None:
+        from crushpy.tui.actions import ACTIONS
+
+        if "rewind" in ACTIONS:
+            self.run_worker(self.perform("rewind"))
+
     # --- stopping and leaving ----------------------------------------------------------------------------
 
-    def action_interrupt(self) -> None:
-        """Esc where there is nothing to stop takes the welcome away."""
-        if not self.stop() and self.prompt.has_focus and self.conversation is not None:
-            self._welcome.dismiss(self.conversation)
-        self.home.come_back()
+    def tidy(self) -> bool:
+        """Takes the welcome away, and what was told in passing."""
+        told = super().tidy()
+        return (self.conversation is not None and self._welcome.dismiss(self.conversation)) or told
 
     def stop(self) -> bool:
         """Stops the agent and the user's own commands; False where nothing runs."""

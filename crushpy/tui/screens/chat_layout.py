@@ -14,6 +14,7 @@ from crushpy.tui.app_type import app_of
 from crushpy.tui.feed import Feed
 from crushpy.tui.focus import Home
 from crushpy.tui.items import NoticeItem
+from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.transcript.widget import Transcript
@@ -27,6 +28,8 @@ T = TypeVar("T")
 
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
+ESCAPE_AGAIN = 0.6
+"""Seconds within which a second Esc rewinds."""
 
 
 class ChatLayout(TranscriptScreen):
@@ -43,7 +46,8 @@ class ChatLayout(TranscriptScreen):
     ChatLayout.-reading KeyBar { display: block; }
     """
     BINDINGS = [
-        Binding("escape", "interrupt", "Back, interrupt"),
+        Binding("escape", "escape", "Back to the prompt"),
+        Binding("ctrl+d", "leave_if_empty", "Leave", show=False),
         Binding("pageup", "page(-1)", "A page up", show=False),
         Binding("pagedown", "page(1)", "A page down", show=False),
         Binding("ctrl+end", "to_end", "To the end", show=False),
@@ -63,6 +67,7 @@ class ChatLayout(TranscriptScreen):
         self.status = StatusPresenter(self._bar)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self._bar.state.reading.used)
         self._last_interrupt = 0.0
+        self._last_escape = 0.0
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -81,6 +86,17 @@ class ChatLayout(TranscriptScreen):
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""
         raise NotImplementedError
+
+    async def perform(self, action: str, argument: str = "") -> None:
+        """Carries out a command of the table."""
+        raise NotImplementedError
+
+    def rewind(self) -> None:
+        """Esc twice, with nothing written and nothing running."""
+
+    def tidy(self) -> bool:
+        """Esc with nothing to stop: takes away what can be taken away; False where there is nothing."""
+        return dismiss_toasts(self)
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -130,10 +146,31 @@ class ChatLayout(TranscriptScreen):
 
     # --- keys --------------------------------------------------------------------------------------------
 
-    def action_interrupt(self) -> None:
-        """Wherever the focus is, Esc stops what runs and brings the focus home."""
-        self.stop()
-        self.home.come_back()
+    def action_escape(self) -> None:
+        """One meaning at a time: back to the prompt; there it stops what runs; where nothing does, it tidies
+        up, and twice in an empty prompt it rewinds."""
+        now, before = time.monotonic(), self._last_escape
+        self._last_escape = 0.0
+        if self.home.come_back():
+            return
+        if self.stop():
+            dismiss_toasts(self)
+            return
+        if self.tidy() or self.prompt.draft or self.attachments.images:
+            return
+        if now - before < ESCAPE_AGAIN:
+            self.rewind()
+        else:
+            self._last_escape = now
+
+    def action_leave_if_empty(self) -> None:
+        """Ctrl+D, which deletes a letter where there is one."""
+        if not (self.prompt.draft or self.attachments.images):
+            self.run_worker(self.perform("quit"))
+
+    @on(PromptInput.KeysAsked)
+    def _keys_asked(self) -> None:
+        self.run_worker(self.perform("help"))
 
     def action_page(self, direction: int) -> None:
         if direction < 0:
@@ -171,4 +208,4 @@ class ChatLayout(TranscriptScreen):
 
 
 def _hints() -> list[CommandHint]:
-    return [CommandHint(one.slash, one.title, one.argument) for one in APP_COMMANDS if one.slash]
+    return [CommandHint(one.slash, one.title, one.argument, one.aliases) for one in APP_COMMANDS if one.slash]

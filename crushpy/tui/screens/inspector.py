@@ -105,6 +105,9 @@ class InspectorScreen(Screen[None]):
     InspectorScreen #chart { height: auto; padding: 0 1; }
     InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
     InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
+    InspectorScreen.-tiny #legend, InspectorScreen.-tiny #forecast, InspectorScreen.-tiny #chart {
+        display: none;
+    }
     InspectorScreen #effect { height: auto; max-height: 4; padding: 0 1; display: none; }
     InspectorScreen #effect.-said { display: block; }
     """
@@ -119,7 +122,7 @@ class InspectorScreen(Screen[None]):
         Binding("o", "cut_old_views", "Old views"),
         Binding("escape", "close", "Close"),
     ]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
     AUTO_FOCUS = "RowList"
 
     def __init__(

@@ -41,9 +41,10 @@ class PickScreen(Screen[PickResult], Generic[PickResult]):
     PickScreen .title { height: 1; padding: 0 1; text-style: bold; background: $panel; color: $text; }
     PickScreen #about { height: auto; max-height: 6; padding: 0 1; color: $text-muted; }
     PickScreen.-short #about { max-height: 2; }
+    PickScreen.-tiny #about { max-height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
-    VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
     AUTO_FOCUS = "FilterLine"
 
     placeholder = "type to filter"

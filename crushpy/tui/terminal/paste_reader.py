@@ -4,6 +4,7 @@ Textual's own reader takes a paste letter by letter (seven seconds for five mega
 an escape character in it into key presses: a pasted log with colours could press Enter.
 """
 
+import re
 from collections.abc import Generator, Iterable
 
 from textual import events
@@ -11,6 +12,9 @@ from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XT
 from textual.message import Message
 
 _HELD = len(BRACKETED_PASTE_END) - 1
+_ENTER_HELD = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
+"""Enter with a key held, in the ways that Textual takes for something else."""
+_ALT = "3"
 
 
 class PasteReader(XTermParser):
@@ -38,18 +42,20 @@ class PasteReader(XTermParser):
 
     def _read_keys(self, data: str) -> Generator[Message, None, str]:
         """Reads up to the beginning of a paste; returns what is left."""
+        if self._open_end == "\x1b" and data[0] in "\r\n":  # Alt+Enter in two pieces
+            data = f"[13;{_ALT}u{data[1:]}"
         seen = len(self._open_end)
         data = self._open_end + data
         start = data.find(BRACKETED_PASTE_START)
         if start < 0:
             self._open_end = _open_end(data)
-            yield from super().feed(data[seen:])
+            yield from super().feed(_plain_enters(data[seen:]))
             return ""
         end = start + len(BRACKETED_PASTE_START)
         self._told = start < seen
         before = data[seen : end if self._told else start]
         if before:
-            yield from super().feed(before)
+            yield from super().feed(_plain_enters(before))
         self._pasted, self._open_end = [], ""
         return data[end:]
 
@@ -69,6 +75,11 @@ class PasteReader(XTermParser):
                 pass
         yield events.Paste(text.replace("\0", ""))
         return data[end + len(BRACKETED_PASTE_END) :]
+
+
+def _plain_enters(keys: str) -> str:
+    """Keys with every Enter that has another key held written as Textual reads it."""
+    return _ENTER_HELD.sub(lambda found: f"\x1b[13;{found[1] or _ALT}u", keys) if "\x1b" in keys else keys
 
 
 def _open_end(text: str) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 PATIENCE = 5.0
 """Seconds to store what is left when the terminal has gone."""
 CC, IFLAG, LFLAG = 6, 0, 3
+WIPE = "\x1b[0m\x1b[2J"
+"""Empties the screen of the terminal."""
 
 
 @contextmanager

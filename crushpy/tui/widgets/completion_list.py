@@ -24,6 +24,8 @@ class CommandHint(Data, frozen=True):
     title: str
     argument_hint: str = ""
     """What may follow it; empty where nothing does."""
+    aliases: tuple[str, ...] = ()
+    """Other names it answers to."""
 
     @property
     def name(self) -> str:
@@ -70,20 +72,36 @@ def _has_space(text: str) -> bool:
 
 
 def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Completion]:
-    """The commands that fit: first by how the name starts, then by name or a word of the title."""
+    """The commands that fit: first by how one of their names starts, then by name or a word of the title."""
     typed = typed.lower()
     by_name = [hint for hint in commands if hint.name.startswith(typed)]
-    by_name.sort(key=lambda hint: hint.name != typed)
+    by_name += [hint for hint in commands if any(one.startswith(typed) for one in hint.aliases)]
+    by_name.sort(key=lambda hint: typed not in (hint.name, *hint.aliases))
     held = [hint for hint in commands if typed in hint.name or f" {typed}" in f" {hint.title.lower()}"]
     return [
         Completion(
             f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
             f"/{hint.name} {hint.argument_hint}".rstrip(),
-            hint.title,
+            _called(hint, typed),
             runs=not hint.argument_hint,
         )
         for hint in dict.fromkeys([*by_name, *held])
     ]
+
+
+def _called(hint: CommandHint, typed: str) -> str:
+    """The title, and the other name where that is what was typed."""
+    other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
+    return f"{hint.title} (/{other})" if other and not hint.name.startswith(typed) else hint.title
+
+
+def did_you_mean(commands: Sequence[CommandHint], name: str) -> str:
+    """The commands that were probably meant, as a question; empty where none is like it."""
+    from difflib import get_close_matches
+
+    known = [one for hint in commands for one in (hint.name, *hint.aliases)]
+    near = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 2, 0.6)
+    return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
 
 
 def file_completions(paths: Sequence[str]) -> list[Completion]:

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shlex
+import shutil
 import signal
 import tempfile
 from collections.abc import Generator
@@ -14,18 +15,20 @@ from textual.app import App, SuspendNotSupported
 
 from crushpy.errors import CrushpyError
 
+USUAL = ("vi", "nano")
+"""Editors to take where none is set, the first that is there."""
 WAY_OUT = "Set VISUAL or EDITOR to an editor that is there, for instance: export EDITOR=nano"
 
 
 async def edit_outside(app: App[Any], text: str) -> str:
-    """What the user made of `text` in $VISUAL or $EDITOR. Raises CrushpyError, with the way out."""
-    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or ""
+    """What the user made of `text` in an editor of theirs. Raises CrushpyError, with the way out."""
+    command = os.environ.get("VISUAL") or os.environ.get("EDITOR") or next(filter(shutil.which, USUAL), "")
     try:
         words = shlex.split(command)
     except ValueError as error:
         raise CrushpyError(f"The editor's name cannot be read: {command!r} ({error}).", WAY_OUT) from None
     if not words:
-        raise CrushpyError("No editor is set.", "Set VISUAL or EDITOR, for instance: export EDITOR=nano")
+        raise CrushpyError(f"No editor is set, and neither {' nor '.join(USUAL)} is installed.", WAY_OUT)
     path = _temporary()
     try:
         path.write_text(text, encoding="utf-8")

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from textual.signal import Signal
 
 _GAP = 2
+LOW = 12
+"""Rows of the terminal below which the keys take one line."""
 _NAMES = {"escape": "Esc", "delete": "Del", "pageup": "PgUp", "pagedown": "PgDn"}
 
 
@@ -50,6 +52,7 @@ class KeyBar(Static):
         link-style: none; link-color: $footer-description-foreground; link-background: $footer-background;
         link-style-hover: underline; link-color-hover: $footer-key-foreground;
         link-background-hover: $footer-background;
+        &.-low { max-height: 1; }
     }
     """
 
@@ -64,7 +67,9 @@ class KeyBar(Static):
     def _changed(self, screen: Screen[object]) -> None:
         if not self.is_attached or screen is not self.screen:
             return
-        self.update(flow(self._labels(), app_of(self).size.width - 2))
+        size = app_of(self).size
+        self.set_class(size.height < LOW, "-low")
+        self.update(flow(self._labels(), size.width - 2))
 
     def _labels(self) -> list[Content]:
         screen = self.screen

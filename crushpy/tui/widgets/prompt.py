@@ -17,7 +17,7 @@ from crushpy.sanitize import clean
 from crushpy.tui.terminal.clipboard_image import has_clipboard_tool
 from crushpy.tui.terminal.dropped_paths import may_be_pictures
 from crushpy.tui.widgets.completer import Completer
-from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
+from crushpy.tui.widgets.completion_list import CommandHint, CompletionList, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 from crushpy.tui.widgets.prompt_history import PromptHistory
@@ -28,7 +28,8 @@ Mode = Literal["prompt", "command", "shell"]
 
 
 class PromptInput(FoldingTextArea):
-    """Enter sends; Shift+Enter and Ctrl+J break the line. Grows to a third of the screen, then scrolls."""
+    """Enter sends; Alt+Enter, Shift+Enter, Ctrl+J and a `\\` before Enter break the line. Grows to a third of
+    the screen, then scrolls."""
 
     DEFAULT_CSS = """
     PromptInput {
@@ -43,7 +44,7 @@ class PromptInput(FoldingTextArea):
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, id="prompt.submit"),
-        Binding("shift+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
+        Binding("shift+enter,alt+enter,ctrl+j", "newline", "New line", show=False, id="prompt.newline"),
         Binding("ctrl+g", "editor", "Open in editor", show=False, id="prompt.editor"),
     ]
 
@@ -80,6 +81,9 @@ class PromptInput(FoldingTextArea):
 
     class BackedOut(Sent):
         """Backspace, with nothing before the cursor."""
+
+    class KeysAsked(Sent):
+        """`?`, with nothing written."""
 
     class EmptySubmitted(Sent):
         """Enter, with nothing written."""
@@ -163,6 +167,8 @@ class PromptInput(FoldingTextArea):
     # --- sending -----------------------------------------------------------------------------------------
 
     def action_submit(self) -> None:
+        if self._break_at_backslash():
+            return
         text = self.draft.strip("\n").rstrip()
         if not text.strip():
             self.post_message(self.EmptySubmitted(self))
@@ -175,6 +181,15 @@ class PromptInput(FoldingTextArea):
         self.pastes.clear()
         self.post_message(message)
 
+    def _break_at_backslash(self) -> bool:
+        """A `\\` before the cursor and Enter make a new line. The shell has a use for it and keeps it."""
+        row, column = self.cursor_location
+        if not self.selection.is_empty or self.document.get_line(row)[max(0, column - 1) : column] != "\\":
+            return False
+        start = (row, column) if self.mode == "shell" else (row, column - 1)
+        self.replace("\n", start, (row, column), maintain_selection_offset=False)
+        return True
+
     def _message(self, text: str) -> Message | None:
         """What the text is; None where it is not ready, which the user is told."""
         if text.startswith("!"):
@@ -183,10 +198,12 @@ class PromptInput(FoldingTextArea):
         name, args = _command(text)
         if name is None:
             return self.Submitted(self, text)
-        if any(hint.name == name for hint in self._completer.commands):
+        commands = self._completer.commands
+        if any(name in (hint.name, *hint.aliases) for hint in commands):
             return self.Command(self, name, args)
+        meant = did_you_mean(commands, name) or "Type / for the list."
         self.notify(
-            f"There is no command /{name}. Type / for the list; put a space before it to send it as it is.",
+            f"There is no command /{name}. {meant} Put a space before it to send it as it is.",
             severity="warning",
             markup=False,
         )
@@ -243,6 +260,9 @@ class PromptInput(FoldingTextArea):
 
     def intercept(self, key: str) -> bool:
         completer = self._completer
+        if key == "question_mark" and not self.text:
+            self.post_message(self.KeysAsked(self))
+            return True
         if not completer.is_open:
             return False
         choice = completer.choice
@@ -257,7 +277,8 @@ class PromptInput(FoldingTextArea):
         elif key == "enter":
             typed, whole = self.text.strip(), choice.insert.strip()
             completer.accept()
-            if (choice.runs and self.text == whole) or (typed == whole and whole.startswith("/")):
+            named = typed == whole or choice.detail.endswith(f"({typed})")
+            if (choice.runs and self.text == whole) or (named and whole.startswith("/")):
                 self.action_submit()
         else:
             return False

@@ -75,8 +75,9 @@ class QueueView(Visited):
 
     def _headline(self) -> str:
         how = "Enter sends" if self._waiting else "sent when the turn ends"
-        keys = "Enter takes back, Del removes, Esc returns" if self.has_focus else "Tab Tab to change"
-        return f"{len(self._items)} queued · {how} · {keys}"
+        if self.has_focus:  # here Enter means something else
+            return f"{len(self._items)} queued · Enter takes back, Del removes, Esc returns"
+        return f"{len(self._items)} queued · {how} · Tab Tab to change"
 
     def _row(self, index: int, width: int) -> Content:
         text = one_line(self._items[index][1][:2_000])

@@ -46,9 +46,11 @@ class StatusBarState(Data, frozen=True):
 
 
 def short(tokens: int) -> str:
-    """12,345 as 12k."""
+    """12,345 as 12k, a million as 1M."""
     if tokens < 1_000:
         return str(tokens)
+    if tokens >= 1_000_000:
+        return f"{tokens / 1_000_000:.1f}".removesuffix(".0") + "M"
     return f"{tokens / 1_000:.1f}k" if tokens < 10_000 else f"{tokens // 1_000}k"
 
 

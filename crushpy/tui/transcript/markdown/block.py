@@ -22,6 +22,10 @@ DEEPEST = 16
 """Blocks nested deeper are shown as they came: the parser drops text beyond its own limit (20)."""
 
 
+_BOXES = {"[ ] ": "☐ ", "[x] ": "☑ "}
+"""How the items of a task list begin, and how they are drawn."""
+
+
 def parse_blocks(text: str) -> "list[Token]":
     """The blocks of `text`; what stands inside paragraphs is read when they are drawn."""
     tokens: list[Token] = []
@@ -112,6 +116,8 @@ class Writer:
         self._canvas.prose(inline(text, self._palette, style), margin, self._base)
 
     def _item(self, marker: str, inner: "Sequence[Token]", margin: Margin) -> None:
+        box, inner = _ticked(inner)
+        marker = marker.replace("• ", "") + box if box else marker
         style = self._palette.rule
         blank = Segment(" " * cells(marker), self._base)
         inside = self._nest(margin, Segment(marker, style), blank, copied=len(marker))
@@ -191,6 +197,14 @@ def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin:
 
 def _code_lines(content: str) -> list[str]:
     return content.removesuffix("\n").split("\n")
+
+
+def _ticked(inner: "Sequence[Token]") -> "tuple[str, Sequence[Token]]":
+    """The box of an item of a task list, and what is left of the item; no box where it is none."""
+    if len(inner) < 2 or inner[0].type != "paragraph_open" or inner[1].content[:4].lower() not in _BOXES:
+        return "", inner
+    words = inner[1].copy(content=inner[1].content[4:])
+    return _BOXES[inner[1].content[:4].lower()], [inner[0], words, *inner[2:]]
 
 
 def _closing(tokens: "Sequence[Token]", index: int) -> int:

@@ -188,13 +188,19 @@ def _broken(
     line: DiffLine, number: int, spans: list[Span], width: int, look: _Look
 ) -> Iterator[tuple[Segment, list[Segment], str]]:
     """A line in `width` cells: its number and sign, its text, and what follows a copy of it."""
-    muted = look.palette.over(look.palette[_STYLES[line.sign]], look.palette.dim)
+    gutter = look.palette.over(look.palette[_STYLES[line.sign]], _gutter_colour(line.sign, look.palette))
     label = f"{number:>{look.numbers}} " if look.numbers and number else " " * (look.numbers + 1)
     sign = line.sign if line.sign in "+-" else " "
     lead = fit(f"{label}{sign} ", max(3, width // 2))
     cuts = chop(line.text, max(1, width - cells(lead)))
     for index, (part, cut) in enumerate(zip(pieces(spans, cuts), cuts, strict=True)):
-        yield Segment(lead if index == 0 else " " * cells(lead), muted), part, cut.after
+        yield Segment(lead if index == 0 else " " * cells(lead), gutter), part, cut.after
+
+
+def _gutter_colour(sign: str, palette: Palette) -> Style:
+    """Number and sign stand out where something changed, in the colour of what happened."""
+    name = {"+": "success", "-": "error"}.get(sign)
+    return Style(color=palette[name].color) if name else palette.dim
 
 
 def _filled(segments: list[Segment], width: int, style: Style) -> list[Segment]:

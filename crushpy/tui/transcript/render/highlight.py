@@ -38,6 +38,9 @@ _ROLES = (
     ("Token.Generic.Deleted", "operator"),
 )
 
+_OTHER_NAMES = {"patch": "diff"}
+"""Languages by names that pygments does not know."""
+
 HighlightJob = tuple[str, str]
 """A language and some code."""
 
@@ -125,7 +128,7 @@ def _tokens(language: str, code: str) -> Iterator[ColouredPiece]:
     lexer = _lexers[language]
     if lexer is None:
         return
-    for kind, text in lexer.get_tokens(code):
+    for kind, text in lexer.get_tokens(f"{code}\n"):  # some know a line only by its end
         yield text, _role(str(kind))
 
 
@@ -136,6 +139,7 @@ def _lexer(language: str) -> Any:
 
     known: Any = lexers
     find: Any
+    language = _OTHER_NAMES.get(language, language)
     try:
         find = known.get_lexer_for_filename if "." in language else known.get_lexer_by_name
         return find(language.lower(), stripnl=False, ensurenl=False)
@@ -156,6 +160,8 @@ def _lines(pieces: list[ColouredPiece], code: str) -> Coloured | None:
             lines[-1].append((first, role))
         for line in rest:
             lines.append([(line, role)] if line else [])
+    if lines[-1] == []:
+        lines.pop()  # behind the end that was added
     # A lexer that adds or loses a character must not change what is shown.
     if "\n".join(["".join([text for text, _ in line]) for line in lines]) != code:
         return None

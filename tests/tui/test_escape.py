@@ -1,0 +1,113 @@
+"""Esc has one meaning at a time, and small keys do what hands expect of them."""
+
+from pathlib import Path
+
+import pytest
+from driving import Driven, Start, start
+from scripted_llm.replies import Reply, Stall
+from scripted_llm.server import ScriptedLLM
+from textual.widgets._toast import Toast
+
+from crushpy.tui.actions import ACTIONS
+from crushpy.tui.screens.help import HelpScreen
+
+__all__ = ["start"]
+
+HALF = Stall(Reply("Half an answer and more", chunk=4), after=3)
+
+
+def toasts(app: Driven) -> list[Toast]:
+    return list(app.app.screen.query(Toast))
+
+
+async def test_escape_takes_toasts_away_and_they_never_cover_the_prompt(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    for size in ((80, 24), (30, 8)):
+        async with start(size=size, toasts=True) as app:
+            for number in range(3):
+                app.chat.notify(f"told in passing {number}", timeout=600)
+            await app.until(lambda: len(toasts(app)) == 3, "toasts")
+            await app.pilot.pause()
+            prompt = app.chat.prompt.region
+            assert not any(one.region.overlaps(prompt) for one in toasts(app))
+            await app.press("escape")
+            await app.until(lambda: not toasts(app), "the toasts to go")
+
+
+async def test_escape_twice_in_an_empty_prompt_rewinds_and_only_there(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+
+    async def rewind(chat: object, argument: str) -> None:
+        asked.append(argument)
+
+    monkeypatch.setitem(ACTIONS, "rewind", rewind)
+    llm.script(HALF)
+    async with start() as app:
+        await app.say("first")
+        await app.sees("Half an")
+        await app.press("tab", "escape", "escape")  # back, interrupt
+        await app.sees("Interrupted.")
+        await app.rests()
+        assert asked == []
+        await app.type("words")
+        await app.press("escape", "escape")
+        assert app.chat.prompt.draft == "words"
+        await app.press("ctrl+u")
+        await app.press("escape", "escape")
+        await app.until(lambda: asked == [""], "the rewind")
+
+
+async def test_ctrl_d_deletes_where_there_is_something_and_leaves_where_there_is_nothing(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start() as app:
+        await app.type("ab")
+        await app.press("home", "ctrl+d")
+        await app.until(lambda: app.chat.prompt.draft == "b", "a letter less")
+        await app.press("ctrl+d")
+        assert app.app.is_running
+        await app.press("ctrl+d")
+        await app.until(lambda: not app.app.is_running or app.app._exit, "the app to leave")
+
+
+async def test_a_question_mark_in_an_empty_prompt_shows_the_keys(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        await app.press("question_mark")
+        await app.shows(HelpScreen)
+        await app.sees("In the prompt")
+
+
+async def test_commands_answer_to_the_names_of_other_agents(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script("Hi.")
+    async with start() as app:
+        await app.say("hello")
+        await app.sees("Hi.")
+        await app.rests()
+        before = app.conversation.info.id
+        await app.type("/cle")
+        await app.sees("/new", "(/clear)")
+        await app.press("escape", "ctrl+u")
+        await app.say("/clear")
+        await app.until(
+            lambda: app.chat.conversation is not None and app.conversation.info.id != before, "another one"
+        )
+        await app.say("/resume")
+        await app.sees("Sessions", "hello")
+        await app.press("escape")
+        await app.say("/exit")
+        await app.until(lambda: app.app._exit, "the app to leave")
+
+
+@pytest.mark.parametrize(("typed", "meant"), [("/sesions", "/sessions"), ("/modle", "/model")])
+async def test_an_unknown_command_says_what_may_have_been_meant(
+    start: Start, llm: ScriptedLLM, typed: str, meant: str
+) -> None:
+    async with start() as app:
+        await app.say(typed)
+        await app.until(lambda: "Did you mean" in app.notices and meant in app.notices, "the question")
+        assert app.chat.prompt.draft == typed
