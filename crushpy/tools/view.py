@@ -1,6 +1,8 @@
 """The tool `view`: reads a file, as numbered lines or as an image."""
 
 import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,12 +12,14 @@ from crushpy.access import Access, ToolAccess
 from crushpy.errors import UsageError
 from crushpy.images import ImageLimits, image_type, scale_image
 from crushpy.messages import Excerpt
+from crushpy.safe_open import NotRegular
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_types import describe_binary
+from crushpy.tools.files.file_window import read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
+from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 
 _DEFAULT_LINES = 2_000
@@ -53,6 +57,12 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     path = locate(context, args.file_path)
     shown = encodable(context.shown(path))
     real = Path(real_path(context, args.file_path))
+    offset = max(args.offset, 1)
+    with suppress(OSError, NotRegular):  # said below, in words
+        if window := read_window(real, offset, args.limit):
+            outcome = _lines(shown, "", window.lines, window.total, offset, args.limit)
+            context.memory.remember_digest(real, window.digest)
+            return outcome
     raw = _read(path, real, shown, context)
     if media_type := image_type(raw):
         return _image(shown, raw, media_type, context.takes_images())
@@ -60,7 +70,9 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     if file is None:
         kind = f"{describe_binary(raw)}, {len(raw):,} bytes"
         raise ToolError(f"{shown} is a binary file ({kind}): it cannot be shown as text.")
-    outcome = _lines(shown, file, max(args.offset, 1), args.limit)
+    lines = split_lines(encodable(normalize(file.text)))
+    wanted = lines[offset - 1 : offset - 1 + args.limit]
+    outcome = _lines(shown, file.form, wanted, len(lines), offset, args.limit)
     context.memory.remember(real, raw)
     return outcome
 
@@ -78,31 +90,31 @@ def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
         raise ToolError(f"{shown} cannot be read: {reason(error)}.") from error
 
 
-def _lines(shown: str, file: TextFile, offset: int, limit: int) -> Outcome:
-    lines = split_lines(encodable(normalize(file.text)))
-    if not lines:
+def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int) -> Outcome:
+    """The lines from number `offset` on, `total` of which the file has, as far as there is room."""
+    if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
-    total = len(lines)
     if offset > total:
         raise ToolError(f"{shown} has {total:,} lines: offset {offset:,} is beyond its end.")
     room = MAX_RESULT_CHARS - _NOTE_ROOM
     width = len(str(min(offset + limit - 1, total)))
     rows: list[str] = []
-    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], start=offset):
+    for number, line in enumerate(lines, start=offset):
         row = f"{number:>{width}}\t{cut_line(line)}"
         room -= len(row) + 1
         if room < 0:
             break
         rows.append(row)
-    last = offset + len(rows) - 1
-    notes = [file.form] if file.form else []
+    count = len(rows)
+    last = offset + count - 1
+    notes = [form] if form else []
     if last < total:
         notes.append(f"lines {offset:,}-{last:,} of {total:,}; read on with offset={last + 1}")
     rows += [f"[{note}]" for note in notes]
     whole = offset == 1 and last == total
     excerpt = Excerpt(
         shown if whole else f"{shown}:{offset}-{last}",
-        "\n".join(cut_line(line) for line in lines[offset - 1 : min(last, offset - 1 + _EXCERPT_LINES)]),
+        "\n".join(cut_line(line) for line in lines[: min(count, _EXCERPT_LINES)]),
         Path(shown).suffix.removeprefix("."),
     )
     return Outcome("\n".join(rows), display=excerpt)

@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Literal
 
+DIGEST_SIZE = 16
+"""Bytes of the blake2b by which a content is known again."""
 State = Literal["unread", "unchanged", "changed"]
 
 
@@ -15,7 +17,11 @@ class FileMemory:
 
     def remember(self, path: Path, content: bytes) -> None:
         """The model knows that `path` holds `content` now."""
-        self._seen[_key(path)] = _hash(content)
+        self.remember_digest(path, _hash(content))
+
+    def remember_digest(self, path: Path, digest: str) -> None:
+        """The same for a content that was never held as a whole."""
+        self._seen[_key(path)] = digest
 
     def state(self, path: Path, content: bytes) -> State:
         """Whether `content`, which `path` holds now, is what the model saw."""
@@ -32,4 +38,4 @@ def _key(path: Path) -> str:
 def _hash(content: bytes) -> str:
     from hashlib import blake2b
 
-    return blake2b(content, digest_size=16).hexdigest()
+    return blake2b(content, digest_size=DIGEST_SIZE).hexdigest()

@@ -83,6 +83,11 @@ class TextFile(Data, frozen=True):
         return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
 
 
+def has_mark(raw: bytes) -> bool:
+    """Whether a file that begins so says which encoding it has."""
+    return any(raw.startswith(mark) for mark, _ in _MARKS)
+
+
 def decode(raw: bytes) -> TextFile | None:
     """`raw` as text, so that encoding it again gives the same bytes; None where it is not text."""
     for bom, encoding in _MARKS:
