@@ -30,6 +30,7 @@ from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import default_model, find_endpoint
 from crushpy.messages import Image
 from crushpy.paths import Paths, private_dir, project_dir, project_root
+from crushpy.permissions.guard import Guard
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
@@ -94,6 +95,10 @@ class ProjectEnvironment:
     def settings(self) -> Settings:
         return self.loaded.settings
 
+    def guard(self) -> Guard:
+        """What holds commands back beside the rules."""
+        return Guard(self.trusted)
+
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
 
@@ -144,7 +149,14 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         templates=templates,
         toolset=around.toolset(templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED))),
         context=context,
-        choices=Choices(rules, limits, options.interactive, options.yolo, loaded.info.mode or chosen.mode),
+        choices=Choices(
+            rules,
+            limits,
+            options.interactive,
+            options.yolo,
+            loaded.info.mode or chosen.mode,
+            around.guard(),
+        ),
         remember=lambda rule: _remember(around.paths, rule),
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),

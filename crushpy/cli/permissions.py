@@ -82,7 +82,7 @@ def test_command(
     as_json: AsJson = False,
 ) -> None:
     """Say what would become of a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
-    from crushpy.paths import Paths
+    from crushpy.bootstrap import ProjectEnvironment
     from crushpy.permissions.decide import decide
     from crushpy.permissions.modes import in_mode
     from crushpy.permissions.rules import RuleSet
@@ -90,10 +90,12 @@ def test_command(
     from crushpy.tools.registry import tool_table
 
     cwd = working_folder()
-    chosen = _load(Paths(), cwd).settings.permissions
+    around = ProjectEnvironment(cwd)
+    _warn(around.loaded)
+    chosen = around.settings.permissions
     rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny, tools=tool_table())
     rules = in_mode(mode.value if mode else chosen.mode, rules)
-    decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo)
+    decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=around.guard())
     if as_json:
         print(json.dumps({name: getattr(decision, name) for name in ("verdict", "reason", "suggested")}))
     else:
@@ -162,9 +164,13 @@ def _load(paths: "Paths", cwd: Path) -> "Loaded":
     from crushpy.settings import load
 
     loaded = load(paths, cwd, trusted=is_trusted(paths, project_root(cwd)))
+    _warn(loaded)
+    return loaded
+
+
+def _warn(loaded: "Loaded") -> None:
     for warning in loaded.warnings:
         typer.echo(f"crushpy: {warning}", err=True)
-    return loaded
 
 
 async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[SessionInfo]":

@@ -15,6 +15,7 @@ from crushpy.permissions.choices import DENY, ONCE, choices_for
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.deeds import deeds
+from crushpy.permissions.guard import Guard
 from crushpy.permissions.modes import in_mode
 from crushpy.permissions.rules import RuleSet
 
@@ -65,6 +66,7 @@ class Approvals:
         interactive: bool = False,
         yolo: bool = False,
         mode: Mode = "ask",
+        guard: Guard | None = None,
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -78,6 +80,7 @@ class Approvals:
         self.interactive = interactive
         self.yolo = yolo
         self.mode: Mode = mode
+        self._guard = guard or Guard()
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
@@ -88,7 +91,7 @@ class Approvals:
         return True
 
     def judge(self, accesses: tuple[Access, ...]) -> Decision:
-        return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo)
+        return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo, guard=self._guard)
 
     def _in_force(self) -> RuleSet:
         """The rules, with what the user granted, as they hold in this mode."""
@@ -127,7 +130,7 @@ class Approvals:
         task: str,
         place: tuple[int, int],
     ) -> Ruling:
-        choices = choices_for(decision, accesses, self._in_force(), self._workspace)
+        choices = choices_for(decision, accesses, self._in_force(), self._workspace, self._guard)
         question = ApprovalNeeded(
             call.id,
             call.name,

@@ -43,6 +43,7 @@ from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
 from crushpy.messages import Data, Image, Message, Usage
+from crushpy.permissions.guard import Guard
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
@@ -71,6 +72,8 @@ class Choices(Data, frozen=True):
     """Somebody is there to be asked."""
     yolo: bool = False
     mode: Mode = "ask"
+    guard: Guard = Guard()
+    """What holds commands back beside the rules."""
 
 
 class Conversation:
@@ -117,6 +120,7 @@ class Conversation:
             interactive=choices.interactive,
             yolo=choices.yolo,
             mode=choices.mode,
+            guard=choices.guard,
         )
         self._files = UndoFiles(undo_dir, context.cwd, settings.undo)
         self._recorder = ChangeRecorder(

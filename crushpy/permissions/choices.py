@@ -10,6 +10,7 @@ from crushpy.access import Access, AnswerChoice
 from crushpy.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
+from crushpy.permissions.guard import Guard
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import READ, RUN, WRITE, RuleSet
@@ -20,7 +21,7 @@ _THIS = {"path": "this file", "command": "this command", "host": "this host", "n
 
 
 def choices_for(
-    decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path
+    decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: Guard
 ) -> tuple[AnswerChoice, ...]:
     """What can be answered to a call that `decision` asks about. Deny comes last."""
     if not decision.suggested:
@@ -28,19 +29,21 @@ def choices_for(
     found: list[AnswerChoice] = []
     for choice in _for_the_conversation(decision, accesses, workspace):
         known = any(set(choice.rules) == set(other.rules) for other in found)
-        if not known and _lets_through(choice, accesses, rules, workspace):
+        if not known and _lets_through(choice, accesses, rules, workspace, guard):
             found.append(choice)
     always = AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested)
     return (ONCE, *found, always, DENY)
 
 
-def _lets_through(choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path) -> bool:
+def _lets_through(
+    choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: Guard
+) -> bool:
     try:
         granted = RuleSet.from_strings(allow=choice.rules)
     except SettingsError:
         return False
     rules = msgspec.structs.replace(rules, allow=(*rules.allow, *granted.allow))
-    return decide(accesses, rules, workspace).verdict == "allow"
+    return decide(accesses, rules, workspace, guard=guard).verdict == "allow"
 
 
 def _for_the_conversation(

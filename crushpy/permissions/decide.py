@@ -7,14 +7,24 @@ from crushpy.access import Access
 from crushpy.permissions.decide_host import decide_host
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, combine, strictest
+from crushpy.permissions.guard import Guard
 from crushpy.permissions.rules import Rule, RuleSet
 
 
-def decide(accesses: Sequence[Access], rules: RuleSet, workspace: Path, *, yolo: bool = False) -> Decision:
+def decide(
+    accesses: Sequence[Access],
+    rules: RuleSet,
+    workspace: Path,
+    *,
+    yolo: bool = False,
+    guard: Guard | None = None,
+) -> Decision:
     """Whether a call that would touch all of `accesses` may run."""
     parts: list[Decision] = []
     for access in accesses:
-        parts.extend(_closed(part, access, rules) for part in _parts(access, rules, workspace, yolo))
+        parts.extend(
+            _closed(part, access, rules) for part in _parts(access, rules, workspace, guard or Guard(), yolo)
+        )
     return combine(parts, yolo=yolo)
 
 
@@ -25,11 +35,11 @@ def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
     return part
 
 
-def _parts(access: Access, rules: RuleSet, workspace: Path, yolo: bool) -> list[Decision]:
+def _parts(access: Access, rules: RuleSet, workspace: Path, guard: Guard, yolo: bool) -> list[Decision]:
     if access.kind == "command":
         from crushpy.permissions.decide_command import decide_command  # loads the parser: only where needed
 
-        return decide_command(access, rules, workspace, yolo=yolo)
+        return decide_command(access, rules, workspace, guard, yolo=yolo)
     if access.kind == "path":
         return [decide_path(access, rules, workspace)]
     if access.kind == "host":

@@ -8,6 +8,8 @@ from crushpy.access import Access
 from crushpy.permissions.allowance import FreeFolder, cd_target, covered_by, is_bare_repository
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, by_rule
+from crushpy.permissions.guard import Guard
+from crushpy.permissions.plain_reading import PlainReading
 from crushpy.permissions.prohibition import RuleHit, hits, mentions
 from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
 from crushpy.permissions.risk.risky_words import risky_words
@@ -21,7 +23,9 @@ _HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 
 
-def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: bool) -> list[Decision]:
+def decide_command(
+    access: Access, rules: RuleSet, workspace: Path, guard: Guard, *, yolo: bool
+) -> list[Decision]:
     """One decision for each thing that the command would do."""
     reading = parse_shell(access.value)
     parts = _forbidden(access, reading, rules, yolo)
@@ -31,7 +35,8 @@ def decide_command(access: Access, rules: RuleSet, workspace: Path, *, yolo: boo
     for redirect in reading.redirects:
         parts.extend(_redirect(redirect, reading, rules, workspace))
     parts.extend(_bare_repository(reading.commands, workspace))
-    parts.extend(_commands(reading.commands, rules, workspace, access.tool))
+    plain = PlainReading(_folders(reading, workspace), rules, workspace, guard)
+    parts.extend(_commands(reading.commands, rules, workspace, access.tool, plain))
     return parts or [Decision("ask", "no rule covers it")]
 
 
@@ -130,7 +135,7 @@ def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
 
 
 def _commands(
-    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str
+    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str, plain: PlainReading
 ) -> list[Decision]:
     allow = {rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)}
     words = list(allow)
@@ -139,12 +144,11 @@ def _commands(
     for command in commands:
         rule = covered_by(words, command, roaming)
         if rule is None:
-            parts.extend(_uncovered(command, words, roaming))
+            parts.extend(plain.parts(command) or _uncovered(command, words, roaming, plain))
         elif rule:
             parts.append(by_rule("allow", allow[tuple(rule)]))
     if not parts and commands:
-        # Nothing but steps that need no rule beside others: alone, they ask like any command.
-        parts.extend(_ask(command) for command in commands)
+        return [Decision("allow", "it only steers the shell")]
     return parts
 
 
@@ -166,14 +170,16 @@ def _bare_repository(commands: Sequence[SimpleCommand], workspace: Path) -> list
     return []
 
 
-def _uncovered(command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder) -> list[Decision]:
+def _uncovered(
+    command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder, plain: PlainReading
+) -> list[Decision]:
     if not (command.inner and command.transparent):
-        return [_ask(command)]
+        return [_ask(command, plain)]
     inner = [each for each in command.inner if covered_by(rules, each, free) is None]
-    return [part for each in inner for part in _uncovered(each, rules, free)]
+    return [part for each in inner for part in plain.parts(each) or _uncovered(each, rules, free, plain)]
 
 
-def _ask(command: SimpleCommand) -> Decision:
+def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
     rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
     known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
@@ -184,5 +190,6 @@ def _ask(command: SimpleCommand) -> Decision:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
         moves = command.words[0].text == "cd"
-        reason = f"no rule covers `{shown}`{', and the folder can steer what runs in it' if moves else ''}"
+        why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
+        reason = f"no rule covers `{shown}`{why}"
     return Decision("ask", reason, (rule,) if rule else ())

@@ -63,6 +63,8 @@ DENY = (
 ASK = ("bash(git log --all)", "write(out/ask/**)")
 
 ALLOWED = (
+    "cd src",
+    "true",
     "git log",
     "git log -5",
     "git log --oneline -- src",
@@ -367,8 +369,6 @@ ASKED = (
     "cat < /etc/passwd",
     "git log --all",
     "git --no-pager log --all",
-    "cd src",
-    "true",
     "x=1",
     "# nothing",
     "",

@@ -84,6 +84,38 @@ _RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
 _NETWORK = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "submodule"))
 
 
+_TALKS = frozenset(("ls-remote", "help"))
+"""They read, though not the repository."""
+_READING_FORMS = frozenset(
+    (
+        *(("stash", "list"), ("stash", "show"), ("worktree", "list"), ("remote", ""), ("remote", "get-url")),
+        *(("reflog", ""), ("reflog", "show"), ("submodule", "status"), ("notes", "list"), ("notes", "show")),
+        *(("bisect", "log"), ("bisect", "view")),
+    )
+)
+_CONFIG_READS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
+_ELSEWHERE = ("no-index", "contents", "git-dir", "file", "from-file", "pathspec-from-file")
+"""With these git reads files of other folders, or names that stand in a file."""
+
+
+def git_reads(words: Sequence[Word]) -> bool:
+    """True where git only reads its repository. What the repository's settings make it run is not meant."""
+    place = 1
+    while place < len(words) and words[place].kind == "literal" and words[place].text in HARMLESS_GLOBALS:
+        place += 1
+    if place >= len(words) or any(word.kind == "unknown" for word in words):
+        return False
+    name, rest = words[place].text, words[place + 1 :]
+    options = [word.text for word in rest if word.is_option]
+    if any(text[2:].partition("=")[0] in _ELSEWHERE for text in options) or name in _TALKS:
+        return False
+    if name in _READS or name == "--version":
+        return not git_risks(words)
+    operand = next((word.text for word in rest if not word.is_option), "")
+    listed = name == "config" and any(text in _CONFIG_READS for text in options)
+    return ((name, operand) in _READING_FORMS or listed) and not _subcommand_risks(name, words, place)
+
+
 def git_risks(words: Sequence[Word]) -> dict[int, str]:
     """Risky words of a git command, by place."""
     risks: dict[int, str] = {}
