@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, Select, bindparam, func, or_, select, update
+from sqlalchemy import BindParameter, Row, Select, bindparam, func, literal, or_, select, update
 
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
@@ -30,6 +30,9 @@ _LONGEST = 20_000
 
 _ROWS = select(conversations).order_by(_C.updated_at.desc(), _C.root_id)
 _TIPS = select(sessions).join(conversations, _C.tip_id == _S.id).order_by(_C.updated_at.desc(), _C.root_id)
+_LIGHT_TIPS = _TIPS.with_only_columns(
+    *(column for column in _S if column.name != "system"), literal("").label("system")
+)
 _IN_FOLDER = _C.cwd == bindparam("folder")
 
 _session: BindParameter[Any] = bindparam("session")
@@ -83,8 +86,8 @@ class ConversationList:
         ]
 
     def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
-        """The same, each as the session at its tip."""
-        return [session_from_row(row) for row in self._selected(_TIPS, cwd, limit)]
+        """The same, each as the session at its tip, without its system prompt."""
+        return [session_from_row(row) for row in self._selected(_LIGHT_TIPS, cwd, limit)]
 
     def latest(self, cwd: str) -> SessionInfo | None:
         """Where somebody spoke last in this folder, of the conversations that have not ended."""

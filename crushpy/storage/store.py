@@ -87,6 +87,10 @@ class Store:
         self, cwd: str | None = None, limit: int | None = None
     ) -> list[ConversationRow]:
         """The same as light rows, each with the messages of all the sessions that led to its tip."""
+        if self._database is None:
+            quick = self._thread.submit(self._quick_rows, cwd, limit)
+            if (rows := await asyncio.wrap_future(quick)) is not None:
+                return rows
         return await self._do(lambda database: database.conversations.rows(cwd, limit))
 
     async def lineage(self, session_id: str) -> list[SessionInfo]:
@@ -418,6 +422,11 @@ class Store:
 
             self._database = open_database(self.file, self.warnings)
         return self._database
+
+    def _quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
+        from crushpy.storage.quick_list import quick_rows
+
+        return quick_rows(self.file, cwd, limit)
 
     def _close(self) -> None:
         if self._database is not None:

@@ -1,8 +1,10 @@
 """What a list of conversations shows: light rows, true counts, names, and the ends of a session."""
 
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -11,6 +13,7 @@ from stored import a_session, replied, said
 
 from crushpy.ids import new_id
 from crushpy.messages import Message, Note
+from crushpy.storage.quick_list import quick_rows
 from crushpy.storage.records import BoundaryInfo, SessionBusy, StorageError
 from crushpy.storage.store import Store
 
@@ -123,3 +126,27 @@ async def test_the_prompts_of_a_folder_come_oldest_first_and_each_once(store: St
     assert await store.prompts("/work", 10) == ["two", "one", "three\nlines"]
     assert await store.prompts("/work", 2) == ["one", "three\nlines"]
     assert await store.prompts("/nowhere", 2) == []
+
+
+async def test_the_quick_list_is_the_same_and_steps_aside_where_it_must(store: Store, file: Path) -> None:
+    for number in range(5):
+        info = a_session(f"/work/{number % 2}", now=1_000.0 + number)
+        await store.create_session(info, said())
+        if number % 3 == 0:
+            await continued(store, info)
+    for cwd in (None, "/work/0", "/nowhere"):
+        for limit in (None, 2):
+            assert quick_rows(file, cwd, limit) == await store.conversation_rows(cwd, limit)
+    await store.close()
+    code = (
+        "import asyncio, sys\nfrom pathlib import Path\nfrom crushpy.storage.store import Store\n"
+        "print(len(asyncio.run(Store(Path(sys.argv[1])).conversation_rows())), 'sqlmodel' in sys.modules)"
+    )
+    ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True)
+    assert ran.stdout == "5 False\n", ran.stderr
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("PRAGMA user_version = 1")
+    assert quick_rows(file, None, None) is None
+    assert quick_rows(file.with_name("missing.db"), None, None) is None
+    file.write_bytes(b"no database" * 1_000)
+    assert quick_rows(file, None, None) is None
