@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from crushpy.access import Access, AnswerChoice, Mode
-from crushpy.messages import Data, Display, ImageInfo, Todo, Usage
+from crushpy.messages import CallDecision, Data, Display, ImageInfo, Todo, Usage
 
 
 class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
@@ -137,6 +137,10 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     text: str
     display: Display | None = None
     images: tuple[ImageInfo, ...] = ()
+    decision: CallDecision | None = None
+    """Whether it could run, and who said so."""
+    ended: str = ""
+    """interrupted while it ran, not_run, or empty where it came to its end."""
 
 
 class TaskProgress(Event, frozen=True, tag="task"):

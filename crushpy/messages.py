@@ -148,6 +148,28 @@ class ToolCall(Data, frozen=True, tag="tool_call"):
     """Provider data that must travel with the call (Gemini's thought signature)."""
 
 
+class CallDecision(Data, frozen=True):
+    """Whether a call could run, and who said so."""
+
+    verdict: Literal["allowed", "denied", "unasked"]
+    """unasked: a question was needed, and nobody was there."""
+    by: Literal["rules", "user", "yolo"]
+    at: float
+    """Seconds since the epoch."""
+    reason: str = ""
+    """What the rules said: which one speaks of it, or what none covers."""
+    answer: str = ""
+    """What the user said: once, conversation, always or deny."""
+    covers: str = ""
+    """What that answer holds for, in words."""
+    words: str = ""
+    """With deny: what the user told the agent."""
+    sandbox: str = ""
+    """What held a command: bubblewrap, ..., or none; empty where none was run."""
+    mode: str = ""
+    """The mode in force."""
+
+
 class ToolResult(Data, frozen=True, tag="tool_result"):
     """The answer to one call: `text` for the model, `display` for a person."""
 
@@ -157,6 +179,10 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     is_error: bool = False
     images: tuple[Image, ...] = ()
     display: Display | None = None
+    decision: CallDecision | None = None
+    """None where nothing had to be decided, and where nobody recorded it."""
+    ended: Literal["", "interrupted", "not_run"] = ""
+    """Cut off while it ran, or never begun; empty where it came to its end."""
 
 
 class EarlierNote(Data, frozen=True):

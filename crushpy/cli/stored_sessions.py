@@ -12,6 +12,7 @@ from crushpy.cli.folder import working_folder
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.storage.records import SessionInfo
+    from crushpy.storage.store import Store
 
 SessionId = Annotated[
     str,
@@ -26,13 +27,22 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
     """What is stored; what is odd about the database goes to stderr."""
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.paths import Paths
+
+    async with open_store() as store:
+        yield SessionBrowser(store, outputs=Paths().outputs)
+
+
+@asynccontextmanager
+async def open_store() -> "AsyncGenerator[Store]":
+    """The database of this user; what is odd about it goes to stderr."""
+    from crushpy.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store
 
     paths = Paths()
     store = Store(paths.database, load(paths, working_folder()).settings.database_url)
     try:
-        yield SessionBrowser(store, outputs=paths.outputs)
+        yield store
     finally:
         await store.close()
         for warning in store.warnings:

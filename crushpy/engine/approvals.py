@@ -2,6 +2,7 @@
 
 import asyncio
 import shlex
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import msgspec
 
 from crushpy.access import Access, AnswerChoice, AnswerKind, Mode, Needs
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
-from crushpy.messages import Data, Display, ToolCall
+from crushpy.messages import CallDecision, Data, Display, ToolCall
 from crushpy.permissions.choices import DENY, ONCE, choices_for
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
@@ -45,6 +46,8 @@ class Ruling(Data, frozen=True):
     """True where a question was needed and nobody was there to ask."""
     needs: Needs = Needs()
     """What a command gets beyond the usual."""
+    covers: str = ""
+    """What the user's answer holds for, in words."""
 
 
 class Approvals:
@@ -67,6 +70,7 @@ class Approvals:
         yolo: bool = False,
         mode: Mode = "ask",
         guard: Guard | None = None,
+        sandbox: Callable[[], str] = lambda: "none",
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -81,6 +85,7 @@ class Approvals:
         self.yolo = yolo
         self.mode: Mode = mode
         self._guard = guard or Guard()
+        self._sandbox = sandbox
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
@@ -157,7 +162,23 @@ class Approvals:
             self._always = (*self._always, *chosen.rules)
             for rule in chosen.rules:
                 self._remember(rule)
-        return Ruling(decision, answer=answer, needs=_asked_for(accesses))
+        return Ruling(decision, answer=answer, needs=_asked_for(accesses), covers=chosen.covers)
+
+    def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
+        """A ruling in a few words, for whoever looks at the call later."""
+        verdict = "allowed" if not ruling.refusal else "unasked" if ruling.unasked else "denied"
+        answer = ruling.answer
+        return CallDecision(
+            verdict,
+            "user" if answer else "yolo" if self.yolo and verdict == "allowed" else "rules",
+            time.time(),
+            ruling.decision.reason,
+            answer.kind if answer else "",
+            ruling.covers,
+            answer.words if answer else "",
+            self._sandbox() if any(access.kind == "command" for access in accesses) else "",
+            self.mode,
+        )
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks about something that is the user's alone: no rule and no yolo decides it."""

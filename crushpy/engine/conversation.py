@@ -33,6 +33,7 @@ from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.session.audit_watch import AuditWatch
 from crushpy.engine.session.session import LoadedSession, load_session, user_message
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
@@ -137,7 +138,7 @@ class Conversation:
             templates,
             self._approvals,
             context,
-            watches=(self._recorder,),
+            watches=(AuditWatch(store, lambda: self._session.info.root_id), self._recorder),
             interactive=choices.interactive,
         )
         self._subagents = Subagents(services, at, toolset, choices.limits, events)

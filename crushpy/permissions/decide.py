@@ -31,7 +31,7 @@ def decide(
 def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
     """Where nothing may be changed, what could change something is not even asked for."""
     if rules.closed and part.verdict == "ask" and access.writes and access.kind != "host":
-        return Decision("deny", f"{rules.closed} ({part.reason})")
+        return Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)
     return part
 
 

@@ -146,7 +146,7 @@ def _commands(
         if rule is None:
             parts.extend(plain.parts(command) or _uncovered(command, words, roaming, plain))
         elif rule:
-            parts.append(by_rule("allow", allow[tuple(rule)]))
+            parts.append(by_rule("allow", allow[tuple(rule)], str(command)[:200]))
     if not parts and commands:
         return [Decision("allow", "it only steers the shell")]
     return parts
@@ -192,4 +192,4 @@ def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
         moves = command.words[0].text == "cd"
         why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
         reason = f"no rule covers `{shown}`{why}"
-    return Decision("ask", reason, (rule,) if rule else ())
+    return Decision("ask", reason, (rule,) if rule else (), about=shown)

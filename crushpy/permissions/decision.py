@@ -17,6 +17,10 @@ class Decision(Data, frozen=True):
     """In plain words: the rule, or what no rule covers."""
     suggested: tuple[str, ...] = ()
     """The allow rules which together would let this kind of call through; empty where none can."""
+    about: str = ""
+    """The part of a call that it speaks of, where that is not all of it: one command of several."""
+    parts: tuple["Decision", ...] = ()
+    """Of the decision for a whole call: those it was made of."""
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
@@ -28,10 +32,10 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
             continue
         suggested = [rule for part in found for rule in part.suggested]
         complete = verdict == "ask" and all(part.suggested for part in found)
-        return Decision(verdict, _joined(found), tuple(dict.fromkeys(suggested)) if complete else ())
-    if yolo:
-        return Decision("allow", "yolo: no rule denies it")
-    return Decision("allow", _joined(parts) or "it touches nothing")
+        rules = tuple(dict.fromkeys(suggested)) if complete else ()
+        return Decision(verdict, _joined(found), rules, parts=tuple(parts))
+    reason = "yolo: no rule denies it" if yolo else _joined(parts) or "it touches nothing"
+    return Decision("allow", reason, parts=tuple(parts))
 
 
 def strictest(
@@ -47,10 +51,10 @@ def strictest(
     return None
 
 
-def by_rule(verdict: Verdict, rule: Rule) -> Decision:
+def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
     words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
     source = f" of {rule.origin}" if rule.origin else ""
-    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}")
+    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about)
 
 
 def _joined(parts: Sequence[Decision]) -> str:

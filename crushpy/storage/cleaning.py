@@ -5,6 +5,9 @@ What is left over when a process ends is taken up by the next one that has time.
 
 from sqlalchemy import text
 
+from crushpy.login import login_name
+from crushpy.storage.audit import Audit
+from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -27,19 +30,25 @@ _NO_CHORE = text("DELETE FROM chore WHERE name = 'merge'")
 
 class Cleaning:
     def __init__(
-        self, connection: SqliteConnection, conversations: ConversationTable, index: SearchIndex
+        self,
+        connection: SqliteConnection,
+        conversations: ConversationTable,
+        index: SearchIndex,
+        audit: Audit,
     ) -> None:
         self._connection = connection
         self._conversations = conversations
         self._index = index
+        self._audit = audit
         self._execute = connection.execute
 
     def mark(self, root_id: str) -> int:
-        """From now on nobody sees this conversation; how many sessions it had."""
+        """From now on nobody sees this conversation; how many sessions it had. Its audit stays, and says so."""
         with self._connection.transaction(durable=True):
             marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
             if marked:
                 self._conversations.forget(root_id)
+                self._audit.append(root_id, [AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
                 self._execute(_NO_LEASE, {"root": root_id})
                 self._execute(_SET_CHORE, {"state": "begin"})
             return marked

@@ -6,6 +6,7 @@ Lives on the storage thread; `store.py` is its door.
 import sqlite3
 from pathlib import Path
 
+from crushpy.storage.audit import Audit
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.conversation_list import ConversationList
@@ -34,7 +35,8 @@ class Database:
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions, table)
         self.imports = Imports(self.connection, self.boundaries, table, self.index)
-        self.cleaning = Cleaning(self.connection, table, self.index)
+        self.audit = Audit(self.connection)
+        self.cleaning = Cleaning(self.connection, table, self.index, self.audit)
         self.pins = PinTable(self.connection)
         self.file_changes = FileChanges(self.connection)
         self.task_results = TaskResults(self.connection)

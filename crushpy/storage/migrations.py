@@ -5,6 +5,7 @@ A step is never changed once it was released; what `tables.py` needs anew is a n
 
 import sqlite3
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.storage.records import StorageError
@@ -253,6 +254,30 @@ CREATE INDEX file_change_by_session ON file_change (session_id);
 CREATE INDEX file_change_by_batch ON file_change (batch)
 """
 
+_AUDIT = """
+CREATE TABLE audit (
+    root_id TEXT NOT NULL,
+    number INTEGER NOT NULL,
+    kind TEXT NOT NULL,
+    at FLOAT NOT NULL,
+    session_id TEXT NOT NULL,
+    call_id TEXT NOT NULL,
+    body TEXT NOT NULL,
+    previous TEXT NOT NULL,
+    hash TEXT NOT NULL,
+    PRIMARY KEY (root_id, number)
+);
+CREATE TABLE audit_end (
+    root_id TEXT NOT NULL PRIMARY KEY,
+    number INTEGER NOT NULL,
+    hash TEXT NOT NULL
+);
+CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END;
+CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
+    BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END
+"""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -265,8 +290,9 @@ STEPS: list[str] = [
     _MODE,
     _INDEX,
     _FILE_CHANGES,
+    _AUDIT,
 ]
-"""Step n (counted from 0) leads from version n to n + 1: SQL statements, none of which holds a semicolon."""
+"""Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 
 
 def refuse_foreign(connection: sqlite3.Connection, file: Path) -> None:
@@ -307,7 +333,7 @@ def _step(connection: sqlite3.Connection, file: Path, *, back_up: bool) -> None:
         if version < len(STEPS):
             if version > 0 and back_up:
                 _back_up(file, version)
-            for statement in STEPS[version].split(";"):
+            for statement in _statements(STEPS[version]):
                 connection.execute(statement)
             connection.execute(f"PRAGMA user_version = {version + 1}")
             connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
@@ -316,6 +342,16 @@ def _step(connection: sqlite3.Connection, file: Path, *, back_up: bool) -> None:
         if connection.in_transaction:
             connection.execute("ROLLBACK")
         raise
+
+
+def _statements(step: str) -> Iterator[str]:
+    """Each statement of a step; that of a trigger holds others."""
+    begun = ""
+    for piece in step.split(";"):
+        begun += f"{piece};"
+        if sqlite3.complete_statement(begun):
+            yield begun
+            begun = ""
 
 
 def _version(connection: sqlite3.Connection) -> int:

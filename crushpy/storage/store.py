@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crushpy.access import Mode
 from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
 from crushpy.start_soon import start_soon
+from crushpy.storage.audit_records import AuditChain, AuditEntry
 from crushpy.storage.location import database_file
 from crushpy.storage.records import (
     BoundaryInfo,
@@ -310,6 +311,20 @@ class Store:
     async def remove_pin(self, root_id: str, number: int) -> Pin:
         """Takes a pin away, and gives it. `UsageError` where there is none of that number."""
         return await self._do(lambda database: database.pins.remove(root_id, number))
+
+    # --- the audit -------------------------------------------------------------------------------------
+
+    async def add_audit(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
+        """Adds records to the chain of a conversation: all or none."""
+        await self._do(lambda database: database.audit.add(root_id, entries))
+
+    async def audit_chain(self, root_id: str) -> AuditChain:
+        """All that is recorded of a conversation, deleted or not."""
+        return await self._do(lambda database: database.audit.chain(root_id))
+
+    async def audited(self, prefix: str = "") -> list[str]:
+        """The conversations there are records of whose ids begin so."""
+        return await self._do(lambda database: database.audit.conversations(prefix))
 
     # --- tasks -----------------------------------------------------------------------------------------
 

@@ -283,6 +283,35 @@ class FileChangeRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class AuditRow(SQLModel, table=True):
+    """What was decided or changed. Only ever added to, and it outlives its conversation: no foreign keys."""
+
+    __tablename__ = "audit"  # pyright: ignore[reportAssignmentType]
+
+    root_id: str = Field(primary_key=True, sa_type=Text)
+    number: int = Field(primary_key=True)
+    """1, 2, 3, ... within its conversation."""
+    kind: str = Field(sa_type=Text)
+    """decision, change or deleted."""
+    at: float = Field(sa_type=Float)
+    session_id: str = Field(sa_type=Text)
+    call_id: str = Field(sa_type=Text)
+    body: str = Field(sa_type=Text)
+    """JSON."""
+    previous: str = Field(sa_type=Text)
+    hash: str = Field(sa_type=Text)
+
+
+class AuditEndRow(SQLModel, table=True):
+    """Where the audit of a conversation ends, so that records missing at its end are noticed."""
+
+    __tablename__ = "audit_end"  # pyright: ignore[reportAssignmentType]
+
+    root_id: str = Field(primary_key=True, sa_type=Text)
+    number: int
+    hash: str = Field(sa_type=Text)
+
+
 class LeaseRow(SQLModel, table=True):
     """Which process may write to a session."""
 
@@ -307,4 +336,6 @@ imports: Table = SQLModel.metadata.tables["import_record"]
 cuts: Table = SQLModel.metadata.tables["cut"]
 pins: Table = SQLModel.metadata.tables["pin"]
 file_changes: Table = SQLModel.metadata.tables["file_change"]
+audits: Table = SQLModel.metadata.tables["audit"]
+audit_ends: Table = SQLModel.metadata.tables["audit_end"]
 leases: Table = SQLModel.metadata.tables["lease"]

@@ -3,7 +3,7 @@
 from collections.abc import Awaitable, Callable
 from copy import copy
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
@@ -33,6 +33,8 @@ class Outcome(Data, frozen=True):
     images: tuple[Image, ...] = ()
     todos: tuple[Todo, ...] | None = None
     """Set by `todos`: the new list."""
+    ended: Literal["", "interrupted", "not_run"] = ""
+    """Set where the call was cut off, or never begun."""
 
 
 class Delegation(Data, frozen=True):

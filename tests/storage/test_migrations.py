@@ -83,6 +83,8 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "index_queue",
             "chore",
             "file_change",
+            "audit",
+            "audit_end",
         }
         assert shape(ours) == shape(theirs)
 

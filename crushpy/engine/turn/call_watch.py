@@ -5,7 +5,7 @@ from typing import Protocol
 
 from crushpy.access import Access
 from crushpy.engine.approvals import Ruling
-from crushpy.messages import Data, ToolCall
+from crushpy.messages import CallDecision, Data, ToolCall
 from crushpy.tools.base import Outcome
 
 
@@ -17,6 +17,8 @@ class WatchedCall(Data, frozen=True):
     """The reply that asked for it."""
     call: ToolCall
     accesses: tuple[Access, ...]
+    decision: CallDecision
+    """What was decided, as the call's result will say it."""
     task: str = ""
     """The call for which a sub-agent works; empty for the main agent."""
 

@@ -12,7 +12,7 @@ from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
-from crushpy.messages import Display, Message, ToolCall, ToolResult
+from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
 from crushpy.shield import shielded
 from crushpy.storage.records import StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
@@ -66,6 +66,8 @@ class ToolRunner:
         self._emit = emit
         self._begun: set[str] = set()
         """Calls that may have had an effect: a call that was still waiting for permission has not."""
+        self._decided: dict[str, CallDecision] = {}
+        """What was decided about calls that have no result yet."""
         self.unasked = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -88,7 +90,9 @@ class ToolRunner:
             for call in message.calls:
                 if call.id not in answered:
                     with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                        await self._finish(call, Outcome(NOT_STARTED, is_error=True), answered)
+                        await self._finish(
+                            call, Outcome(NOT_STARTED, is_error=True, ended="not_run"), answered
+                        )
             raise
 
     async def _start_afresh(
@@ -157,8 +161,10 @@ class ToolRunner:
         try:
             outcome = await self._outcome(message, call)
         except asyncio.CancelledError:
-            text = STOPPED if call.id in self._begun else NOT_STARTED
-            await self._finish(call, Outcome(text, is_error=True), answered)
+            stopped = Outcome(NOT_STARTED, is_error=True, ended="not_run")
+            if call.id in self._begun:
+                stopped = Outcome(STOPPED, is_error=True, ended="interrupted")
+            await self._finish(call, stopped, answered)
             raise
         await self._finish(call, outcome, answered, guard)
 
@@ -168,7 +174,16 @@ class ToolRunner:
         text = truncate(outcome.text).text
         if guard is not None:
             text += guard.seen(call, text)
-        result = ToolResult(call.id, call.name, text, outcome.is_error, outcome.images, outcome.display)
+        result = ToolResult(
+            call.id,
+            call.name,
+            text,
+            outcome.is_error,
+            outcome.images,
+            outcome.display,
+            self._decided.pop(call.id, None),
+            outcome.ended,
+        )
         answered.add(call.id)
         await shielded(self._keep(result, outcome))
 
@@ -176,7 +191,16 @@ class ToolRunner:
         await self._session.add_result(result)
         images = tuple(image.info for image in result.images)
         self._emit(
-            ToolFinished(result.call_id, result.name, result.is_error, result.text, result.display, images)
+            ToolFinished(
+                result.call_id,
+                result.name,
+                result.is_error,
+                result.text,
+                result.display,
+                images,
+                result.decision,
+                result.ended,
+            )
         )
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
@@ -193,7 +217,8 @@ class ToolRunner:
                 return await tool.preview(args, context)
 
             ruling = await self._approvals.rule(call, accesses, preview, self._task)
-            watched = WatchedCall(self._session.info.id, message.id, call, accesses, self._task)
+            decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
+            watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
             await self._watches.ruled(watched, ruling)
             if ruling.refusal:
                 self.unasked = self.unasked or ruling.unasked

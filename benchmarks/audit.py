@@ -1,0 +1,58 @@
+"""What recording a decision costs: `python -m benchmarks.audit [--calls 2000]`.
+
+Through the door that every call goes through, on a real database file; redaction and hashing included.
+"""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from crushpy.access import Access
+from crushpy.engine.approvals import Ruling
+from crushpy.engine.session.audit_watch import AuditWatch
+from crushpy.engine.turn.call_watch import WatchedCall
+from crushpy.messages import CallDecision, ToolCall
+from crushpy.permissions.decision import Decision
+from crushpy.storage.audit_records import find_fault
+from crushpy.storage.store import Store
+
+COMMAND = "git log --oneline -20 && npm run test -- --watch=false src/components"
+
+
+async def measure(calls: int, folder: Path) -> None:
+    store = Store(folder / "crushpy.db")
+    watch = AuditWatch(store, lambda: "root")
+    part = Decision("allow", "allowed by the rule bash(git log)", about="git log --oneline -20")
+    ruling = Ruling(Decision("allow", part.reason, parts=(part, part)))
+    decision = CallDecision("allowed", "rules", time.time(), part.reason, sandbox="bubblewrap", mode="ask")
+    access = (Access("bash", "command", COMMAND, writes=True),)
+    taken: list[float] = []
+    for number in range(calls + 20):
+        call = ToolCall(f"call{number}", "bash", {"command": COMMAND})
+        watched = WatchedCall("session", "message", call, access, decision)
+        begun = time.perf_counter()
+        await watch.ruled(watched, ruling)
+        taken.append((time.perf_counter() - begun) * 1_000)
+    taken = sorted(taken[20:])  # the first ones load modules
+    begun = time.perf_counter()
+    fault = find_fault(await store.audit_chain("root"))
+    verified = time.perf_counter() - begun
+    await store.close()
+    print(f"recording a decision: median {statistics.median(taken):.2f} ms, ", end="")
+    print(f"95% below {taken[int(len(taken) * 0.95)]:.2f} ms, {calls:,} calls")
+    print(f"verifying {calls:,} records: {verified * 1_000:.0f} ms, {'bad' if fault else 'the chain holds'}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--calls", type=int, default=2_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        asyncio.run(measure(given.calls, Path(folder)))
+
+
+if __name__ == "__main__":
+    main()

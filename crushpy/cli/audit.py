@@ -1,0 +1,151 @@
+"""`crushpy audit`: what was decided and changed, and whether the record of it is whole."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.stored_sessions import open_store
+
+if TYPE_CHECKING:
+    from crushpy.storage.audit_records import AuditChain, AuditFault, AuditRecord
+    from crushpy.storage.store import Store
+
+ConversationId = Annotated[
+    str,
+    typer.Argument(
+        metavar="[ID]",
+        help="A session's id, the beginning of one, or `latest`; also of a conversation that was deleted.",
+        show_default=False,
+    ),
+]
+SHOWN_HASH = 12
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(
+        help="Show what was decided and changed, and verify the record of it.", no_args_is_help=True
+    )
+    group.command("show")(show_command)
+    group.command("verify")(verify_command)
+    app.add_typer(group, name="audit")
+
+
+def show_command(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
+    """Show every decision and every change of a conversation; without an ID, of the latest of this folder."""
+    asyncio.run(_show(conversation, as_json=as_json))
+
+
+def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
+    """Verify the chain of a conversation, or of all. Exit code 1 where one does not hold."""
+    if not asyncio.run(_verify(conversation, as_json=as_json)):
+        raise typer.Exit(1)
+
+
+async def _show(name: str, *, as_json: bool) -> None:
+    async with open_store() as store:
+        chain = await store.audit_chain(await _conversation(store, name))
+    if as_json:
+        print_json([_as_json(record) for record in chain.records])
+    elif not chain.records:
+        print_text(f"Nothing is recorded of conversation {chain.root_id}.\n")
+    else:
+        print_text("\n".join([f"Conversation {chain.root_id}", *_lines(chain.records)]) + "\n")
+
+
+async def _verify(name: str, *, as_json: bool) -> bool:
+    from crushpy.storage.audit_records import find_fault
+
+    async with open_store() as store:
+        roots = [await _conversation(store, name)] if name else await store.audited()
+        found = [(chain, find_fault(chain)) for chain in [await store.audit_chain(root) for root in roots]]
+    if as_json:
+        print_json([_verdict(chain, fault) for chain, fault in found])
+    else:
+        print_text("".join(_verdict_line(chain, fault) for chain, fault in found) or "Nothing is recorded.\n")
+    return all(fault is None for _, fault in found)
+
+
+async def _conversation(store: "Store", name: str) -> str:
+    """The conversation that is meant: one that is there, or one that was deleted and is recorded."""
+    from crushpy.cli.stored_sessions import find_session
+    from crushpy.engine.session.browser import SessionBrowser
+    from crushpy.errors import UsageError
+
+    try:
+        return (await find_session(SessionBrowser(store), name)).root_id
+    except UsageError:
+        recorded = await store.audited(name.strip().lower()) if name != "latest" else []
+        if len(recorded) != 1:
+            raise
+        return recorded[0]
+
+
+# --- printing ----------------------------------------------------------------------------------------------
+
+
+def _as_json(record: "AuditRecord") -> dict[str, Any]:
+    import msgspec
+
+    fields: dict[str, Any] = msgspec.structs.asdict(record)
+    del fields["body"]
+    return {**fields, **record.content}
+
+
+def _verdict(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
+    holds: dict[str, Any] = {"conversation": chain.root_id, "records": len(chain.records), "holds": not fault}
+    return holds | ({"first_bad": fault.number, "reason": fault.reason} if fault else {})
+
+
+def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
+    from crushpy.messages import counted
+
+    if fault is None:
+        return f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds\n"
+    return f"{chain.root_id}: record {fault.number} is bad: {fault.reason}\n"
+
+
+def _lines(records: "Sequence[AuditRecord]") -> list[str]:
+    """A line for each record, below the day they were made on."""
+    lines: list[str] = []
+    day = ""
+    for record in records:
+        moment = time.localtime(record.at)
+        if (today := time.strftime("%Y-%m-%d", moment)) != day:
+            day = today
+            lines.append(day)
+        lines.append(f"{record.number:>5}  {time.strftime('%H:%M:%S', moment)}  {_line(record)}")
+    return lines
+
+
+def _line(record: "AuditRecord") -> str:
+    from crushpy.sanitize import one_line
+
+    content = record.content
+    match record.kind:
+        case "decision":
+            said = _decision(content)
+        case "change":
+            before, after = (content.get(name) or "nothing" for name in ("before", "after"))
+            said = f"changed {content.get('path')}: {before[:SHOWN_HASH]} -> {after[:SHOWN_HASH]}"
+        case "deleted":
+            said = f"deleted by {content.get('by')}: the conversation is gone, this record stays"
+        case _:
+            said = record.kind
+    return one_line(said)
+
+
+def _decision(content: dict[str, Any]) -> str:
+    touched = ", ".join(str(one.get("value", "")) for one in content.get("touches", ()) if one.get("value"))
+    who = f" by {content.get('user')}" if content.get("by") == "user" else ""
+    answer = {"conversation": " for this conversation", "once": " once", "always": " always"}
+    how = f"{content.get('verdict')}{answer.get(content.get('answer', ''), '')}{who}"
+    notes = [str(content.get("reason", ""))]
+    notes += [f'"{content["words"]}"'] if content.get("words") else []
+    notes += [f"sandbox {content['sandbox']}"] if content.get("sandbox") else []
+    notes += [f"{content['mode']} mode"] if content.get("mode") not in (None, "", "ask") else []
+    notes += ["in a task"] if content.get("task") else []
+    return f"{how}: {content.get('tool')} {touched}".rstrip() + f"  ({'; '.join(filter(None, notes))})"
