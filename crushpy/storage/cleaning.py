@@ -43,7 +43,7 @@ class Cleaning:
         self._execute = connection.execute
 
     def mark(self, root_id: str) -> int:
-        """From now on nobody sees this conversation; how many sessions it had. Its audit stays, and says so."""
+        """From now on nobody sees this conversation; how many sessions it had. Its audit says so."""
         with self._connection.transaction(durable=True):
             marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
             if marked:
