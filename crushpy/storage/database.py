@@ -38,7 +38,7 @@ class Database:
         self.audit = Audit(self.connection)
         self.cleaning = Cleaning(self.connection, table, self.index, self.audit)
         self.pins = PinTable(self.connection)
-        self.file_changes = FileChanges(self.connection)
+        self.file_changes = FileChanges(self.connection, self.audit)
         self.task_results = TaskResults(self.connection)
 
     def tidy(self) -> bool:

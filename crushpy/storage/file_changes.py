@@ -6,7 +6,10 @@ from typing import Any
 import msgspec
 from sqlalchemy import Row, delete, func, insert, select, update
 
+from crushpy.redact import redact
 from crushpy.sanitize import encodable
+from crushpy.storage.audit import Audit
+from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import file_changes, messages
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
@@ -18,8 +21,11 @@ BATCH = 500
 
 
 class FileChanges:
-    def __init__(self, connection: SqliteConnection) -> None:
+    """Every change that was made is in the audit of its conversation too, from the same moment on."""
+
+    def __init__(self, connection: SqliteConnection, audit: Audit) -> None:
         self._connection = connection
+        self._audit = audit
         self._execute = connection.execute
 
     def add(self, changes: Sequence[RecordedChange], message_id: str, since: int | None) -> None:
@@ -35,6 +41,8 @@ class FileChanges:
             rows = [row for row in rows if (row["path"], row["after"]) not in others]
             if rows:
                 self._execute(insert(file_changes), rows)
+                made = [_to_entry(row, row["after"]) for row in rows if row["after"]]
+                self._audit.append(first.root_id, made)
 
     def _of_others(self, mine: RecordedChange, since: int) -> set[tuple[str, str]]:
         """What other conversations recorded on this machine meanwhile."""
@@ -51,7 +59,9 @@ class FileChanges:
 
     def finish(self, batch: str, after: Mapping[str, FileState]) -> None:
         with self._connection.transaction(durable=True):
-            for row in self._execute(select(file_changes).where(_C.batch == batch)).all():
+            rows = self._execute(select(file_changes).where(_C.batch == batch)).all()
+            made: list[AuditEntry] = []
+            for row in rows:
                 state = after.get(path_from_stored(row.path))
                 if state is None:
                     continue
@@ -61,6 +71,9 @@ class FileChanges:
                     self._execute(
                         update(file_changes).where(_C.number == row.number), {"after": _json(state)}
                     )
+                    made.append(_to_entry(row._mapping, _json(state) or ""))
+            if made:
+                self._audit.append(rows[0].root_id, made)
 
     def of(self, root_id: str) -> list[RecordedChange]:
         rows = self._execute(select(file_changes).where(_C.root_id == root_id).order_by(_C.number))
@@ -81,6 +94,23 @@ class FileChanges:
 
 def _json(state: FileState | None) -> str | None:
     return None if state is None else msgspec.json.encode(state).decode()
+
+
+def _to_entry(row: Mapping[Any, Any], after: str) -> AuditEntry:
+    """A change as the audit has it: what the path held before and after, as hashes."""
+    body = {
+        "path": redact(encodable(path_from_stored(row["path"]))),
+        "before": _held(row["before"]),
+        "after": _held(after),
+        "tool": row["source"],
+    }
+    return AuditEntry("change", body, row["session_id"], row["call_id"])
+
+
+def _held(stored: str) -> str:
+    """A file's hash, what else was there, or nothing."""
+    state = msgspec.json.decode(stored, type=FileState)
+    return {"file": state.hash, "missing": ""}.get(state.kind, state.kind)
 
 
 def _to_row(change: RecordedChange) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """`crushpy audit`: every decision is recorded, and what was tampered with is found."""
 
+import hashlib
 import json
 import os
 import signal
@@ -43,13 +44,33 @@ def test_every_decision_is_recorded_with_its_parts_who_and_when(cli: Cli, told: 
     assert touch["verdict"] == "unasked"
     assert [(part["verdict"], part["about"].split()[0]) for part in touch["parts"]] == [
         ("allow", "touch"),
-        ("ask", "echo"),
+        ("allow", "echo"),
     ]
     assert touch["sandbox"]
     assert touch["call_id"] == "c2"
     assert (write["verdict"], write["reason"]) == ("allowed", "allowed by the rule write(*.txt)")
     assert "sandbox" not in write
     assert all(one["user"] and one["at"] and one["mode"] == "ask" for one in (look, touch, write))
+
+
+def test_every_change_is_recorded_with_what_was_there_before_and_after(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, told: str
+) -> None:
+    edit = Call("edit", {"file_path": "a.txt", "old_string": "alpha", "new_string": "beta"}, id="c4")
+    look = Call("view", {"file_path": "a.txt"})
+    remove = Call("bash", {"command": "rm a.txt"}, id="c5")
+    llm.script(Reply(calls=[look]), Reply(calls=[edit]), Reply(calls=[remove]), "Done.")
+    assert run("-s", told, "--yolo", "go on").code == 0
+    alpha, beta = (hashlib.sha256(text).hexdigest() for text in (b"alpha\n", b"beta\n"))
+    changes = [
+        (one["call_id"], one["path"], one["before"], one["after"])
+        for one in records(cli, told)
+        if one["kind"] == "change"
+    ]
+    path = str(workspace / "a.txt")
+    assert changes == [("c3", path, "", alpha), ("c4", path, alpha, beta), ("c5", path, beta, "")]
+    assert f"changed {path}: {alpha[:12]} -> {beta[:12]}" in cli("audit", "show", told).stdout
+    assert cli("audit", "verify", told).returncode == 0
 
 
 def test_what_is_recorded_holds_no_secret(cli: Cli, told: str, home: Path) -> None:
