@@ -70,7 +70,6 @@ class Approvals:
         yolo: bool = False,
         mode: Mode = "ask",
         guard: Guard | None = None,
-        sandbox: Callable[[], str] = lambda: "none",
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -85,7 +84,6 @@ class Approvals:
         self.yolo = yolo
         self.mode: Mode = mode
         self._guard = guard or Guard()
-        self._sandbox = sandbox
 
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
@@ -176,7 +174,7 @@ class Approvals:
             answer.kind if answer else "",
             ruling.covers,
             answer.words if answer else "",
-            self._sandbox() if any(access.kind == "command" for access in accesses) else "",
+            (self._guard.sandbox or "none") if any(access.kind == "command" for access in accesses) else "",
             self.mode,
         )
 

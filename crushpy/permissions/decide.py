@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
+
 from crushpy.access import Access
 from crushpy.permissions.decide_host import decide_host
 from crushpy.permissions.decide_path import decide_path
@@ -23,9 +25,15 @@ def decide(
     parts: list[Decision] = []
     for access in accesses:
         parts.extend(
-            _closed(part, access, rules) for part in _parts(access, rules, workspace, guard or Guard(), yolo)
+            _closed(part, access, rules)
+            for part in _parts(access, rules, workspace, _held(guard or Guard(), rules), yolo)
         )
     return combine(parts, yolo=yolo)
+
+
+def _held(guard: Guard, rules: RuleSet) -> Guard:
+    """Where nothing may be changed, no sandbox is a reason to let a command build."""
+    return msgspec.structs.replace(guard, auto_allow=False) if rules.closed else guard
 
 
 def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:

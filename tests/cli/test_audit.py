@@ -15,7 +15,7 @@ from headless import Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 LOOK = Call("ls", {}, id="c1")
-TOUCH = Call("bash", {"command": "touch made && echo sk-abcdefghij0123456789ABCD"}, id="c2")
+TOUCH = Call("bash", {"command": "touch made && frobnicate sk-abcdefghij0123456789ABCD"}, id="c2")
 WRITE = Call("write", {"file_path": "a.txt", "content": "alpha\n"}, id="c3")
 
 
@@ -44,7 +44,7 @@ def test_every_decision_is_recorded_with_its_parts_who_and_when(cli: Cli, told: 
     assert touch["verdict"] == "unasked"
     assert [(part["verdict"], part["about"].split()[0]) for part in touch["parts"]] == [
         ("allow", "touch"),
-        ("allow", "echo"),
+        ("ask", "frobnicate"),
     ]
     assert touch["sandbox"]
     assert touch["call_id"] == "c2"
