@@ -7,7 +7,18 @@ from collections.abc import Sequence
 from typing import Literal, Protocol
 
 from crushpy.context.cuts import SentState
-from crushpy.messages import Data, Diff, Display, Excerpt, FileList, ImageInfo, TaskReport, Terminal, TodoList
+from crushpy.messages import (
+    Data,
+    Diff,
+    Display,
+    Excerpt,
+    FileList,
+    ImageInfo,
+    TaskReport,
+    Terminal,
+    TodoList,
+    counted,
+)
 from crushpy.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
@@ -68,6 +79,28 @@ class ToolItem(Data, frozen=True):
     """Of its result."""
     session_id: str = ""
     """Of the sub-agent that works for it."""
+
+
+class ReadingItem(Data, frozen=True):
+    """Calls in a row that only read, as one line; they follow it, and are seen while it is open."""
+
+    files: int = 0
+    folders: int = 0
+    searches: int = 0
+
+    @property
+    def words(self) -> str:
+        """Read 6 files, searched 3 times. Empty where there is only one, which needs no line of its own."""
+        if self.files + self.folders + self.searches < 2:
+            return ""
+        times = {1: "once", 2: "twice"}.get(self.searches, f"{self.searches:,} times")
+        words = [
+            f"read {counted(self.files, 'file')}" if self.files else "",
+            f"listed {counted(self.folders, 'folder')}" if self.folders else "",
+            f"searched {times}" if self.searches else "",
+        ]
+        said = ", ".join([word for word in words if word])
+        return said[:1].upper() + said[1:]
 
 
 class NoticeItem(Data, frozen=True):
@@ -145,7 +178,9 @@ class BoundaryItem(Data, frozen=True):
         return tuple(action for action in self.offers if action != "undo" or not self.undone)
 
 
-TranscriptItem = UserItem | ReplyItem | ThinkingItem | ToolItem | NoticeItem | ErrorItem | BoundaryItem
+TranscriptItem = (
+    UserItem | ReplyItem | ThinkingItem | ToolItem | ReadingItem | NoticeItem | ErrorItem | BoundaryItem
+)
 
 
 def is_message(item: TranscriptItem) -> bool:
@@ -181,6 +216,8 @@ def source_text(item: TranscriptItem) -> str:
         case ToolItem():
             shown = item.output if item.display is None else display_text(item.display)
             return f"{item.name} {item.headline}\n{shown}"
+        case ReadingItem():
+            return item.words
         case ErrorItem():
             return f"{item.message}\n{item.hint}" if item.hint else item.message
         case BoundaryItem():

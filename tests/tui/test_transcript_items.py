@@ -55,7 +55,7 @@ async def test_everything_at_80_columns() -> None:
             "  ▸ ✓ bash pytest -q  0.4 s",
             "  ▾ ✓ edit shop.py  +4 −3",
             "      ✓ price\n      ◐ tax",
-            "  ▸ ✓ grep tax  9 found",
+            "  ▸ ✓ Read 1 file, searched once",
             "  ▸ ✗ bash false\n      it failed",
             "  ▸ ● bash make\n      two\n      three\n      four",
             "  · The window is half full\n  ! No price is known",
@@ -114,12 +114,13 @@ and more.
 
 
 async def test_calls_and_notices_stand_close_together_and_all_else_apart() -> None:
-    call = ToolItem("1", "ls", "")
+    call = ToolItem("1", "job_kill", "1")
     async with stage([call, call, NoticeItem("n"), UserItem("u"), call]) as here:
-        assert here.lines()[:7] == ["    ✓ ls", "    ✓ ls", "  · n", "", "▌ u", "", "    ✓ ls"]
+        line = "    ✓ job_kill 1"
+        assert here.lines()[:7] == [line, line, "  · n", "", "▌ u", "", line]
         here.view.replace(here.view.keys()[1], UserItem("v"))
         await here.settle()
-        assert here.lines()[:5] == ["    ✓ ls", "", "▌ v", "", "  · n"]
+        assert here.lines()[:5] == [line, "", "▌ v", "", "  · n"]
         here.view.remove(here.view.keys()[1])
         await here.settle()
         assert here.lines()[:2] == ["    ✓ ls", "  · n"]
@@ -176,6 +177,7 @@ async def test_a_failed_command_is_told_once() -> None:
     assert (await shown(item, opened=False)).split("\n") == [
         "  ▸ ✗ bash make all  exit 2 · 1.5 s",
         "      compiling",
+        "          failed",
     ]
     silent = ToolItem(
         "1", "bash", "false", "failed", Terminal("false", "", 1, 0.0, "exit code 1"), "[exit code 1]"

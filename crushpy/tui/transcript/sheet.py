@@ -9,8 +9,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from crushpy.tui.items import ReplyItem, ThinkingItem, ToolItem, TranscriptItem
+from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.heights import Heights
+from crushpy.tui.transcript.reading_runs import begins_run, gather, header_of
 from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
 from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
 from crushpy.tui.transcript.render.highlight import Highlighter
@@ -74,14 +75,29 @@ class Sheet:
     def reset(self, items: Sequence[TranscriptItem]) -> None:
         self.first_key += len(self.entries)
         self._drop_all()
-        self.entries = [SheetEntry(key, item) for key, item in enumerate(items, self.first_key)]
+        self.entries = []
+        for item in items:
+            self._append(item)
+        for index, entry in enumerate(self.entries):
+            if entry is not None and isinstance(entry.item, ReadingItem):
+                entry.item, _ = gather(self.entries, index)
         self._estimate_all()
 
     def add(self, item: TranscriptItem) -> int:
+        start = len(self.entries)
+        key = self._append(item)
+        for index in range(start, len(self.entries)):
+            self.heights.append(self._estimate(index, self[index]))
+        return key
+
+    def _append(self, item: TranscriptItem) -> int:
+        """A call that only reads has a line for all of its run before it."""
+        if begins_run(self.entries, item):
+            header = SheetEntry(self.first_key + len(self.entries), ReadingItem())
+            header.hidden = True
+            self.entries.append(header)
         key = self.first_key + len(self.entries)
-        entry = SheetEntry(key, item)
-        self.entries.append(entry)
-        self.heights.append(self._estimate(len(self.entries) - 1, entry))
+        self.entries.append(SheetEntry(key, item))
         return key
 
     def replace(self, index: int, item: TranscriptItem) -> None:
@@ -89,6 +105,7 @@ class Sheet:
         rows = self._forget(entry)
         entry.item, entry.parts = item, None
         self._redraw(index, rows)
+        self._regroup(index)
 
     def remove(self, index: int) -> None:
         self._forget(self[index])
@@ -104,6 +121,33 @@ class Sheet:
         if entry.parts is not None:
             self._begin(entry)
         self._redraw(index, rows)
+        if isinstance(entry.item, ReadingItem):
+            self._gather(index)
+
+    def reveal(self, index: int) -> None:
+        """Opens the run that hides an entry."""
+        header = header_of(self.entries, index)
+        if self[index].hidden and header is not None:
+            self.unfold(header, True)
+
+    def _regroup(self, index: int) -> None:
+        """An entry has changed: the line of its run says so."""
+        header = header_of(self.entries, index)
+        if header is not None:
+            self._gather(header)
+
+    def _gather(self, header: int) -> None:
+        """Has the line of a run tell its calls, and hides those that it tells while it is closed."""
+        line = self[header]
+        item, changed = gather(self.entries, header)
+        if item != line.item:
+            rows = self._forget(line)
+            line.item = item
+            if not line.hidden:
+                self._redraw(header, rows)
+        after = self.neighbour(header, 1)
+        for index in (*changed, *([] if after is None else [after])):
+            self.heights[index] = self._estimate(index, self[index])
 
     def stream(self, index: int, text: str) -> None:
         """More of an item that grows. Nothing is drawn before `flush`."""
@@ -148,6 +192,7 @@ class Sheet:
             self._measured(index, drawn)
             return
         self._redraw(index, drawn.rows if drawn else [])
+        self._regroup(index)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -162,10 +207,11 @@ class Sheet:
         return index if 0 <= index < len(self.entries) and self.entries[index] is not None else None
 
     def neighbour(self, index: int, step: int) -> int | None:
-        """The next entry in that direction (1 or -1)."""
+        """The next entry in that direction (1 or -1) that can be seen."""
         index += step
         while 0 <= index < len(self.entries):
-            if self.entries[index] is not None:
+            entry = self.entries[index]
+            if entry is not None and not entry.hidden:
                 return index
             index += step
         return None
@@ -173,7 +219,7 @@ class Sheet:
     def space(self, index: int) -> int:
         """Empty rows before an entry: 1 or 0."""
         entry = self.entries[index]
-        if entry is None:
+        if entry is None or entry.hidden:
             return 0
         before = self.neighbour(index, -1)
         return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
@@ -181,7 +227,7 @@ class Sheet:
     def rows(self, index: int) -> list[TextRow]:
         """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
         entry = self.entries[index]
-        if entry is None or self._palette is None:
+        if entry is None or entry.hidden or self._palette is None:
             return []
         drawn = entry.drawn or self._drawn.get(entry.key)
         if drawn is None:
@@ -265,9 +311,11 @@ class Sheet:
         self._measured(index, drawn)
 
     def _measured(self, index: int, drawn: Drawn) -> None:
-        self.heights[index] = self.space(index) + len(drawn.rows)
+        self.heights[index] = 0 if self[index].hidden else self.space(index) + len(drawn.rows)
 
     def _estimate(self, index: int, entry: SheetEntry) -> int:
+        if entry.hidden:
+            return 0
         return self.space(index) + estimate(entry.item, self.width, opened=entry.opened)
 
     def _estimate_all(self) -> None:
@@ -276,7 +324,7 @@ class Sheet:
     def _estimates(self) -> Iterator[int]:
         before: TranscriptItem | None = None
         for entry in self.entries:
-            if entry is None:
+            if entry is None or entry.hidden:
                 yield 0
                 continue
             space = 0 if stands_close(entry.item, before) else 1

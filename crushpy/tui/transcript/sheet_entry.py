@@ -13,11 +13,13 @@ MOST_OUTPUT = 200_000
 class SheetEntry:
     """One item in its place."""
 
-    __slots__ = ("drawn", "item", "key", "parts", "unfolded")
+    __slots__ = ("drawn", "hidden", "item", "key", "parts", "unfolded")
 
     def __init__(self, key: int, item: TranscriptItem) -> None:
         self.key = key
         self.item = item
+        self.hidden = False
+        """Not seen: told by the line of its run, or such a line that has nothing to tell."""
         self.unfolded: bool | None = None
         """What the user chose; None where nothing was chosen."""
         self.parts: list[str] | None = None

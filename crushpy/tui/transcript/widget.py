@@ -18,7 +18,7 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from crushpy.tui.items import ItemAction, TranscriptItem
+from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
@@ -139,7 +139,8 @@ class Transcript(Pointing):
 
     def keys(self) -> list[int]:
         """The keys of all items, in order."""
-        return [entry.key for entry in self._sheet.entries if entry is not None]
+        entries = [entry for entry in self._sheet.entries if entry is not None]
+        return [entry.key for entry in entries if not isinstance(entry.item, ReadingItem)]
 
     @property
     def drawn_items(self) -> int:

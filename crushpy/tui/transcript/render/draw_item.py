@@ -12,6 +12,7 @@ from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,
     NoticeItem,
+    ReadingItem,
     ReplyItem,
     ThinkingItem,
     ToolItem,
@@ -25,7 +26,13 @@ from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.tool_calls import PREVIEW, draw_tool, has_body, opens_by_itself
+from crushpy.tui.transcript.render.tool_calls import (
+    closed_height,
+    draw_reading,
+    draw_tool,
+    has_body,
+    opens_by_itself,
+)
 
 LONG_PROMPT = 24
 """A prompt with more lines is folded to the first half of these."""
@@ -41,6 +48,8 @@ def is_foldable(item: TranscriptItem) -> bool:
             return True
         case ToolItem():
             return has_body(item)
+        case ReadingItem():
+            return True
         case BoundaryItem():
             return bool(item.summary or item.evidence)
         case UserItem(text=text):
@@ -55,7 +64,7 @@ def is_open_at_first(item: TranscriptItem) -> bool:
 
 def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
     """No empty row between these two: calls and notices in a row belong together."""
-    close = (ToolItem, ThinkingItem, NoticeItem)
+    close = (ToolItem, ReadingItem, ThinkingItem, NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
 
@@ -65,7 +74,9 @@ def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
         case ThinkingItem() if not opened:
             return 1
         case ToolItem() if not opened:
-            return 1 if item.state != "running" else 1 + min(PREVIEW, item.output.count("\n"))
+            return closed_height(item)
+        case ReadingItem():
+            return 1
         case UserItem() if is_foldable(item) and not opened:
             return LONG_PROMPT // 2 + 1
         case BoundaryItem() if not opened:
@@ -96,6 +107,8 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
                 yield from thoughts.finish()
         case ToolItem():
             yield from draw_tool(item, canvas, margin, opened=opened)
+        case ReadingItem():
+            draw_reading(item, canvas, margin, opened=opened)
         case NoticeItem():
             _notice(item, canvas, margin)
         case ErrorItem():

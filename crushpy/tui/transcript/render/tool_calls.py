@@ -7,10 +7,11 @@ from rich.style import Style
 
 from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.sanitize import one_line
-from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ToolItem
+from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
+from crushpy.tui.transcript.render.last_lines import last_lines
 from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed, tail_of
 from crushpy.tui.transcript.render.styles import BOLD, STRIKE, Palette
 from crushpy.tui.transcript.render.wrap import cells, fit
@@ -77,11 +78,47 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
         shown = [[(line, palette.muted)] for line in tail_of(item.output, PREVIEW)[1]]
         for spans in shown:
             canvas.rows.append(headline_row(spans, [], inside, canvas))
+    elif isinstance(item.display, Terminal):
+        _ending(item, canvas, inside)
     elif item.state == "failed":
-        printed = item.display.output if isinstance(item.display, Terminal) else item.output
-        first = one_line(printed.strip()[:2_000].split("\n", 1)[0])
+        first = one_line(item.output.strip()[:2_000].split("\n", 1)[0])
         if first:
             canvas.rows.append(headline_row([(first, palette["error"])], [], inside, canvas))
+
+
+def _ending(item: ToolItem, canvas: Canvas, margin: Margin) -> None:
+    """The lines of a command's output that matter, a row each."""
+    palette = canvas.palette
+    lines, left_out = last_lines(item)
+    style = palette["error"] if item.state == "failed" else palette.muted
+    if left_out:
+        canvas.rows.append(headline_row([(_more(left_out), palette.muted)], [], margin, canvas))
+    for line in lines:
+        canvas.rows.append(headline_row([(line, style)], [], margin, canvas))
+
+
+def _more(left_out: int) -> str:
+    return f"⋯ {counted(left_out, 'more line')}"
+
+
+def closed_height(item: ToolItem) -> int:
+    """About how many rows a closed call takes."""
+    if item.state == "running":
+        return 1 + min(PREVIEW, item.output.count("\n"))
+    lines, left_out = last_lines(item)
+    return 1 + len(lines) + bool(left_out)
+
+
+def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: bool) -> None:
+    """Calls that only read, in one line. Nothing where there are too few for that."""
+    if item.words:
+        palette = canvas.palette
+        head = [
+            ("▾ " if opened else "▸ ", palette.muted),
+            ("✓ ", palette["success"]),
+            (item.words, palette.text),
+        ]
+        canvas.rows.append(headline_row(head, [], margin, canvas, copied_from=2))
 
 
 def _beside(item: ToolItem, palette: Palette, room: int) -> list[tuple[str, Style]]:

@@ -1,0 +1,69 @@
+"""Calls in a row that only read fold into one line, which stands before them: what it tells and hides."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from crushpy.tui.items import ReadingItem, ToolItem, TranscriptItem
+from crushpy.tui.transcript.sheet_entry import SheetEntry
+
+_READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searches"}
+Entries = Sequence[SheetEntry | None]
+
+
+def is_reading(item: TranscriptItem) -> bool:
+    """A call of a tool that only looks at files."""
+    return isinstance(item, ToolItem) and item.name in _READING
+
+
+def begins_run(entries: Entries, item: TranscriptItem) -> bool:
+    """A line for its run has to come before this item."""
+    last = entries[-1] if entries else None
+    return is_reading(item) and not (last is not None and is_reading(last.item))
+
+
+def header_of(entries: Entries, index: int) -> int | None:
+    """Where the line of the run is that this entry belongs to."""
+    while index >= 0:
+        entry = entries[index]
+        if entry is not None and isinstance(entry.item, ReadingItem):
+            return index
+        if entry is None or not is_reading(entry.item):
+            return None
+        index -= 1
+    return None
+
+
+def gather(entries: Entries, header: int) -> tuple[ReadingItem, list[int]]:
+    """What the line tells now, and the entries that are seen, or not, other than before."""
+    line = entries[header]
+    assert line is not None
+    members = list(_members(entries, header))
+    told = {index for index, entry in members if _folds(entry.item)}
+    together = len(told) > 1
+    changed: list[int] = []
+    for index, entry in ((header, line), *members):
+        hidden = not together if entry is line else together and index in told and not line.opened
+        if entry.hidden != hidden:
+            entry.hidden = hidden
+            changed.append(index)
+    return _line(entry.item for index, entry in members if index in told), changed
+
+
+def _members(entries: Entries, header: int) -> Iterator[tuple[int, SheetEntry]]:
+    for index in range(header + 1, len(entries)):
+        entry = entries[index]
+        if entry is None or not is_reading(entry.item):
+            return
+        yield index, entry
+
+
+def _folds(item: TranscriptItem) -> bool:
+    """It went as it should: nothing about it needs to be seen by itself."""
+    return isinstance(item, ToolItem) and item.state == "done" and not item.answer and not item.sent
+
+
+def _line(items: Iterable[TranscriptItem]) -> ReadingItem:
+    counts = {"files": 0, "folders": 0, "searches": 0}
+    for item in items:
+        if isinstance(item, ToolItem):
+            counts[_READING[item.name]] += 1
+    return ReadingItem(**counts)
