@@ -489,6 +489,11 @@ class Conversation:
             log.info("no earlier prompts: %s", error.message)
             return []
 
+    async def hold(self) -> None:
+        """Makes sure that this process is the only one that writes here, after another of its own let go."""
+        if self._session.stored:
+            await self._store.take_lease(self._session.info.id)
+
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""
         if self._running is not None:

@@ -50,11 +50,13 @@ class Leases:
         row = self._connection.execute(select(leases).where(_L.session_id == session_id)).first()
         if row is not None and not self._mine(row) and _alive(row):
             where = "" if row.host == platform.node() else f" on {row.host}"
-            raise SessionBusy(
+            busy = SessionBusy(
                 f"session {session_id} is in use by another crushpy (process {row.process}{where})",
                 "Go on there, end it, or work on a branch of your own with --fork. "
                 "`crushpy sessions show` reads it without writing.",
             )
+            busy.session_id = session_id
+            raise busy
         self._connection.execute(
             insert(leases).prefix_with("OR REPLACE"),
             {"session_id": session_id, "heartbeat": time.time(), **self._me},
@@ -62,8 +64,10 @@ class Leases:
         return row is None or not self._mine(row)
 
     def drop(self) -> None:
+        """Lets go of what was taken here; another store of this process keeps what it took."""
         with self._connection.transaction():
-            self._connection.execute(delete(leases).where(*self._of_mine))
+            held = _L.session_id.in_(self._held)
+            self._connection.execute(delete(leases).where(*self._of_mine, held))
         self._held.clear()
 
     def drop_one(self, session_id: str) -> None:

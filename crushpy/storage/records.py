@@ -187,3 +187,5 @@ class SearchHit(Data, frozen=True, omit_defaults=False):
 
 class SessionBusy(UsageError):
     """Another process writes to this session."""
+
+    session_id = ""

@@ -28,6 +28,7 @@ from crushpy.events import (
     TurnEnded,
 )
 from crushpy.messages import Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
+from crushpy.tui.found_items import item_of
 from crushpy.tui.items import (
     ALL_BOUNDARY_ACTIONS,
     BoundaryItem,
@@ -92,6 +93,12 @@ class Feed:
                 return item.message_id or self._stored.get(key, "")
             case _:
                 return ""
+
+    def find(self, message: Message, words: Sequence[str] = ()) -> int:
+        """The key of the item that shows a message; -1 where none does."""
+        keys = self._view.keys()
+        shown = [(key, self.message_id(key), self._view.item(key)) for key in keys]
+        return item_of(message, [(key, name, item) for key, name, item in shown if item is not None], words)
 
     def load(
         self,

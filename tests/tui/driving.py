@@ -126,9 +126,14 @@ def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
 
     @asynccontextmanager
     async def run(
-        *, size: tuple[int, int] = (100, 30), wait: bool = True, toasts: bool = False, **options: Any
+        *,
+        size: tuple[int, int] = (100, 30),
+        wait: bool = True,
+        toasts: bool = False,
+        typed: str = "",
+        **options: Any,
     ) -> AsyncIterator[Driven]:
-        app = SoundApp(StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}))
+        app = SoundApp(StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}), typed)
         app.animation_level = "none"
         async with app.run_test(size=size, notifications=toasts) as pilot:
             driven = Driven(pilot)

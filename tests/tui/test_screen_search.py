@@ -25,9 +25,9 @@ async def test_what_is_typed_is_found_with_snippets(
         assert "about plants" not in screen.text
         await screen.press("enter")
         (found,) = screen.results
-        assert found[0] in (one.id, tip.id)
-        messages = await store.messages(found[0])
-        assert any(message.id == found[1] for message in messages)
+        assert found.session_id in (one.id, tip.id)
+        messages = await store.messages(found.session_id)
+        assert any(message.id == found.message_id for message in messages)
 
 
 async def test_words_given_with_the_command_are_searched_at_once(
@@ -38,7 +38,9 @@ async def test_words_given_with_the_command_are_searched_at_once(
         assert "the second zebra" in screen.text
         assert "1 place" in screen.text
         await screen.press("enter")
-        assert screen.results == [(info.id, (await store.messages(info.id))[1].id)]
+        assert [(one.session_id, one.message_id) for one in screen.results] == [
+            (info.id, (await store.messages(info.id))[1].id)
+        ]
 
 
 async def test_a_conversation_row_leads_to_its_best_place(store: Store, library: SessionBrowser) -> None:
@@ -46,7 +48,7 @@ async def test_a_conversation_row_leads_to_its_best_place(store: Store, library:
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         assert "9 places" in screen.text
         await screen.press("up", "enter")
-        assert screen.results[0][0] == info.id
+        assert screen.results[0].session_id == info.id
 
 
 async def test_other_folders_are_searched_on_demand(store: Store, library: SessionBrowser) -> None:
@@ -56,7 +58,7 @@ async def test_other_folders_are_searched_on_demand(store: Store, library: Sessi
         await screen.press("f3")
         assert "all folders" in screen.text
         await screen.press("enter")
-        assert screen.results[0][0] == info.id
+        assert screen.results[0].session_id == info.id
 
 
 async def test_words_that_are_gone_leave_no_rows(store: Store, library: SessionBrowser) -> None:
@@ -81,7 +83,7 @@ async def test_a_click_goes_there(store: Store, library: SessionBrowser) -> None
     info = await begun(store, "t", "the zebra")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
         await screen.click("user the zebra")
-        assert screen.results[0][0] == info.id
+        assert screen.results[0].session_id == info.id
 
 
 async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: SessionBrowser) -> None:

@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from crushpy.engine.user_commands import OwnCommands
     from crushpy.messages import Message
     from crushpy.start_options import StartOptions
+    from crushpy.tui.found_items import FoundPlace
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript
     from crushpy.tui.widgets.prompt import PromptInput
@@ -45,6 +46,10 @@ class CommandHost(Protocol):
 
     async def show_history(self, conversation: "Conversation") -> None:
         """Shows the session at the tip anew."""
+
+    def reveal(self, place: "FoundPlace") -> bool:
+        """Goes to a message in the transcript; False where it is not there."""
+        ...
 
     async def replace_conversation(self, options: "StartOptions") -> None:
         """Closes the conversation and opens another one in its place."""

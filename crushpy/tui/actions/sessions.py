@@ -1,48 +1,22 @@
 """Commands about conversations: new, resume, lineage, search, export."""
 
 from pathlib import Path
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from crushpy.engine.conversation import Conversation
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
-from crushpy.start_options import StartOptions
 from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.switching import fresh, go_over, resume
+
+if TYPE_CHECKING:
+    from crushpy.tui.found_items import FoundPlace
 
 
 @performs("new_conversation")
 async def begin_conversation(chat: CommandHost, argument: str) -> None:
-    await _replace(chat, _fresh(chat))
-
-
-async def _replace(chat: CommandHost, options: StartOptions) -> None:
-    """Goes over to another conversation, unless something runs in this one. Prompts not sent come along."""
-    if chat.own is not None and chat.own.running:
-        chat.say("A command of yours is running. Esc stops it first.", warning=True)
-        return
-    conversation = chat.conversation
-    if conversation is not None and conversation.busy:
-        chat.say("The agent is working. Esc interrupts it first.", warning=True)
-        return
-    queued = conversation.queue if conversation is not None else ()
-    await chat.replace_conversation(options)
-    for prompt in reversed(queued):
-        chat.take_back(prompt)
-    if queued:
-        which = "A queued prompt was" if len(queued) == 1 else f"{len(queued)} queued prompts were"
-        chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)
-
-
-def _fresh(chat: CommandHost, **changes: object) -> StartOptions:
-    model = chat.conversation.info.model if chat.conversation else chat.options.model
-    empty = {"session": "", "resume_latest": False, "fork": False, "at": "", "compaction": "", "model": model}
-    return msgspec.structs.replace(chat.options, **{**empty, **changes})
-
-
-async def resume(chat: CommandHost, session_id: str) -> None:
-    await _replace(chat, _fresh(chat, session=session_id, model=""))
+    await go_over(chat, fresh(chat))
 
 
 async def fork_here(chat: CommandHost, message_id: str) -> None:
@@ -100,7 +74,19 @@ async def search_messages(chat: CommandHost, argument: str) -> None:
     screen = SearchScreen(chat.conversation.library, chat.options.cwd, argument.strip())
     found = await chat.show(screen)
     if found is not None:
-        await resume(chat, found[0])
+        await show_place(chat, found)
+
+
+async def show_place(chat: CommandHost, place: "FoundPlace") -> None:
+    """Shows a message where it stands: in the chat where it is there, else in its session, to read."""
+    conversation = chat.conversation
+    if conversation is None or chat.reveal(place):
+        return
+    from crushpy.tui.screens.session_reader import SessionReaderScreen
+
+    going_on = await chat.show(SessionReaderScreen(conversation.library, place.session_id, place))
+    if going_on and going_on != conversation.info.id:
+        await resume(chat, going_on)
 
 
 @performs("export")

@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from crushpy.messages import Image
     from crushpy.messages import Message as PromptMessage
     from crushpy.settings import Settings
+    from crushpy.tui.found_items import FoundPlace
     from crushpy.tui.widgets.approval import ApprovalPanel
     from crushpy.tui.widgets.plan_card import PlanCard
 
@@ -51,7 +52,7 @@ log = logging.getLogger(__name__)
 
 WARM_UP = 0.7
 """Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
-AT_ANY_TIME = ("quit", "help")
+AT_ANY_TIME = ("quit", "help", "redraw", "theme", "fold_all")
 """Commands that need not wait for the engine."""
 NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
 
@@ -96,11 +97,33 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.engine_access import open_for_app
 
         try:
-            conversation, notices = await open_for_app(options)
+            opened = await open_for_app(options)
         except Exception as error:
-            self.feed.fail(error)
             self._tried.set()
+            self.run_worker(self._could_not_open(options, error))
             return
+        await self._enter(*opened, options)
+
+    async def _could_not_open(self, options: StartOptions, error: Exception) -> None:
+        from crushpy.tui.actions.switching import is_open_elsewhere, start_elsewhere
+
+        if is_open_elsewhere(error):
+            self._give_back()
+            await start_elsewhere(self, options, error)
+        else:
+            self.feed.fail(error)
+
+    def _give_back(self) -> None:
+        """What was sent while nothing could take it goes back into the prompt: it is sent by nobody else."""
+        for text, images in reversed(self._early):
+            self.prompt.take_back(text)
+            self.attaching.given(images)
+        self._early.clear()
+
+    async def _enter(
+        self, conversation: "Conversation", notices: tuple[str, ...], options: StartOptions
+    ) -> None:
+        """Shows a conversation that is open."""
         await self.show_history(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
@@ -323,11 +346,21 @@ class ChatScreen(ChatLayout):
 
         def left(branch: str | None) -> None:
             if branch:
-                from crushpy.tui.actions.sessions import resume
+                from crushpy.tui.actions.switching import resume
 
                 self.run_worker(resume(self, branch))
 
         app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
+
+    def reveal(self, place: "FoundPlace") -> bool:
+        """Goes to a message in the transcript; False where it is not there."""
+        history = self.conversation.history if self.conversation is not None else ()
+        message = next((one for one in history if one.id == place.message_id), None)
+        key = self.feed.find(message, place.words) if message is not None else -1
+        if key < 0:
+            return False
+        self.transcript.reveal(key, place.words)
+        return True
 
     async def fork_at(self, key: int) -> None:
         from crushpy.tui.actions.sessions import fork_here
@@ -398,16 +431,26 @@ class ChatScreen(ChatLayout):
         app_of(self).exit()
 
     async def replace_conversation(self, options: StartOptions) -> None:
-        """Closes this conversation and opens another one in its place."""
-        conversation, self.conversation = self.conversation, None
-        if conversation is not None:
-            await conversation.close()
+        """Opens another conversation, and only then closes this one; raises where it cannot be opened."""
+        from crushpy.tui.engine_access import open_for_app
+
+        before, self.conversation = self.conversation, None
         self._tried.clear()
+        try:
+            conversation, notices = await open_for_app(options)
+        except BaseException:
+            self.conversation = before
+            self._give_back()
+            self._tried.set()
+            raise
+        if before is not None:
+            await before.close()
+            await conversation.hold()
         self._drop_plan()
         self.queue.show([])
         self.activity.clear()
         self.feed.clear()
-        await self.open(options)
+        await self._enter(conversation, notices, options)
 
     # --- commands ----------------------------------------------------------------------------------------
 
@@ -417,6 +460,9 @@ class ChatScreen(ChatLayout):
 
         if action not in AT_ANY_TIME:
             await self._tried.wait()
+            if self.conversation is None and action != "new_conversation":
+                self.say(NOT_OPEN, warning=True)
+                return
         try:
             await ACTIONS[action](self, argument)
         except Exception as error:  # a bug in one command must not end the whole app

@@ -13,6 +13,7 @@ from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.storage.records import SearchHit
+from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread
 
@@ -21,8 +22,8 @@ PAUSE = 0.15
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
 
 
-class SearchScreen(PickScreen[tuple[str, str] | None]):
-    """Returns the ids of the session and of the message that was chosen, or None."""
+class SearchScreen(PickScreen[FoundPlace | None]):
+    """Returns the place that was chosen, or None."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Go there"),
@@ -92,11 +93,15 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
         since = Content.styled(age(time.time() - line.created_at), "$text-muted")
         return spread(left, since, width)
 
+    def _wanted(self) -> tuple[str, ...]:
+        """The words and phrases that are looked for."""
+        words = [(phrase or word).replace('"', "") for phrase, word in _WORDS.findall(self.words)]
+        return tuple(word for word in words if word.strip())
+
     def _lit(self, snippet: str) -> Content:
         """A snippet with what was looked for marked; its first match near the beginning."""
         text = one_line(snippet)
-        words = [(phrase or word).replace('"', "") for phrase, word in _WORDS.findall(self.words)]
-        pattern = "|".join(re.escape(word) for word in words if word.strip())
+        pattern = "|".join(map(re.escape, self._wanted()))
         if not pattern:
             return Content(text)
         match = re.search(pattern, text, re.IGNORECASE)
@@ -128,4 +133,4 @@ class SearchScreen(PickScreen[tuple[str, str] | None]):
     def taken(self, number: int) -> None:
         line = self._lines[number]
         hit = next(iter(line.hits)) if isinstance(line, SearchGroup) else line
-        self.dismiss((hit.session_id, hit.message_id))
+        self.dismiss(FoundPlace(hit.session_id, hit.message_id, self._wanted()))

@@ -1,5 +1,6 @@
 """A stored session to read, whole: nothing can be changed here."""
 
+from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
@@ -9,9 +10,11 @@ from textual.widgets import Static
 
 from crushpy.engine.session.browser import SessionBrowser, seed_of
 from crushpy.errors import CrushpyError
+from crushpy.messages import Message
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.feed import Feed
+from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
@@ -20,7 +23,8 @@ from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class SessionReaderScreen(TranscriptScreen):
-    """The session as the chat would show it, from its beginning. Returns a branch that was made of it."""
+    """The session as the chat would show it, from its beginning or at a message that was found. Returns the
+    session to go on with: itself, or a branch that was made of it."""
 
     DEFAULT_CSS = """
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -30,12 +34,15 @@ class SessionReaderScreen(TranscriptScreen):
         Binding("home", "edge('home')", "Beginning"),
         Binding("end", "edge('end')", "End"),
         Binding("f", "fold", "Fold or unfold"),
+        Binding("g", "go_on", "Go on here"),
         Binding("escape", "dismiss(None)", "Close"),
     ]
     AUTO_FOCUS = "Transcript"
 
-    def __init__(self, library: SessionBrowser, session_id: str) -> None:
+    def __init__(self, library: SessionBrowser, session_id: str, place: FoundPlace | None = None) -> None:
         super().__init__()
+        self._place = place
+        self._is_task = True
         self._library = library
         self._session_id = session_id
         self._folded = True
@@ -87,8 +94,27 @@ class SessionReaderScreen(TranscriptScreen):
         self.query_one(".title", Static).update(title)
         self._feed = Feed(transcript, offers=("open_parent",))
         self._feed.load(messages, opening, states)
+        self._is_task = info.kind == "task"
+        self.refresh_bindings()
         if not again:
-            self.call_after_refresh(transcript.scroll_home, animate=False)
+            self.call_after_refresh(self._begin, messages)
+
+    def _begin(self, messages: Sequence[Message]) -> None:
+        """At the message that was found, or at the beginning."""
+        transcript = self.query_one(Transcript)
+        wanted = [one for one in messages if self._place is not None and one.id == self._place.message_id]
+        key = self._feed.find(wanted[0], self._place.words) if self._feed and self._place and wanted else -1
+        if self._place is None or key < 0:
+            transcript.scroll_home(animate=False)
+        else:
+            transcript.reveal(key, self._place.words)
+
+    def action_go_on(self) -> None:
+        self.dismiss(self._session_id)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """A task's session goes on with its task alone."""
+        return action != "go_on" or not self._is_task
 
     def action_edge(self, where: str) -> None:
         transcript = self.query_one(Transcript)

@@ -21,7 +21,7 @@ from crushpy.tui.items import (
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
-from crushpy.tui.transcript.selection import named_line, whole_item, word_at
+from crushpy.tui.transcript.selection import named_line, whole_item, word_at, words_in
 
 
 class Pointing(Visited, Scrolling):
@@ -57,6 +57,8 @@ class Pointing(Visited, Scrolling):
         """The item and the link in it that was opened last by key."""
         self._over_bar = False
         self._dragging = False
+        self._led = False
+        """The focus comes with `reveal`, which has set the cursor."""
 
     @abstractmethod
     def activate(self, key: int, action: ItemAction) -> None: ...
@@ -82,6 +84,25 @@ class Pointing(Visited, Scrolling):
         if seen:
             self.set_reactive(Scrolling.following, top >= sheet.total - height)
         self.show_changes()
+
+    def reveal(self, key: int, words: Sequence[str] = ()) -> None:
+        """Goes to an item and shows it opened, with the cursor on it and the words in it highlighted."""
+        index = self._sheet.index_of(key)
+        if index is None:
+            return
+        self.set_reactive(Scrolling.following, False)
+        self._unfold(index, True)
+        chosen = words_in(self._sheet, key, words)
+        row = named_line(chosen.start.y)[1] if chosen is not None and chosen.start is not None else 0
+        # What is near is measured first: before that, heights are estimates.
+        self._anchor = (index, max(0, row + self._sheet.space(index) - self.size.height // 3))
+        if row < self.size.height // 3:
+            above = self._sheet.heights.before(index) - (self.size.height // 3 - row)
+            self._anchor = self._sheet.heights.find(max(0, above))
+        self._led = not self.has_focus
+        self.focus()
+        self._set_cursor(index)
+        self._select(chosen)
 
     # --- keys --------------------------------------------------------------------------------------------
 
@@ -150,8 +171,9 @@ class Pointing(Visited, Scrolling):
         return isinstance(item, BoundaryItem) and parameters[0] in item.actions
 
     def on_focus(self, event: events.Focus) -> None:
-        """Every visit begins at the last item that is seen."""
-        if not event.from_app_focus:  # else it is the same visit: the user was in another window
+        """Every visit begins at the last item that is seen, unless it was led to one."""
+        led, self._led = self._led, False
+        if not (led or event.from_app_focus):  # else it is the same visit: the user was in another window
             self._cursor = None
         self._pull_cursor()
         self._stale = True

@@ -3,6 +3,8 @@
 A line's name does not depend on the lines above it, so a selection stays where it is while they change.
 """
 
+from collections.abc import Sequence
+
 from textual.geometry import Offset
 from textual.selection import Selection
 
@@ -79,6 +81,19 @@ def whole_item(sheet: Sheet, key: int) -> Selection | None:
     if not rows:
         return None
     return Selection(Offset(0, name_line(key, 0)), Offset(len(rows[-1].text), name_line(key, len(rows) - 1)))
+
+
+def words_in(sheet: Sheet, key: int, words: Sequence[str]) -> Selection | None:
+    """The first of these words in an item; where a row breaks none of them, all of the item."""
+    index = sheet.index_of(key)
+    for number, row in enumerate(sheet.rows(index)) if index is not None else ():
+        text = row.text.casefold()
+        for word in words:
+            start = text.find(word.casefold(), row.gutter)
+            if word and start >= 0 and len(text) == len(row.text):
+                name = name_line(key, number)
+                return Selection(Offset(start, name), Offset(start + len(word), name))
+    return whole_item(sheet, key)
 
 
 def span_in(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | None:
