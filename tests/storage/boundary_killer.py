@@ -1,6 +1,6 @@
-"""Crosses, undoes, pins or edits, killed at every step.
+"""Crosses, undoes, pins, edits or forks, killed at every step.
 
-`boundary_killer.py BASE cross|undo|pin|edit statements|instructions STEP`, where BASE is a database.
+`boundary_killer.py BASE DEED statements|instructions STEP`, where BASE is a database.
 """
 
 import sys
@@ -43,7 +43,17 @@ async def edit(store: Store) -> None:
     await store.add_cuts(PARENT, (Cut("m1", kind="drop"), Cut("m2", kind="cut")))
 
 
-DEEDS = {"cross": cross, "undo": undo, "pin": pin, "edit": edit}
+async def unpin(store: Store) -> None:
+    await store.remove_pin(PARENT, 1)
+
+
+async def fork(store: Store) -> None:
+    branch = a_session(id=CHILD, root_id=PARENT, parent_id=PARENT, kind="fork", title=LARGE)
+    boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "fork", 5.0, ("m1",))
+    await store.add_boundary(boundary, branch, None, cuts=(Cut("m1"),))
+
+
+DEEDS = {"cross": cross, "undo": undo, "pin": pin, "unpin": unpin, "edit": edit, "fork": fork}
 
 
 def main() -> None:

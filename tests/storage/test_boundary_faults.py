@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from boundary_killer import CALL, CHILD, PARENT
+from boundary_killer import CALL, CHILD, PARENT, cross, pin
 from killing import killed_at_every
 from stored import a_session, replied, said
 
@@ -40,16 +40,16 @@ def state(file: Path) -> dict[str, list[dict[str, Any]]]:
         }
 
 
-async def prepared(file: Path, *, crossed: bool) -> None:
-    """A session with two messages and an open call of new_session; and where wanted, its child."""
+async def prepared(file: Path, *, crossed: bool, pinned: bool) -> None:
+    """A session with two messages and an open call of new_session; and where wanted, its child or a pin."""
     store = Store(file)
     await store.create_session(a_session(id=PARENT), Message("m1", "user", (Text("hello"),), 1.0))
     await store.take_lease(PARENT)
     await store.add_message(PARENT, Message("m2", "assistant", (Text("I shall."), CALL), 2.0))
     await store.begin_call(PARENT, "m2", CALL)
+    if pinned:
+        await pin(store)
     if crossed:
-        from boundary_killer import cross
-
         await cross(store)
         await store.add_message(CHILD, said("and on"))
     await store.close()
@@ -64,13 +64,15 @@ async def prepared(file: Path, *, crossed: bool) -> None:
         ("cross", "instructions", 97),
         ("undo", "instructions", 43),
         ("pin", "instructions", 5),
+        ("unpin", "instructions", 5),
         ("edit", "instructions", 11),
+        ("fork", "instructions", 23),
     ],
 )
 async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_one(
     file: Path, what: str, how: str, step: int
 ) -> None:
-    await prepared(file, crossed=what == "undo")
+    await prepared(file, crossed=what == "undo", pinned=what == "unpin")
     old = state(file)
     copies, whole = killed_at_every(HERE / "boundary_killer.py", file, what, how, str(step))
     new = state(whole)
