@@ -1,5 +1,6 @@
 """Synthetic histories: by hand, and generated for property tests."""
 
+import random
 from typing import Any
 
 from hypothesis import strategies as st
@@ -123,3 +124,29 @@ def unit(draw: st.DrawFn) -> list[Message]:
 def histories(draw: st.DrawFn) -> list[Message]:
     units = draw(st.lists(unit(), max_size=12))
     return [message for one in units for message in one]
+
+
+def history_by_chance(chance: random.Random, units: int) -> list[Message]:
+    """Much the same without a shrinker: for long sequences of changes, where drawing takes too long."""
+    words = ["", " ", "go", "so be it\n", 'a "quoted" \\ word', "\u00e4\u4e2d\U0001f600 \x1b[1m", "x" * 300]
+    messages: list[Message] = []
+    for _ in range(units):
+        if chance.random() < 0.4:
+            parts: list[Part] = [Text(chance.choice(words))]
+            if chance.random() < 0.2:
+                parts.append(Image("image/png", "aGVsbG8="))
+            messages.append(Message(new_id(), "user", tuple(parts)))
+            continue
+        calls = [call("bash", command=chance.choice(words)) for _ in range(chance.choice((0, 0, 1, 1, 1, 3)))]
+        after = [
+            result(one, chance.choice(words), is_error=chance.random() < 0.2)
+            for one in chance.sample(calls, len(calls))
+            if chance.random() < 0.95
+        ]
+        if chance.random() < 0.1:
+            after.insert(0, result(call("bash"), "an orphan"))
+        if chance.random() < 0.2:  # somebody spoke before all results were there
+            after.insert(chance.randint(0, len(after)), user(chance.choice(words)))
+        thinking = chance.choice(("", "", "hm"))
+        messages += [assistant(chance.choice(words), *calls, thinking=thinking), *after]
+    return messages

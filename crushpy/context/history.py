@@ -31,12 +31,12 @@ def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[T
     return found
 
 
-def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
+def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Message, ...]:
     """The same history, valid for every provider.
 
     The first message is a user's; every call has exactly one result, directly after it and in the order of
     the calls, and what the user said between the two comes after them; neighbouring user messages are one;
-    messages that hold nothing are left out.
+    messages that hold nothing are left out. `begun`: something goes before them, and they start with a reply.
     """
     valid: list[Message] = []
     for message, results in _units(messages):
@@ -49,7 +49,7 @@ def well_formed(messages: Sequence[Message]) -> tuple[Message, ...]:
             else:
                 valid.append(message)
             continue
-        if not valid:
+        if not valid and not begun:
             valid.append(
                 Message(
                     id=f"{message.id}-before", role="user", parts=(Text("(The conversation continues.)"),)

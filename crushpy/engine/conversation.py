@@ -312,7 +312,7 @@ class Conversation:
 
     def budget(self) -> Budget:
         """How full the model's window is."""
-        return self._agent.view.now().budget
+        return self._agent.view.budget()
 
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""

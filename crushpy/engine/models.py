@@ -9,7 +9,6 @@ import msgspec
 from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
 from crushpy.context.cuts import without_images
-from crushpy.context.history import well_formed
 from crushpy.context.plan import TokenBudget
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.engine.turn.toolset import NewSessionTerms
@@ -121,10 +120,10 @@ class Models:
         """How large a picture `model` takes; None where it cannot look at any."""
         return self.image_rules(model).limits if self.sees(model) else None
 
-    def as_seen(self, model: str, history: Sequence[Message]) -> list[Message]:
+    def as_seen(self, model: str, history: Sequence[Message]) -> Sequence[Message]:
         """The history as `model` can take it in: a line for each picture where it cannot look at any."""
         if self.sees(model):
-            return list(history)
+            return history
         return [without_images(message, NOT_SEEN) for message in history]
 
     def placement(self, model: str) -> str:
@@ -190,12 +189,12 @@ class Models:
 
     # --- requests ---------------------------------------------------------------------------------------
 
-    def request(self, session: SessionInfo, history: Sequence[Message]) -> Request:
-        """The next model call of a session: valid by construction, its prefix byte-identical to the last."""
+    def request(self, session: SessionInfo, messages: tuple[Message, ...]) -> Request:
+        """The next model call of a session with these messages, a valid history: see context/history.py."""
         return Request(
             model=session.model,
             system=session.system,
-            messages=well_formed(history),
+            messages=messages,
             tools=self._tool_specs(self._terms(session)),
             max_output_tokens=self.info(session.model).max_output_tokens,
             effort=self.settings.effort,

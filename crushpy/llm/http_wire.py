@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 import msgspec
 
 from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.read_json import decode_json
@@ -109,6 +110,7 @@ class HttpWire(ABC):
         }
         self._timeouts = options.get("timeouts") or Timeouts()
         self._client = Client(self._timeouts)
+        self._histories = EncodedHistories()
 
     # --- what a protocol adds
 

@@ -3,7 +3,6 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from itertools import accumulate
 
 from crushpy.context.budget import Budget, Sizes, budget
 from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
@@ -37,6 +36,7 @@ class Gauge:
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
         self._fixed: dict[str, tuple[int, bool]] = {}
+        self._totals = RunningTotals(self._counted)
         self._reports: deque[tuple[Usage, int]] = deque(maxlen=REPORTS)
         """Each with the number of messages it covers, its reply included."""
         self.calibration = Calibration()
@@ -94,6 +94,7 @@ class Gauge:
     def void(self) -> None:
         """Forgets the reports: a boundary, another model or another prompt made them meaningless."""
         self._reports.clear()
+        self._totals = RunningTotals(self._counted)
 
     def restore(
         self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
@@ -111,15 +112,15 @@ class Gauge:
                     break
                 found.append(number)
         for number in reversed(found):
-            self.reported(history[number].usage, apply_cuts(history[: number + 1], cuts))
+            self.reported(history[number].usage, len(apply_cuts(history[: number + 1], cuts)))
 
     def window(self, model: str) -> int:
         """The model's window, or the documented default where nobody knows it."""
         return self._window(model) or DEFAULT_WINDOW
 
-    def reported(self, usage: Usage | None, history: Sequence[Message]) -> None:
-        """Takes the usage of a reply whose request held all of `history` but the reply itself, its last."""
-        self._reports.append((usage or Usage(), len(history)))
+    def reported(self, usage: Usage | None, covered: int) -> None:
+        """Takes the usage of a reply, the last of `covered` messages; its request held all the others."""
+        self._reports.append((usage or Usage(), covered))
 
     @property
     def cached(self) -> int:
@@ -134,22 +135,22 @@ class Gauge:
     def _reported(self) -> int | None:
         return self._reports[-1][0].total if self._reports else None
 
-    def reading(self, request: Request, history: Sequence[Message]) -> Budget:
+    def reading(self, request: Request, history: tuple[Message, ...]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
-        fixed, each = self._counted_fixed(request), [self._counted(message) for message in history]
-        self.calibration = self._calibrated(request.model, list(accumulate(each, initial=fixed)))
-        sizes = Sizes(fixed, sum(each), sum(each[self._covered :]), self.exact)
+        fixed, sums = self._counted_fixed(request), self._totals.of(history, exact=self.exact)
+        self.calibration = self._calibrated(request.model, fixed, sums)
+        added = sums[-1] - sums[min(self._covered, len(history))]
+        sizes = Sizes(fixed, sums[-1], added, self.exact)
         return budget(sizes, self._reported, self._window(request.model), self.calibration)
 
-    def _calibrated(self, model: str, sums: Sequence[int]) -> Calibration:
-        """`sums`: our counts of a request that holds no message, the first one, the first two, and so on."""
+    def _calibrated(self, model: str, fixed: int, sums: Sequence[int]) -> Calibration:
         reports = [
-            Report(usage.total, usage.total - usage.output_tokens, sums[min(covered, len(sums)) - 1])
+            Report(usage.total, usage.total - usage.output_tokens, fixed + sums[min(covered, len(sums)) - 1])
             for usage, covered in self._reports
         ]
         return calibrate(reports, self._ratios(model, self.exact))
 
-    async def settled(self, request: Request, history: Sequence[Message], threshold: float) -> Budget:
+    async def settled(self, request: Request, history: tuple[Message, ...], threshold: float) -> Budget:
         """The budget, exact where it might reach `threshold`.
 
         A token is at least one byte, so as long as the bytes stay below, nothing has to be counted and
@@ -175,6 +176,28 @@ class Gauge:
         pictures = message.images
         plain = len(to_json(message.parts)) - sum(len(image.data) for image in pictures)
         return plain + sum(map(self._count_image, pictures))
+
+
+class RunningTotals:
+    """Sums of the sizes of a history that grows: each message is looked at once."""
+
+    def __init__(self, size: Callable[[Message], int]) -> None:
+        self._size = size
+        self._exact = False
+        self._history: tuple[Message, ...] = ()
+        self._sums = [0]
+
+    def of(self, history: tuple[Message, ...], *, exact: bool) -> Sequence[int]:
+        """The sizes of no message, the first one, the first two, and so on."""
+        known = len(self._history)
+        if exact != self._exact or history[:known] != self._history:
+            known, self._sums = 0, [0]
+        total = self._sums[-1]
+        for message in history[known:]:
+            total += self._size(message)
+            self._sums.append(total)
+        self._history, self._exact = history, exact
+        return self._sums
 
 
 def _length(message: Message) -> int:

@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable
 
-from crushpy.context.cuts import apply_cuts
 from crushpy.context.moments import moment_at
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions, Declined, Rehearsal
@@ -131,7 +130,7 @@ class CompactionPolicy:
     async def after_reply(self, message: Message) -> None:
         """Takes note of what a reply used. Its message is the last of the history by now."""
         self._builder.replied()
-        self._gauge.reported(message.usage, apply_cuts(self._session.history, self._session.cuts))
+        self._gauge.reported(message.usage, len(self._view.shown()))
         state = self._view.now()
         self._models.learn_ratio(message.model, self._gauge.calibration, counted=self._gauge.exact)
         if message.usage is not None:

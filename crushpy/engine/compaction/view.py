@@ -8,6 +8,7 @@ import msgspec
 from crushpy.context.budget import Budget, output_limit
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.sent_history import SentHistory
 from crushpy.context.status import status_text
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.models import Models
@@ -46,15 +47,29 @@ class ContextView:
         self._gauge = gauge
         self._emit = emit
         self._told = told
+        self._sent = SentHistory()
         self.moment = ""
         """The natural moment at which the next request is made; in `llm` the status names it."""
 
     def now(self, pending: Sequence[Message] = ()) -> WindowState:
         """The state by the figures at hand; `pending` is not stored yet."""
-        cut = apply_cuts((*self._session.history, *pending), self._session.cuts)
-        history = self._models.as_seen(self._session.info.model, cut)
-        request = self._models.request(self._session.info, history)
+        history = self.shown(pending)
+        request = self._models.request(self._session.info, self._sent.valid)
         return self._state(history, request, self._gauge.reading(request, history))
+
+    def budget(self) -> Budget:
+        """How full the window is, by the figures at hand: the same as `now` says, and no request is made."""
+        return self._gauge.reading(self._models.request(self._session.info, ()), self.shown())
+
+    def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """The history as a request shows it: with the cuts that were made, and for the eyes of its model."""
+        model, cuts = self._session.info.model, self._session.cuts
+        self._sent.update(
+            (*self._session.history, *pending),
+            (dict(cuts), self._models.sees(model)),
+            lambda messages: self._models.as_seen(model, apply_cuts(messages, cuts)),
+        )
+        return self._sent.shown
 
     async def counted(self) -> WindowState:
         """The state by exact figures: waits for the vocabulary, where there is one."""
@@ -70,8 +85,8 @@ class ContextView:
             await self._gauge.settled(state.request, state.history, threshold),
         )
 
-    def _state(self, history: Sequence[Message], request: Request, budget: Budget) -> WindowState:
-        return WindowState(tuple(history), request, budget, self._gauge.fixed_tokens(request))
+    def _state(self, history: tuple[Message, ...], request: Request, budget: Budget) -> WindowState:
+        return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
 
     def next_request(self, pending: Sequence[Message] = ()) -> Request:
         """The next model call; in `llm` with the status of this very moment."""

@@ -46,7 +46,11 @@ class AnthropicProvider(HttpWire):
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         return messages_body(
-            request, request.model.removeprefix(self._strip), self._habits_of(request), unfinished
+            request,
+            request.model.removeprefix(self._strip),
+            self._habits_of(request),
+            unfinished,
+            self._histories,
         )
 
     def _more_headers(self, request: Request, body: Json) -> dict[str, str]:

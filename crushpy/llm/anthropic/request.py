@@ -5,10 +5,12 @@ so the marked prefix is the same bytes in every request.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
 
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import in_order, signed
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
@@ -42,17 +44,25 @@ class AnthropicHabits(msgspec.Struct):
     most_output: int | None = None
 
 
-def messages_body(request: Request, model: str, habits: AnthropicHabits, unfinished: list[Json]) -> Json:
-    """The body of a request. `model`: as the server names it. `unfinished`: of a turn that was paused."""
+def messages_body(
+    request: Request,
+    model: str,
+    habits: AnthropicHabits,
+    unfinished: list[Json],
+    histories: EncodedHistories | None = None,
+) -> Json:
+    """The body of a request. `model`: as the server names it. `unfinished`: of a turn that was paused.
+    `histories` are what was written before: with them the history is bytes."""
     limit = min(filter(None, (request.max_output_tokens or DEFAULT_OUTPUT, habits.most_output)))
     written: Json = {"model": model, "max_tokens": limit, "stream": True}
     if request.system:
         written["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
     if request.tools:
         written["tools"] = _tools(request.tools, habits)
-    written["messages"] = _messages(request, habits)
-    if unfinished:
-        written["messages"].append({"role": "assistant", "content": unfinished})
+    if histories is None:
+        written["messages"] = _messages(request, habits, unfinished)
+    else:
+        written["messages"] = _encoded_messages(request, habits, unfinished, histories)
     written.update(thinking(request, model, limit, habits))
     return written
 
@@ -130,12 +140,35 @@ def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicHabits) -> list[Json]:
     return written
 
 
-def _messages(request: Request, habits: AnthropicHabits) -> list[Json]:
+def _encoded_messages(
+    request: Request, habits: AnthropicHabits, unfinished: list[Json], histories: EncodedHistories
+) -> msgspec.Raw:
+    def end(messages: tuple[Message, ...]) -> list[Json]:
+        return _messages(msgspec.structs.replace(request, messages=messages), habits, unfinished)
+
+    def plain(messages: tuple[Message, ...]) -> list[Json]:
+        return _entries(messages, request.model, habits)
+
+    return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
+
+
+def _messages(request: Request, habits: AnthropicHabits, unfinished: list[Json]) -> list[Json]:
     """The history, with marks at its end and where the request before it ended, then the status."""
+    written = _entries(request.messages, request.model, habits)
+    for message in [entry for entry in written if entry["role"] == "user"][-2:]:
+        _innermost(message)[-1]["cache_control"] = MARK
+    if request.status:
+        _add_status(written, request.status)
+    if unfinished:
+        written.append({"role": "assistant", "content": unfinished})
+    return written
+
+
+def _entries(messages: Sequence[Message], model: str, habits: AnthropicHabits) -> list[Json]:
     written: list[Json] = []
-    for message in request.messages:
+    for message in messages:
         if message.role == "assistant":
-            kinds = SIGNED if habits.signed and message.model == request.model else frozenset[str]()
+            kinds = SIGNED if habits.signed and message.model == model else frozenset[str]()
             role, blocks = "assistant", _reply(message, kinds)
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]
@@ -147,10 +180,6 @@ def _messages(request: Request, habits: AnthropicHabits) -> list[Json]:
             written[-1]["content"] += blocks
         else:
             written.append({"role": role, "content": blocks})
-    for message in [entry for entry in written if entry["role"] == "user"][-2:]:
-        _innermost(message)[-1]["cache_control"] = MARK
-    if request.status:
-        _add_status(written, request.status)
     return written
 
 

@@ -46,7 +46,7 @@ class GeminiProvider(HttpWire):
         return ContentReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return content_body(request, self._name(request), self._habits_of(request))
+        return content_body(request, self._name(request), self._habits_of(request), self._histories)
 
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")

@@ -7,6 +7,7 @@ import re
 
 import msgspec
 
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.read_json import as_object, as_text
 from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
@@ -32,9 +33,15 @@ class GeminiHabits(msgspec.Struct):
     """Takes signatures back."""
 
 
-def content_body(request: Request, model: str, habits: GeminiHabits) -> Json:
-    """The body of a request. `model`: as the server names it."""
-    written: Json = {"contents": _contents(request, model, habits)}
+def content_body(
+    request: Request, model: str, habits: GeminiHabits, histories: EncodedHistories | None = None
+) -> Json:
+    """The body of a request. `model`: as the server names it. `histories` are what was written before: with
+    them the history is bytes."""
+    if histories is None:
+        written: Json = {"contents": _contents(request, model, habits)}
+    else:
+        written = {"contents": _encoded_contents(request, model, habits, histories)}
     if request.system:
         written["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
@@ -86,6 +93,18 @@ def _tool(tool: ToolSpec) -> Json:
 
 
 # --- the history
+
+
+def _encoded_contents(
+    request: Request, model: str, habits: GeminiHabits, histories: EncodedHistories
+) -> msgspec.Raw:
+    def end(messages: tuple[Message, ...]) -> list[Json]:
+        return _contents(msgspec.structs.replace(request, messages=messages), model, habits)
+
+    def plain(messages: tuple[Message, ...]) -> list[Json]:
+        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model, habits)
+
+    return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
 
 
 def _contents(request: Request, model: str, habits: GeminiHabits) -> list[Json]:

@@ -9,7 +9,7 @@ from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.chat_reply import ChunkReader
-from crushpy.llm.openai.chat_request import chat_messages, chat_tools
+from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.messages import Json
@@ -49,7 +49,7 @@ class ChatProvider(HttpWire):
         habits = self._habits_of(request)
         body: Json = {
             "model": request.model.removeprefix(self._strip),
-            "messages": chat_messages(self._status.placed(request)),
+            "messages": encoded_chat_messages(self._status.placed(request), self._histories),
             "stream": True,
         }
         if habits.usage_in_stream:

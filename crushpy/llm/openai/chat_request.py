@@ -1,7 +1,10 @@
 """Writes a request in the OpenAI chat format, which plain servers and litellm both take. Pure."""
 
+from collections.abc import Sequence
+
 import msgspec
 
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.protocol import Request
 from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 
@@ -37,7 +40,28 @@ def litellm_dialect(model: str) -> Dialect:
 
 def chat_messages(request: Request, dialect: Dialect = PLAIN) -> list[Json]:
     """The `messages` of a request: system, history, and the status after everything that is cached."""
-    history = _history(request, dialect)
+    return [*_system(request, dialect), *_marked_history(request, dialect)]
+
+
+def encoded_chat_messages(request: Request, histories: EncodedHistories) -> msgspec.Raw:
+    """The same in the plain dialect, as bytes; most of them are those of the request before."""
+    return histories.written(
+        request.model,
+        request.messages,
+        None,
+        first=_system(request, PLAIN),
+        plain=lambda messages: [_written(entry) for entry in _history(messages, request.model, PLAIN)],
+        end=lambda messages: _marked_history(msgspec.structs.replace(request, messages=messages), PLAIN),
+    )
+
+
+def _system(request: Request, dialect: Dialect) -> list[Json]:
+    text = request.system
+    return [{"role": "system", "content": _marked_text(text, dialect.cache_marks)}] if text else []
+
+
+def _marked_history(request: Request, dialect: Dialect) -> list[Json]:
+    history = _history(request.messages, request.model, dialect)
     if request.status and request.status_placement == "append":
         stable = _append_status(history, request.status)
     else:
@@ -45,8 +69,6 @@ def chat_messages(request: Request, dialect: Dialect = PLAIN) -> list[Json]:
     if dialect.cache_marks:
         _mark_history(history[:stable])
     written = [_written(entry) for entry in history]
-    if request.system:
-        written.insert(0, {"role": "system", "content": _marked_text(request.system, dialect.cache_marks)})
     if request.status and request.status_placement != "append":
         written.append({"role": "system", "content": request.status})
     return written
@@ -84,10 +106,10 @@ class _Entry(msgspec.Struct):
     mark: bool = False
 
 
-def _history(request: Request, dialect: Dialect) -> list[_Entry]:
+def _history(messages: Sequence[Message], model: str, dialect: Dialect) -> list[_Entry]:
     entries: list[_Entry] = []
     pictures: list[tuple[str, Image]] = []
-    for message in request.messages:
+    for message in messages:
         if message.role != "tool" and pictures:
             entries.append(_pictures(pictures))
             pictures = []
@@ -100,7 +122,7 @@ def _history(request: Request, dialect: Dialect) -> list[_Entry]:
                 for image in part.images
             ]
         elif message.role == "assistant":
-            entries += _assistant(message, message.model == request.model, dialect)
+            entries += _assistant(message, message.model == model, dialect)
         elif entries and entries[-1].role == "user":
             _merge(entries[-1], message)
         else:

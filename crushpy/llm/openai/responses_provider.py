@@ -45,7 +45,7 @@ class ResponsesProvider(HttpWire):
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
         name = request.model.removeprefix(self._strip)
-        return responses_body(self._status.placed(request), name, self._habits_of(request))
+        return responses_body(self._status.placed(request), name, self._habits_of(request), self._histories)
 
     def _habits_of(self, request: Request) -> ResponsesHabits:
         return self._habits.setdefault(request.model, ResponsesHabits())

@@ -4,9 +4,11 @@ Nothing is stored at the server: a model's reasoning travels with the history, e
 """
 
 import re
+from collections.abc import Sequence
 
 import msgspec
 
+from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.opaque_parts import in_order
 from crushpy.llm.protocol import Request
 from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
@@ -35,9 +37,13 @@ class ResponsesHabits(msgspec.Struct):
     cache_key: bool = True
 
 
-def responses_body(request: Request, model: str, habits: ResponsesHabits) -> Json:
-    """The body of a request. `model`: as the server names it."""
-    written: Json = {"model": model, "input": _input(request, habits), "stream": True, "store": False}
+def responses_body(
+    request: Request, model: str, habits: ResponsesHabits, histories: EncodedHistories | None = None
+) -> Json:
+    """The body of a request. `model`: as the server names it. `histories` are what was written before: with
+    them the history is bytes."""
+    history = _input(request, habits) if histories is None else _encoded_input(request, habits, histories)
+    written: Json = {"model": model, "input": history, "stream": True, "store": False}
     if request.system:
         written["instructions"] = request.system
     if request.tools:
@@ -77,16 +83,31 @@ def _wish(request: Request, habits: ResponsesHabits) -> Json:
 # --- the history
 
 
-def _input(request: Request, habits: ResponsesHabits) -> list[Json]:
+def _encoded_input(request: Request, habits: ResponsesHabits, histories: EncodedHistories) -> msgspec.Raw:
+    return histories.written(
+        request.model,
+        request.messages,
+        habits.signed,
+        plain=lambda messages: _items(messages, request.model, habits),
+        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages), habits),
+    )
+
+
+def _items(messages: Sequence[Message], model: str, habits: ResponsesHabits) -> list[Json]:
     items: list[Json] = []
-    for message in request.messages:
+    for message in messages:
         if message.result is not None:
             items.append(_result(message.result))
         elif message.role == "user":
             items.append(_message("user", _user(message)))
         else:
-            ours = message.model == request.model and habits.signed
+            ours = message.model == model and habits.signed
             items += _reply(message, KINDS if ours else frozenset())
+    return items
+
+
+def _input(request: Request, habits: ResponsesHabits) -> list[Json]:
+    items = _items(request.messages, request.model, habits)
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
     elif request.status:

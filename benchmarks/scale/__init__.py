@@ -1,0 +1,6 @@
+"""How cost grows with size: `python -m benchmarks.scale ROW [--sizes 10k,100k,1m]`, a file for each row."""
+
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))

@@ -1,0 +1,52 @@
+"""Measures one row of the table of sizes, and computes how it grows."""
+
+import argparse
+import importlib
+import math
+
+ROWS = {
+    "turns": "CPU of a tool turn by tokens of history, headless",
+}
+"""Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        prog="python -m benchmarks.scale",
+        epilog="\n".join(f"{name:<12} {text}" for name, text in ROWS.items()),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("row", choices=ROWS)
+    parser.add_argument("--sizes", help="such as 10k,100k,1m")
+    chosen = parser.parse_args()
+    row = importlib.import_module(f"benchmarks.scale.{chosen.row}")
+    print(f"{ROWS[chosen.row]}; aim: {row.AIM}", flush=True)
+    before: dict[str, float] = {}
+    last = 0
+    for size in map(number, (chosen.sizes or row.SIZES).split(",")):
+        found: dict[str, float] = row.measure(size)
+        if not before:
+            print("  ".join(f"{name:>14}" for name in ("size", *found)))
+        cells = [f"{size:>14,}", *(f"{value:>14,.2f}" for value in found.values())]
+        print("  ".join(cells), flush=True)
+        if before:
+            powers = [_power(last, size, before[name], value) for name, value in found.items()]
+            print("  ".join([f"{'growth':>14}", *(f"{power:>14}" for power in powers)]), flush=True)
+        before, last = found, size
+
+
+def number(text: str) -> int:
+    """10k is 10,000, 1m a million."""
+    scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
+    return int(float(text.rstrip("kKmM")) * scale)
+
+
+def _power(small: int, large: int, before: float, after: float) -> str:
+    """`n^0` is flat, `n^1` linear, `n^2` quadratic."""
+    if min(small, large, before, after) <= 0 or small == large:
+        return "-"
+    return f"n^{math.log(after / before) / math.log(large / small):.2f}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,113 @@
+"""The history of a request as bytes: what was written once is kept, and the next request is a join.
+
+A history grows by a few messages from request to request. All but its end looks the same in each of them:
+cache marks and the status touch the last two turns of the user's side alone.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crushpy.messages import Json, Message
+
+MOST_HISTORIES = 4
+"""How many are kept: the conversation's, and those of sub-agents beside it."""
+TOUCHED = 2
+"""Turns of the user's side at the end that are written anew each time."""
+
+Write = Callable[[tuple[Message, ...]], Sequence[Json]]
+
+
+class _Beginning:
+    """The first messages of a history, written."""
+
+    def __init__(self, form: object) -> None:
+        self.form = form
+        self.messages: tuple[Message, ...] = ()
+        self.data = bytearray()
+
+
+class EncodedHistories:
+    """Those of one provider."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[tuple[str, str], _Beginning] = OrderedDict()
+
+    def written(
+        self,
+        model: str,
+        messages: tuple[Message, ...],
+        form: object,
+        *,
+        first: Sequence[Json] = (),
+        plain: Write,
+        end: Write,
+    ) -> msgspec.Raw:
+        """A JSON list: `first`, the messages, and what `end` adds to the last of them.
+
+        `plain` writes messages without marks and status, `end` with them. Both write what begins with a reply
+        as they would after other messages. `form` is equal as long as they write in the same way.
+        """
+        beginning = self._beginning(model, messages, form)
+        known = len(beginning.messages)
+        settled = _settled(messages)
+        if settled < known or (known and not _stands_apart(messages, known)):  # some of it was taken back
+            beginning, known = _Beginning(form), 0
+        if settled > known:
+            beginning.data += b"".join(_entry(one) for one in plain(messages[known:settled]))
+            beginning.messages = messages[:settled]
+            self._keep(model, messages, beginning)
+        last = end(messages[len(beginning.messages) :])
+        pieces = [*map(_entry, first), beginning.data, *map(_entry, last)]
+        pieces = [memoryview(piece) for piece in pieces if piece]
+        if pieces:  # each has its comma before it
+            pieces[0] = pieces[0][1:]
+        return msgspec.Raw(b"".join((b"[", *pieces, b"]")))
+
+    def _beginning(self, model: str, messages: tuple[Message, ...], form: object) -> _Beginning:
+        if messages and (found := self._known.get((model, messages[0].id))) is not None:
+            same = messages[: len(found.messages)] == found.messages  # by identity, mostly
+            if same and found.form == form:
+                return found
+        return _Beginning(form)
+
+    def _keep(self, model: str, messages: tuple[Message, ...], beginning: _Beginning) -> None:
+        key = (model, messages[0].id)
+        self._known[key] = beginning
+        self._known.move_to_end(key)
+        if len(self._known) > MOST_HISTORIES:
+            self._known.popitem(last=False)
+
+
+def _entry(entry: Json) -> bytes:
+    return b"," + msgspec.json.encode(entry)
+
+
+def _settled(messages: Sequence[Message]) -> int:
+    """How many messages at the beginning look the same in later requests: all before a reply that two turns
+    of the user's side follow."""
+    turns, amid = 0, False
+    for place in range(len(messages) - 1, 0, -1):
+        message = messages[place]
+        if message.role != "assistant":
+            turns += not amid
+            amid = True
+        elif turns >= TOUCHED and _stands_apart(messages, place):
+            return place
+        elif _says_something(message):
+            amid = False
+    return 0
+
+
+def _stands_apart(messages: Sequence[Message], place: int) -> bool:
+    """Whether a reply begins here that no format joins with what goes before it."""
+    message = messages[place]
+    return (
+        message.role == "assistant" and messages[place - 1].role != "assistant" and _says_something(message)
+    )
+
+
+def _says_something(reply: Message) -> bool:
+    """Others may be left out, and what is around them is joined."""
+    return bool(reply.calls or reply.text.strip())
