@@ -149,4 +149,7 @@ def history_by_chance(chance: random.Random, units: int) -> list[Message]:
             after.insert(chance.randint(0, len(after)), user(chance.choice(words)))
         thinking = chance.choice(("", "", "hm"))
         messages += [assistant(chance.choice(words), *calls, thinking=thinking), *after]
+        if len(after) > 1 and chance.random() < 0.2:  # a result that comes after the next reply
+            late = messages.pop()
+            messages += [assistant(chance.choice(words)), late]
     return messages
