@@ -35,6 +35,8 @@ from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
+from crushpy.sandbox.confinement import Unconfined, confine
+from crushpy.sandbox.surroundings import Grounds
 from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
 from crushpy.settings.files import user_files
@@ -102,6 +104,12 @@ class ProjectEnvironment:
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
 
+    def confine(self, private: Path, outputs: Path) -> Unconfined:
+        """What holds the commands of one conversation, whose own folders these are."""
+        own = (self.paths.config_dir, self.paths.data_dir)
+        grounds = Grounds(self.cwd, Path.home(), own, outputs, self.paths.put_aside)
+        return confine(self.settings.sandbox.mode, grounds, private)
+
     def system_prompt(self, now: float) -> str:
         """The system prompt of a session that opens now."""
         files = context_files(self.cwd, self.paths.config_dir)
@@ -120,8 +128,11 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     stored = await _stored(around, options, store)
     loaded = stored or LoadedSession(_new_session(around, options))
     outputs = around.paths.outputs / loaded.info.root_id
+    private = around.paths.sandboxes / new_id()
+    readable = [f"view({escaped(str(outputs))}/**)"]
+    readable += [f"{tool}({escaped(str(private))}/**)" for tool in ("view", "ls", "glob", "grep")]
     rules = RuleSet.from_strings(
-        allow=(*chosen.allow, *options.allow, f"view({escaped(str(outputs))}/**)"),
+        allow=(*chosen.allow, *options.allow, *readable),
         ask=chosen.ask,
         deny=chosen.deny,
         tools=tool_table(),
@@ -130,7 +141,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         around.cwd,
         outputs,
         FileMemory(),
-        Jobs(settings.sandbox.env),
+        Jobs(settings.sandbox.env, lambda: around.confine(private, outputs)),
         allow_private_hosts=chosen.private_hosts,
     )
     events = EventBus(opened=stored is not None)

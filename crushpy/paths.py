@@ -73,6 +73,16 @@ class Paths:
         return self.data_dir / "logs"
 
     @property
+    def sandboxes(self) -> Path:
+        """The private /tmp of each running conversation."""
+        return self.data_dir / "sandboxes"
+
+    @property
+    def put_aside(self) -> Path:
+        """What commands made in places where it would run by itself."""
+        return self.data_dir / "put_aside"
+
+    @property
     def outputs(self) -> Path:
         """The whole of outputs that were too large for a message."""
         return self.data_dir / "outputs"

@@ -19,6 +19,19 @@ def alive(pid: int) -> bool:
     return stat.rpartition(")")[2].split()[0] not in "ZX"
 
 
+def seen_from_here(pid: int, cwd: Path) -> int:
+    """The number that a process has here that works in `cwd` and calls itself `pid`."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            status = (folder / "status").read_text()
+            names = next(line.split()[1:] for line in status.splitlines() if line.startswith("NSpid:"))
+            if names[-1] == str(pid) and (folder / "cwd").readlink() == cwd:
+                return int(folder.name)
+        except (OSError, StopIteration):
+            continue
+    return pid
+
+
 def marked(word: str) -> list[int]:
     """Who lives with `word` among the arguments, whatever namespace it is in."""
     found: list[int] = []

@@ -12,7 +12,6 @@ from crushpy.sandbox.guards import Guards
 from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.surroundings import Grounds, Surroundings
-from crushpy.start_soon import start_soon
 
 
 class Allowance(Data, frozen=True):
@@ -66,7 +65,7 @@ class Unconfined:
     def outside(self, path: Path) -> Path:
         return path
 
-    def warm_up(self) -> None:
+    async def warm_up(self) -> None:
         """Begins what the first command would have to wait for."""
         self.keeper(Needs())
 
@@ -82,18 +81,16 @@ class Bubblewrap(Unconfined):
     def __init__(
         self, sandbox: Sandbox, grounds: Grounds, folder: Path, allowance: Allowance | None = None
     ) -> None:
-        """`folder`: where crushpy keeps what sandboxes need."""
+        """`folder`: for what is this conversation's alone."""
         super().__init__(sandbox)
         self._grounds = grounds
-        self._folder = folder
         self._allowance = allowance or Allowance()
-        self._private = PrivateTmp(folder / "tmp")
-        self._guards = Guards(grounds.workspace, grounds.home, folder / "put_aside")
+        self._private = PrivateTmp(folder)
+        self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
         self._surroundings = Surroundings(grounds, self._private, self._guards)
         self._current: dict[Needs, Keeper] = {}
         self._retired: list[Keeper] = []
         self._signature: tuple[object, ...] = ()
-        self._warming: asyncio.Task[None] | None = None
 
     @property
     def keepers(self) -> list[Keeper]:
@@ -143,8 +140,9 @@ class Bubblewrap(Unconfined):
     def inside(self, path: Path) -> Path:
         """Where file tools find what commands see at `path`."""
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
-            if path.is_relative_to(shown) and not path.is_relative_to(self._grounds.workspace):
-                return real / path.relative_to(shown)
+            plain = Path(os.path.normpath(path))
+            if plain.is_relative_to(shown) and not plain.is_relative_to(self._grounds.workspace):
+                return real / plain.relative_to(shown)
         return path
 
     def outside(self, path: Path) -> Path:
@@ -156,17 +154,12 @@ class Bubblewrap(Unconfined):
 
     # --- beginning and end --------------------------------------------------------------------------------
 
-    def warm_up(self) -> None:
-        if self._warming is None and not self._current:
-            self._warming = start_soon(self._warm_up())
-
-    async def _warm_up(self) -> None:
+    async def warm_up(self) -> None:
         await asyncio.to_thread(self._surroundings.view, Needs())
         self.keeper(Needs())
+        await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
-        if self._warming is not None:
-            self._warming.cancel()
         survivors = await super().close(grace)
         await asyncio.to_thread(self._private.remove)
         return survivors

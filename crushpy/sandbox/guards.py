@@ -81,6 +81,7 @@ class Guards:
                 )
             else:
                 said.append(f"{made} was made, which runs by itself: it was put aside, as {target}")
+        self._missing = self._absent()
         return said
 
     def _behind_no_link(self, place: Path) -> Path:

@@ -6,20 +6,23 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from crushpy.ids import new_id
 from crushpy.paths import private_dir
 
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 
 
+def is_temporary(path: Path) -> bool:
+    """True of what lies in a folder that each conversation has for itself."""
+    return path.is_relative_to(TMP) or path.is_relative_to(VAR_TMP)
+
+
 class PrivateTmp:
     """Lives as long as this process; what a killed one left is removed by the next."""
 
-    def __init__(self, folder: Path) -> None:
-        """`folder`: where the folders of all conversations are."""
-        private_dir(folder)
-        self._all = folder
-        self.root = folder / new_id()
+    def __init__(self, root: Path) -> None:
+        """`root`: a folder that is not there yet, beside those of other conversations."""
+        private_dir(root.parent)
+        self.root = root
         self._lock = os.open(f"{self.root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         fcntl.flock(self._lock, fcntl.LOCK_EX)
         self.root.mkdir(mode=0o700)
@@ -36,7 +39,7 @@ class PrivateTmp:
 
     def sweep(self) -> None:
         """Removes what processes left that are gone."""
-        for lock in self._all.glob("*.lock"):
+        for lock in self.root.parent.glob("*.lock"):
             with suppress(OSError), lock.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 shutil.rmtree(lock.with_suffix(""), ignore_errors=True)

@@ -36,6 +36,8 @@ class Grounds(Data, frozen=True):
     """Where crushpy keeps things: hidden."""
     outputs: Path
     """Whole outputs of this conversation's commands: readable."""
+    aside: Path
+    """Where goes what commands made and may not have made."""
     write: tuple[str, ...] = ()
     """Further folders that every command may change."""
 

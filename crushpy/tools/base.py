@@ -140,14 +140,14 @@ class ToolContext:
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
-        return expanded if expanded.is_absolute() else self.cwd / expanded
+        return self.jobs.seen_at(expanded if expanded.is_absolute() else self.cwd / expanded)
 
     def shown(self, path: Path) -> str:
         """`path` as a person reads it: relative inside the workspace."""
         try:
             return str(path.relative_to(self.cwd))
         except ValueError:
-            return str(path)
+            return str(self.jobs.called(path))
 
 
 class Tool(Generic[A]):

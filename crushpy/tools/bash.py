@@ -69,7 +69,8 @@ def _ended(process: Process, context: ToolContext) -> Outcome:
         process.output.hide()
         job = context.jobs.adopt(process)
         stays = f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
-    return _outcome(process, how, process.trouble, stays, is_error=process.exit_code != 0)
+    noticed = context.jobs.noticed(context.needs)
+    return _outcome(process, how, process.trouble, stays, *noticed, is_error=process.exit_code != 0)
 
 
 def _outcome(process: Process, *notes: str, is_error: bool) -> Outcome:

@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Done, Run, is_alive, until
+from headless import Done, Run, until
+from process_state import marked
 from scripted_llm import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, ScriptedLLM
 
 # --- the provider ----------------------------------------------------------------------------------------
@@ -135,15 +136,18 @@ def test_half_of_a_letter_in_a_reply_does_not_break_it(run: Run, llm: ScriptedLL
 # --- commands that misbehave -----------------------------------------------------------------------------
 
 
+KEPT, STUBBORN = (f"300.{os.getpid()}{number}" for number in (1, 2))
+
+
 def test_commands_that_misbehave_end_and_leave_nothing_behind(
     run: Run, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:
     commands: list[dict[str, Any]] = [
         {"command": "head -c 100000000 /dev/zero | tr '\\0' x"},
         {"command": "yes", "timeout": 1},
-        {"command": "sleep 300 & echo $! > kept; echo started"},
+        {"command": f"sleep {KEPT} & echo started"},
         {"command": "cat; echo read"},
-        {"command": "trap '' TERM; echo $$ > stubborn; while :; do sleep 1; done", "timeout": 5},
+        {"command": f"trap '' TERM; while :; do sleep {STUBBORN}; done", "timeout": 5},
     ]
     llm.script(Reply(calls=[Call("bash", args) for args in commands]), "All seen.")
     done = run("--yolo", "go", stdin="this is the prompt's, not the command's\n")
@@ -156,9 +160,8 @@ def test_commands_that_misbehave_end_and_leave_nothing_behind(
     assert (kept["is_error"], kept["text"].splitlines()[0]) == (False, "started")
     assert (reads["is_error"], reads["text"]) == (False, "read")
     assert stubborn["is_error"]
-    for name in ("kept", "stubborn"):
-        process = int((workspace / name).read_text())
-        until(lambda process=process: not is_alive(process), f"the process of {name} is gone")
+    for mark in (KEPT, STUBBORN):
+        until(lambda mark=mark: not marked(mark), f"the process that sleeps {mark} s is gone")
 
 
 # --- folders and disks -----------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from headless import Done, Run, Start, is_alive, until
+from process_state import seen_from_here
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 from crushpy.messages import Message
@@ -25,7 +26,7 @@ def sleeper_of(workspace: Path) -> int:
     """The process id that SLEEPER wrote, once it has."""
     file = workspace / "started"
     until(lambda: file.exists() and file.read_text().endswith("\n"), "the command has started")
-    return int(file.read_text())
+    return seen_from_here(int(file.read_text()), workspace)
 
 
 # --- signals ---------------------------------------------------------------------------------------------

@@ -105,6 +105,7 @@ class Agent:
         context = services.workspace.for_agent(
             FileMemory(), search, delegate, lambda: models.image_limits(session.info.model)
         )
+        self._jobs = context.jobs
         self._models = models
         self._emit = emit
         self._keep_prompt = interactive
@@ -160,6 +161,7 @@ class Agent:
 
     def turn(self, limits: Limits, spent: Spent) -> Turn:
         """The next turn, which may go as far as `limits` say."""
+        self._jobs.warm_up()
         return Turn(
             self.session,
             self._models,

@@ -1,12 +1,16 @@
 """The background commands of one conversation. They end with it."""
 
+import asyncio
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from crushpy.access import Needs
 from crushpy.messages import Data
 from crushpy.sandbox.confinement import Unconfined
+from crushpy.sandbox.finding import working_sandbox
+from crushpy.sandbox.private_tmp import is_temporary
+from crushpy.start_soon import start_soon
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
@@ -16,6 +20,10 @@ from crushpy.tools.truncate import Truncated
 MAX_RUNNING = 20
 _MAX_FINISHED = 50
 """How many that have ended can still be read."""
+
+
+_REQUEST_FIRST = 0.03
+"""Seconds after which the first command is prepared for: the model's request leaves before."""
 
 
 class RunningJob(Data, frozen=True):
@@ -70,18 +78,41 @@ class Jobs:
     def __init__(
         self,
         variables: Sequence[str] = (),
-        confinement: Unconfined | None = None,
+        confine: Callable[[], Unconfined] = Unconfined,
         *,
         whole_environment: bool = False,
     ) -> None:
-        """`variables`: names that commands get beside the usual ones; or they get all there are."""
+        """`variables`: names that commands get beside the usual ones; or they get all there are.
+
+        `confine` finds what holds them, once there is a command: that takes milliseconds.
+        """
         self._variables = variables
         self._whole_environment = whole_environment
-        self.confinement = confinement or Unconfined()
+        self._confine = confine
+        self._confinement: Unconfined | None = None
+        self._warming: asyncio.Task[None] | None = None
         self._hidden = False
         self._started = 0
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
+        self._noticed: list[str] = []
+
+    @property
+    def confinement(self) -> Unconfined:
+        """What holds the commands."""
+        if self._confinement is None:
+            self._confinement = self._confine()
+        return self._confinement
+
+    def warm_up(self) -> None:
+        """Begins what the first command would have to wait for."""
+        if self._warming is None and not self._closed:
+            self._warming = start_soon(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        await asyncio.sleep(_REQUEST_FIRST)
+        await asyncio.to_thread(working_sandbox)
+        await self.confinement.warm_up()
 
     def run(self, command: str, cwd: Path, output: Output, needs: Needs | None = None) -> Process:
         """Starts a command, which ends with this conversation at the latest.
@@ -91,6 +122,7 @@ class Jobs:
         if self._closed:
             raise ToolError("The conversation is closing; nothing can be started any more.")
         needs = needs or Needs()
+        self._noticed += self.confinement.begin()
         environment = self.confinement.environment(self._environment(), needs)
         try:
             keeper = self.confinement.keeper(needs)
@@ -117,6 +149,19 @@ class Jobs:
             raise ToolError(f"{MAX_RUNNING} jobs are running already: {names}. End one with job_kill first.")
         return self.adopt(self.run(command, cwd, Output(output_dir), needs))
 
+    def seen_at(self, path: Path) -> Path:
+        """Where file tools find what commands see at `path`: commands may have a /tmp of their own."""
+        return self.confinement.inside(path) if is_temporary(path) else path
+
+    def called(self, path: Path) -> Path:
+        """What commands call the file at `path`."""
+        return self._confinement.outside(path) if self._confinement is not None else path
+
+    def noticed(self, needs: Needs) -> list[str]:
+        """What a command that has just ended did to what runs by itself, in words."""
+        said, self._noticed = [*self._noticed, *self.confinement.check(needs)], []
+        return said
+
     def adopt(self, process: Process) -> ShellJob:
         """Makes a job of a command that is running already."""
         self._forget_old_ones()
@@ -141,9 +186,13 @@ class Jobs:
     async def close(self) -> None:
         """Ends every process that any command of this conversation left, jobs or not."""
         self._closed = True
+        if self._warming is not None:
+            self._warming.cancel()
+            await asyncio.wait([self._warming])
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
-        await self.confinement.close(END_GRACE)
+        if self._confinement is not None:
+            await self._confinement.close(END_GRACE)
 
     def _forget_old_ones(self) -> None:
         finished = [job.id for job in self._jobs.values() if not job.process.running]
