@@ -3,17 +3,25 @@
 The text never changes within a session, so the cached prefix of every request stays byte-identical.
 """
 
+import os
 import platform
+import re
 import time
 from pathlib import Path
 
 from crushpy.context.tags import element
 from crushpy.messages import Data
 from crushpy.paths import project_root
+from crushpy.safe_open import open_regular
+from crushpy.sanitize import clean
 
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE = 16_000
 MAX_ALL = 40_000
+_MAX_NAME = 1_000
+_MAX_REFS = 5_000_000
+_COMMIT = re.compile(r"[0-9a-f]{40,64}")
+_REF = re.compile(r"refs/[\w./@#+%=,-]{1,200}")
 
 
 class ContextFile(Data, frozen=True):
@@ -31,8 +39,9 @@ def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
     found: list[ContextFile] = []
     seen: set[str] = set()
     room = MAX_ALL
+    inside = Path(os.path.realpath(root))
     for path in (user_dir / "AGENTS.md", *(folder / name for folder in below for name in NAMES)):
-        text = _read(path)
+        text = _instructions(path, None if path.parent == user_dir else inside)
         if not text or text in seen:
             continue
         seen.add(text)
@@ -42,12 +51,20 @@ def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
     return tuple(found)
 
 
-def _read(path: Path) -> str:
+def _instructions(path: Path, inside: Path | None) -> str:
+    """What a file says, all of it to be seen. One of a project may not be a link that leads out of it."""
+    real = Path(os.path.realpath(path))
+    if inside is not None and not real.is_relative_to(inside):
+        return ""
+    return clean(_read(real, 4 * MAX_ALL)).strip()
+
+
+def _read(path: Path, most: int) -> str:
+    """The beginning of the regular file at a real path; empty where there is none."""
     try:
-        if not path.is_file():
-            return ""
-        return path.read_bytes()[: 4 * MAX_ALL].decode("utf-8", "replace").strip()
-    except OSError:
+        with os.fdopen(open_regular(path), "rb") as file:
+            return file.read(most).decode("utf-8", "replace")
+    except (OSError, ValueError):
         return ""
 
 
@@ -74,29 +91,26 @@ def git_state(cwd: Path) -> str:
             break
     else:
         return "not a repository"
-    try:
-        git_dir = marker
-        if marker.is_file():  # a worktree or a submodule
-            git_dir = (folder / marker.read_text().removeprefix("gitdir:").strip()).resolve()
-        head = (git_dir / "HEAD").read_text().strip()
-    except OSError:
+    git_dir = Path(os.path.realpath(marker))
+    if git_dir.is_file():  # a worktree or a submodule
+        named = _read(git_dir, _MAX_NAME).removeprefix("gitdir:").strip()
+        git_dir = Path(os.path.realpath(folder / named))
+    # Whoever made the repository may have written anything here: only what is a branch or a commit is told.
+    head = _read(git_dir / "HEAD", _MAX_NAME).strip()
+    if not head:
         return "a repository"
     if not head.startswith("ref: "):
-        return f"detached at {head[:10]}"
-    branch = head.removeprefix("ref: refs/heads/")
-    return f"on branch {branch}{_commit(git_dir, head.removeprefix('ref: '))}"
+        return f"detached at {head[:10]}" if _COMMIT.fullmatch(head) else "a repository"
+    ref = head.removeprefix("ref: ")
+    if ".." in ref or not _REF.fullmatch(ref):
+        return "a repository"
+    return f"on branch {ref.removeprefix('refs/heads/')}{_commit(git_dir, ref)}"
 
 
 def _commit(git_dir: Path, ref: str) -> str:
-    common = git_dir
-    try:
-        if (git_dir / "commondir").is_file():
-            common = (git_dir / (git_dir / "commondir").read_text().strip()).resolve()
-        if (common / ref).is_file():
-            return f" at {(common / ref).read_text().strip()[:10]}"
-        for line in (common / "packed-refs").read_text().splitlines():
-            if line.endswith(f" {ref}"):
-                return f" at {line[:10]}"
-    except OSError:
-        pass
-    return ""
+    shared = _read(git_dir / "commondir", _MAX_NAME).strip()
+    common = Path(os.path.realpath(git_dir / shared)) if shared else git_dir
+    lines = _read(common / "packed-refs", _MAX_REFS).splitlines()
+    packed = (line.split(" ")[0] for line in lines if line.endswith(f" {ref}"))
+    commit = _read(common / ref, _MAX_NAME).strip() or next(packed, "")
+    return f" at {commit[:10]}" if _COMMIT.fullmatch(commit) else ""

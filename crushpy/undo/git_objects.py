@@ -6,13 +6,9 @@ import subprocess
 from pathlib import Path
 
 from crushpy.messages import Data
+from crushpy.safe_git import git_command, git_environment
 
 PATIENCE = 30.0
-_SAFE = (
-    "-c", "core.fsmonitor=false", "-c", "core.hooksPath=/dev/null", "-c", "protocol.allow=never",
-    "-c", "core.pager=cat", "-c", "core.alternateRefsCommand=", "-c", "core.sshCommand=false",
-)  # fmt: skip
-_HARMLESS_NAMES = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR")
 
 
 class Committed(Data, frozen=True):
@@ -69,14 +65,12 @@ def read_blob(folder: Path, blob: str) -> bytes | None:
 
 
 def _git(folder: Path, *words: str) -> bytes | None:
-    environment = {name: os.environ[name] for name in _HARMLESS_NAMES if name in os.environ}
-    environment |= {"GIT_OPTIONAL_LOCKS": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_TERMINAL_PROMPT": "0"}
     try:
         done = subprocess.run(
-            ["git", *_SAFE, "-C", str(folder), *words],
+            git_command(folder, *words),
             stdin=subprocess.DEVNULL,
             capture_output=True,
-            env=environment,
+            env=git_environment(),
             timeout=PATIENCE,
             check=False,
         )
