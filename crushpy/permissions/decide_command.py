@@ -1,26 +1,16 @@
 """The decision for a shell command: every simple command in it, every redirection, every variable."""
 
-import re
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.access import Access
-from crushpy.permissions.allowance import FreeFolder, cd_target, covered_by, is_bare_repository
-from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, by_rule
 from crushpy.permissions.guard import Guard
-from crushpy.permissions.plain_reading import PlainReading
 from crushpy.permissions.prohibition import RuleHit, hits, mentions
-from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
-from crushpy.permissions.risk.risky_words import risky_words
-from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
-from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, SimpleCommand, with_inner
-from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
+from crushpy.permissions.ruled_line import RuledLine, obeyed_variables
+from crushpy.permissions.rules import RUN, Rule, RuleSet
+from crushpy.permissions.sandboxed_line import SandboxedLine
+from crushpy.permissions.shell.ast import ShellReading
 from crushpy.permissions.shell.parser import parse_shell
-from crushpy.permissions.suggestions import suggest_rule
-
-_HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
-_MOVES = frozenset(("cd", "pushd", "popd"))
 
 
 def decide_command(
@@ -28,16 +18,26 @@ def decide_command(
 ) -> list[Decision]:
     """One decision for each thing that the command would do."""
     reading = parse_shell(access.value)
+    line = RuledLine(reading, rules, workspace, guard, access.tool)
     parts = _forbidden(access, reading, rules, yolo)
-    if reading.unreadable:
-        parts.append(Decision("ask", f"the command cannot be judged: {reading.unreadable}"))
-    parts.extend(_variables(reading))
-    for redirect in reading.redirects:
-        parts.extend(_redirect(redirect, reading, rules, workspace))
-    parts.extend(_bare_repository(reading.commands, workspace))
-    plain = PlainReading(_folders(reading, workspace), rules, workspace, guard)
-    parts.extend(_commands(reading.commands, rules, workspace, access.tool, plain))
-    return parts or [Decision("ask", "no rule covers it")]
+    if not guard.sandbox:
+        return [*parts, *line.parts()] or [Decision("ask", "no rule covers it")]
+    sandboxed = SandboxedLine(access.needs, reading, line, rules, workspace, guard)
+    if rules.closed or not guard.auto_allow:
+        return [*parts, *line.parts(), *sandboxed.needs()]
+    return [*parts, *_mentioned(access, reading, rules), *sandboxed.parts()]
+
+
+def _mentioned(access: Access, reading: ShellReading, rules: RuleSet) -> list[Decision]:
+    """Deny and ask rules whose words stand in a line that cannot be read: it would run without a question."""
+    if not reading.unreadable:
+        return []
+    known = [rule for rule in (*rules.deny, *rules.ask) if rule.tool in (RUN, access.tool) and rule.words]
+    return [
+        Decision("ask", f"the rule {rule} may speak of it: {reading.unreadable}")
+        for rule in known
+        if mentions(rule.words, access.value)
+    ]
 
 
 def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool) -> list[Decision]:
@@ -47,7 +47,7 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
         if rule.tool not in (RUN, access.tool):
             continue
         hit = _hit(rule, reading)
-        in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(_variables(reading))
+        in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(obeyed_variables(reading))
         if hit == RuleHit.YES:
             found.append(by_rule("deny", rule))
         elif in_doubt and yolo and mentions(rule.words, access.value):
@@ -62,134 +62,3 @@ def _forbidden(access: Access, reading: ShellReading, rules: RuleSet, yolo: bool
 
 def _hit(rule: Rule, reading: ShellReading) -> RuleHit:
     return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading)
-
-
-def _variables(reading: ShellReading) -> list[Decision]:
-    """What variables ask about: those that steer any program, and all that reach one which obeys any."""
-    exports_all = any(each.program == "set" and _exports_all(each) for each in _every(reading.commands))
-    exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
-    asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
-    for command in reading.commands:
-        for program, variables in _environments(command, exported):
-            for variable in variables:
-                if is_obeyed(variable):
-                    asked.setdefault(variable.name, "is executed")
-                elif program not in PLAIN_PROGRAMS and program != "git" and may_be_obeyed(variable):
-                    asked.setdefault(variable.name, f"{program} executes")
-    return [Decision("ask", f"setting {name} can change what {what}") for name, what in asked.items()]
-
-
-def _environments(
-    command: SimpleCommand, given: Sequence[Assignment]
-) -> Iterator[tuple[str, Sequence[Assignment]]]:
-    """Each program that would run, with the variables it gets."""
-    variables = (*given, *command.variables)
-    if command.inner and command.transparent:
-        yield "", [each for each in variables if is_obeyed(each)]
-    else:
-        yield command.program, variables
-    for inner in command.inner:
-        yield from _environments(inner, variables)
-
-
-def _exports_all(command: SimpleCommand) -> bool:
-    """Whether `set` hands every variable on from here."""
-    return any(
-        word.text == "allexport" or (word.is_option and "a" in word.text) for word in command.words[1:]
-    )
-
-
-def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
-    word = redirect.target
-    if word.kind == "unknown" and word.head == "/dev/fd/":
-        return []  # a process substitution: its commands are judged by themselves
-    if word.kind == "literal" and _HARMLESS_FILES.fullmatch(word.text):
-        return []
-    text = f"{Path.home()}{word.text[1:]}" if word.text.startswith("~/") else word.text
-    spelled = word.kind == "literal" or (text != word.text and not re.search(r"[*?\[{]", text))
-    if not spelled or not text or text.startswith(("/dev/tcp/", "/dev/udp/")):
-        return [Decision("ask", f"where the redirection to {word.text} goes cannot be judged")]
-    folders = [workspace] if text.startswith("/") else _folders(reading, workspace)
-    if not folders:
-        return [Decision("ask", f"from which folder {word.text} is meant cannot be judged")]
-    tool = WRITE if redirect.writes else READ
-    return [
-        decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
-        for folder in folders
-    ]
-
-
-def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """The folders in which a command of this line may run; none where that is not known."""
-    moves = [each for each in _every(reading.commands) if each.words[0].text in _MOVES]
-    if not moves:
-        return [workspace]
-    target = cd_target(moves[0], workspace) if moves[0].words[0].text == "cd" else None
-    if len(moves) > 1 or reading.loops or target is None:
-        return []
-    return [workspace, target]
-
-
-def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
-    return [each for command in commands for each in with_inner(command)]
-
-
-def _commands(
-    commands: Sequence[SimpleCommand], rules: RuleSet, workspace: Path, tool: str, plain: PlainReading
-) -> list[Decision]:
-    allow = {rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)}
-    words = list(allow)
-    roaming = _free_folder(commands, workspace)
-    parts: list[Decision] = []
-    for command in commands:
-        rule = covered_by(words, command, roaming)
-        if rule is None:
-            parts.extend(plain.parts(command) or _uncovered(command, words, roaming, plain))
-        elif rule:
-            parts.append(by_rule("allow", allow[tuple(rule)], str(command)[:200]))
-    if not parts and commands:
-        return [Decision("allow", "it only steers the shell")]
-    return parts
-
-
-def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
-    """Where `cd` may go without a rule: a folder can give orders to what runs in it."""
-    every = _every(commands)
-    moves = sum(each.words[0].text in _MOVES for each in every)
-    steered = {
-        each.program
-        for each in every
-        if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
-    }
-    return FreeFolder(workspace, below=moves < 2 and steered <= {"git"}, git="git" in steered)
-
-
-def _bare_repository(commands: Sequence[SimpleCommand], workspace: Path) -> list[Decision]:
-    if any(each.program == "git" for each in _every(commands)) and is_bare_repository(workspace):
-        return [Decision("ask", "this folder is a bare repository, and git does what its settings say")]
-    return []
-
-
-def _uncovered(
-    command: SimpleCommand, rules: Sequence[Sequence[str]], free: FreeFolder, plain: PlainReading
-) -> list[Decision]:
-    if not (command.inner and command.transparent):
-        return [_ask(command, plain)]
-    inner = [each for each in command.inner if covered_by(rules, each, free) is None]
-    return [part for each in inner for part in plain.parts(each) or _uncovered(each, rules, free, plain)]
-
-
-def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
-    rule = suggest_rule(command)
-    risks = {} if command.inner else risky_words(command)
-    known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
-    shown = str(command)[:200]
-    if known:
-        reason = f"no rule spells `{known[0][0][:60]}` in `{shown}`: {known[0][1]}"
-    elif risks:
-        reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
-    else:
-        moves = command.words[0].text == "cd"
-        why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
-        reason = f"no rule covers `{shown}`{why}"
-    return Decision("ask", reason, (rule,) if rule else (), about=shown)

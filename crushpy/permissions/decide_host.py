@@ -10,7 +10,7 @@ def decide_host(access: Access, rules: RuleSet) -> Decision:
     host = _bare_name(access.value)
 
     def speaks(rule: Rule) -> bool:
-        return rule.tool in (access.tool, TALK) and _matches(rule.pattern, host)
+        return rule.tool in (access.tool, TALK) and host_matches(rule.pattern, host)
 
     if decided := strictest(rules, speaks, speaks):
         return decided
@@ -27,7 +27,8 @@ def _bare_name(value: str) -> str:
     return host.rstrip(".")
 
 
-def _matches(pattern: str, host: str) -> bool:
+def host_matches(pattern: str, host: str) -> bool:
+    """Whether a rule's pattern speaks of a host."""
     if pattern in ("", "*"):
         return True
     if pattern.startswith("*."):

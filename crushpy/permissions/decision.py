@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
+from crushpy.access import Needs
 from crushpy.messages import Data
 from crushpy.permissions.rules import Rule, RuleSet
 
@@ -21,11 +22,17 @@ class Decision(Data, frozen=True):
     """The part of a call that it speaks of, where that is not all of it: one command of several."""
     parts: tuple["Decision", ...] = ()
     """Of the decision for a whole call: those it was made of."""
+    needs: Needs = Needs()
+    """What a command gets beyond the sandbox where it runs."""
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     """The strictest of several decisions, with all that would have to be allowed."""
     parts = list(parts)
+    needs = Needs()
+    for part in parts:
+        needs |= part.needs
+    said = tuple(part for part in parts if part.reason)
     for verdict in ("deny", "ask"):
         found = [part for part in parts if part.verdict == verdict]
         if not found or (verdict == "ask" and yolo):
@@ -33,9 +40,9 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
         suggested = [rule for part in found for rule in part.suggested]
         complete = verdict == "ask" and all(part.suggested for part in found)
         rules = tuple(dict.fromkeys(suggested)) if complete else ()
-        return Decision(verdict, _joined(found), rules, parts=tuple(parts))
+        return Decision(verdict, _joined(found), rules, parts=said, needs=needs)
     reason = "yolo: no rule denies it" if yolo else _joined(parts) or "it touches nothing"
-    return Decision("allow", reason, parts=tuple(parts))
+    return Decision("allow", reason, parts=said, needs=needs)
 
 
 def strictest(
@@ -59,6 +66,6 @@ def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
 
 def _joined(parts: Sequence[Decision]) -> str:
     """All their reasons, each once; the first few where there are many."""
-    reasons = list(dict.fromkeys(part.reason for part in parts))
+    reasons = list(dict.fromkeys(part.reason for part in parts if part.reason))
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     return "; ".join(reasons[:3]) + more

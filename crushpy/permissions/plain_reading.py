@@ -65,7 +65,7 @@ class PlainReading:
             return []  # a process substitution: its commands are judged by themselves
         if word.kind == "unknown" or not self._folders or "\0" in word.text:
             return None
-        named = [_named(word, folder) for folder in self._folders]
+        named = [named_paths(word, folder) for folder in self._folders]
         if None in named:
             return None
         paths = list(chain(*filter(None, named)))
@@ -86,7 +86,7 @@ def _leads_out(word: Word) -> bool:
     return word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
 
 
-def _named(word: Word, folder: Path) -> list[str] | None:
+def named_paths(word: Word, folder: Path) -> list[str] | None:
     """The paths that a word names; None where that cannot be told."""
     text = word.text
     if word.kind == "literal":

@@ -4,7 +4,7 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from crushpy.access import ToolTable, declared_tools
+from crushpy.access import ToolAccess, ToolTable, declared_tools
 from crushpy.errors import SettingsError
 from crushpy.messages import Data
 from crushpy.permissions.patterns import compiled
@@ -12,6 +12,10 @@ from crushpy.permissions.shell.ast import word_set
 
 READ, WRITE, RUN, TALK = "view", "write", "bash", "fetch"
 """Their rules are rights: to read any file, to change any, to run commands, to talk to hosts, by any tool."""
+
+NETWORK = "network"
+RIGHTS: ToolTable = {NETWORK: ToolAccess("host", writes=True)}
+"""What rules speak of beside tools: what commands get beyond the sandbox."""
 
 RUNS_ANYTHING = word_set(
     "sh bash dash zsh ksh fish eval exec source . sudo doas su xargs nohup parallel busybox"
@@ -45,8 +49,9 @@ class Rule(Data, frozen=True):
         if match is None:
             raise _bad(text, "it is neither `tool` nor `tool(pattern)`")
         tool, pattern = match[1], match[2]
-        if tool not in tools:
-            raise _bad(text, f"there is no tool {tool!r}", _nearest(tool, tools))
+        access = tools.get(tool) or RIGHTS.get(tool)
+        if access is None:
+            raise _bad(text, f"there is no tool {tool!r}", _nearest(tool, (*tools, *RIGHTS)))
         if pattern is None:
             return Rule(tool)
         pattern = pattern.strip()
@@ -54,7 +59,7 @@ class Rule(Data, frozen=True):
             raise _bad(text, "the pattern is empty", f"For every call of the tool write {tool}.")
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in pattern):
             raise _bad(text, "the pattern holds a control character")
-        match tools[tool].kind:
+        match access.kind:
             case "command":
                 _check_command(text, pattern)
             case "path":
@@ -102,7 +107,7 @@ class RuleSet(Data, frozen=True):
 def parse_allow(text: str, tools: ToolTable) -> Rule:
     """A rule that is meant to allow: it never means any shell command."""
     rule = Rule.parse(text, tools)
-    if tools[rule.tool].kind != "command":
+    if rule.tool in RIGHTS or tools[rule.tool].kind != "command":
         return rule
     words = rule.words
     options_only = all(word.startswith("-") for word in words[1:])

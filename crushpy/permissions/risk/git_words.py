@@ -116,6 +116,31 @@ def git_reads(words: Sequence[Word]) -> bool:
     return ((name, operand) in _READING_FORMS or listed) and not _subcommand_risks(name, words, place)
 
 
+_CHANGES_NOTHING = word_set(
+    "archive format-patch bundle request-pull send-email fast-export fsck credential difftool clone apply"
+)
+"""They write, but not below `.git`."""
+
+
+def git_changes(words: Sequence[Word]) -> bool:
+    """True where git would change the repository itself, or may."""
+    place = 1
+    while place < len(words) and words[place].text.startswith("-"):
+        place += 2 if words[place].text in _VALUED_GLOBALS else 1
+    if place >= len(words):
+        return False
+    name, rest = words[place], words[place + 1 :]
+    if name.kind != "literal":
+        return True
+    if name.text in ("branch", "tag"):
+        return bool(_subcommand_risks(name.text, words, place))
+    operand = next((word.text for word in rest if not word.is_option), "")
+    if name.text == "config":
+        return not any(word.text in _CONFIG_READS for word in rest)
+    known = name.text in _READS | _TALKS | _CHANGES_NOTHING or (name.text, operand) in _READING_FORMS
+    return not known
+
+
 def git_risks(words: Sequence[Word]) -> dict[int, str]:
     """Risky words of a git command, by place."""
     risks: dict[int, str] = {}

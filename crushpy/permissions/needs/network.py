@@ -1,0 +1,138 @@
+"""Whether a command talks to the network, and to which hosts, as far as its words tell."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crushpy.access import Needs
+from crushpy.permissions.needs.git_remotes import remote_address
+from crushpy.permissions.needs.package_hosts import package_hosts
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+
+_ANY_HOST = Needs(network=True)
+_FETCHES = {
+    "curl": "oTdFKXcDQEAHbemruxyYCPUtzw",
+    "wget": "OPioaeUtTwQBlADRIX",
+    "http": "ao",
+    "https": "ao",
+    "xh": "ao",
+    "aria2c": "odsxjk",
+}
+"""Programs that are given addresses, with the letters of options that have a value."""
+_OTHER_PROTOCOLS = word_set(
+    "ssh scp sftp mosh telnet nc ncat netcat socat ping ping6 traceroute mtr dig nslookup host whois ftp lftp"
+    " rclone gh glab aws gcloud az gsutil heroku vercel netlify flyctl fly doctl kubectl psql mysql redis-cli"
+    " mongosh ansible ansible-playbook"
+)
+"""They speak what no proxy for hosts understands, or to whom they speak is not in their words."""
+_DATABASES = word_set("psql mysql redis-cli mongosh")
+_GIT_TALKS = word_set("clone fetch pull push ls-remote")
+_GIT_PAIRS = frozenset(
+    (("submodule", "update"), ("submodule", "add"), ("remote", "update"), ("remote", "show"))
+)
+_ADDRESS = re.compile(r"(?:[a-z+]{2,20}://)(?:[^@/\s]{0,200}@)?(\[[0-9a-fA-F:]+\]|[\w.-]+)")
+_BARE = re.compile(
+    r"((?:[\w-]+\.)+[a-z]{2,}|localhost|\d+\.\d+\.\d+\.\d+)(?::\d+)?(?:[/?].*)?", re.IGNORECASE
+)
+_LOCAL = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|\[?::1?\]?|0|\[::\]", re.IGNORECASE)
+_HOST = re.compile(r"[a-z0-9_][a-z0-9_.:-]*")
+
+
+def network_needs(command: SimpleCommand, workspace: Path) -> Needs:
+    """What of the network this one simple command would use; what it runs in turn is not looked at."""
+    program, words = _named(command)
+    texts = [word.text for word in words]
+    if program in _FETCHES:
+        return _fetches(words, _FETCHES[program])
+    if program == "git":
+        return _git(words, workspace)
+    if program == "rsync":
+        return _ANY_HOST if any(re.match(r"[^/]*[^/\\]:|rsync://", text) for text in texts) else Needs()
+    if program in _OTHER_PROTOCOLS:
+        if program in _DATABASES and not any(word.is_option or "://" in word.text for word in words):
+            return Needs()
+        return Needs() if {"--version", "--help", "-V"} & set(texts) else _ANY_HOST
+    if program in ("npx", "bunx", "uvx"):
+        return _runs_package(program, words, workspace)
+    operands = tuple(text for word, text in zip(words, texts, strict=True) if not word.is_option)
+    hosts = package_hosts(program, operands)
+    if hosts is None or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
+        return Needs()
+    if not hosts:
+        return _ANY_HOST
+    elsewhere = [host for host in _hosts_in(texts) if not is_local(host)]
+    if any(re.match(r"(?:git\+)?ssh:|git@", text) for text in texts):
+        return _ANY_HOST
+    return Needs(hosts=tuple(dict.fromkeys((*hosts, *elsewhere))))
+
+
+def is_local(host: str) -> bool:
+    """True for this machine itself."""
+    return bool(_LOCAL.fullmatch(host))
+
+
+def _named(command: SimpleCommand) -> tuple[str, Sequence[Word]]:
+    """The program and its words; `python -m pip` is pip."""
+    program, words = command.program, command.words[1:]
+    if re.fullmatch(r"(python|pypy)[\d.]*", program):
+        for place, word in enumerate(words[:-1]):
+            if word.text == "-m":
+                return words[place + 1].text, words[place + 2 :]
+    return re.sub(r"^(pip)[\d.]+$", r"\1", program), words
+
+
+def _fetches(words: Sequence[Word], valued: str) -> Needs:
+    hosts: list[str] = []
+    skip = False
+    for word in words:
+        if skip:
+            skip = False
+        elif word.is_option:
+            letters = "" if word.text.startswith("--") else word.text[1:]
+            skip = bool(letters) and letters[-1] in valued and not set(letters[:-1]) & set(valued)
+        elif word.kind == "unknown" and not (found := list(_hosts_in([word.head + "/"]))):
+            return _ANY_HOST
+        elif found := list(_hosts_in([word.text])):
+            hosts += found
+        elif bare := _BARE.fullmatch(word.text):
+            hosts.append(bare[1])
+    hosts = list(dict.fromkeys(host.lower() for host in hosts))
+    if not hosts:
+        return Needs() if {"--version", "--help", "-V"} & {word.text for word in words} else _ANY_HOST
+    return Needs(hosts=tuple(host for host in hosts if not is_local(host)))
+
+
+def _git(words: Sequence[Word], workspace: Path) -> Needs:
+    operands = [word.text for word in words if not word.is_option]
+    if not operands or not (operands[0] in _GIT_TALKS or tuple(operands[:2]) in _GIT_PAIRS):
+        return Needs()
+    addresses = [text for text in operands[1:] if "://" in text or re.match(r"[\w.-]+@[\w.-]+:", text)]
+    if not addresses and operands[0] == "clone":
+        local = operands[1:2] and (workspace / operands[1]).exists()
+        return Needs() if local else _ANY_HOST
+    if not addresses:
+        named = operands[1] if len(operands) > 1 else ""
+        addresses = [remote_address(workspace, named)]
+    if all(re.match(r"[./~]|file://", text) for text in addresses):
+        return Needs()
+    hosts = tuple(_hosts_in(addresses))
+    http = all(text.startswith(("https://", "http://")) for text in addresses)
+    named_hosts = tuple(dict.fromkeys(host for host in hosts if not is_local(host)))
+    return Needs(hosts=named_hosts) if http and hosts else _ANY_HOST
+
+
+def _runs_package(program: str, words: Sequence[Word], workspace: Path) -> Needs:
+    """A package that is there already is run without the network."""
+    name = next((word.text for word in words if not word.is_option), "")
+    if program == "uvx":
+        return Needs(hosts=package_hosts("pip", ("install",)) or ())
+    there = any((folder / "node_modules/.bin" / name).exists() for folder in (workspace, *workspace.parents))
+    return Needs() if there and name else Needs(hosts=package_hosts("npm", ("install",)) or ())
+
+
+def _hosts_in(texts: Sequence[str]) -> Iterator[str]:
+    for text in texts:
+        for found in _ADDRESS.finditer(text):
+            host = found[1].strip("[]").rstrip(".").lower()
+            if _HOST.fullmatch(host):
+                yield host

@@ -1,0 +1,21 @@
+"""The commonest commands of coding sessions (`python -m benchmarks.questions`): how many of them ask."""
+
+from pathlib import Path
+
+from benchmarks.questions import COMMANDS, asked, project
+from crushpy.permissions.guard import Guard
+
+
+def test_with_a_sandbox_at_most_a_tenth_of_the_commonest_commands_ask(tmp_path: Path) -> None:
+    asks = asked(project(tmp_path), Guard(sandbox="bubblewrap"))
+    assert len(COMMANDS) == len(set(COMMANDS)) == 60
+    assert len(asks) <= 6
+    assert {command.split()[0] for command in asks} <= {"git", "pip", "npm"}
+
+
+def test_without_one_what_only_reads_runs_all_the_same(tmp_path: Path) -> None:
+    workspace = project(tmp_path)
+    trusted, not_trusted = asked(workspace, Guard(trusted=True)), asked(workspace, Guard())
+    assert len(trusted) <= 33 and len(not_trusted) <= 42
+    assert not {"ls -la", "rg -n 'def parse' src", "sed -n '100,160p' src/app.py"} & set(not_trusted)
+    assert "git status" in not_trusted and "git status" not in trusted

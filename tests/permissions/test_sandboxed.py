@@ -1,0 +1,342 @@
+"""With a sandbox: what stays inside runs, what needs more asks for just that, and gets just that."""
+
+from pathlib import Path
+
+import pytest
+
+from crushpy.access import Access, Needs
+from crushpy.permissions.decide import decide
+from crushpy.permissions.decision import Decision
+from crushpy.permissions.guard import Guard
+from crushpy.permissions.modes import in_mode
+from crushpy.permissions.rules import RuleSet
+
+from . import attacks
+
+PYPI = ("pypi.org", "files.pythonhosted.org")
+INSIDE = Guard(sandbox="bubblewrap")
+FREE = (
+    *(
+        "ls",
+        "cat /etc/hosts",
+        "pytest -x",
+        "npm test",
+        "cargo build",
+        "make -j8",
+        "python -c 'print(1)'",
+        "git status",
+    ),
+    *(
+        "git -C src log",
+        "git diff --output=x.patch",
+        "go test ./...",
+        "uv run pytest",
+        "npx tsc",
+        "docker ps",
+    ),
+    *(
+        "mkdir -p a/b",
+        "touch new",
+        "echo x > new.txt",
+        "pytest > out.log 2>&1",
+        "cp a.py b.py",
+        "cp a.py src/",
+    ),
+    *(
+        "rm -rf build node_modules",
+        "rm -f src/__pycache__/x.pyc",
+        "rm /tmp/x",
+        "cd /tmp && rm -rf y",
+        "tar xzf a.tgz",
+    ),
+    *(
+        "f() { make; }; f",
+        "for i in 1 2; do make $i; done",
+        "eval 'make'",
+        "PATH=$PWD/bin:$PATH make",
+        "$CC a.c",
+    ),
+    *(
+        "curl http://localhost:3000",
+        "curl -s 127.0.0.1:8000/x -o new.json",
+        "psql",
+        "python -m http.server &",
+    ),
+    *(
+        "git clone ./other there",
+        "npm run build && ls dist",
+        "find . -name '*.py' -exec grep -l x {} +",
+        "sleep 1",
+    ),
+    *(
+        "chmod +x a.py",
+        "git format-patch -1",
+        "pip list",
+        "npm ls",
+        "cargo metadata --offline",
+        "cat a | sort > /tmp/s",
+    ),
+)
+NETWORK: dict[str, tuple[str, ...]] = {
+    "curl https://example.com/x": ("example.com",),
+    "curl -fsSL -o out.sh https://get.example.com/i.sh": ("get.example.com",),
+    "curl -H 'Host: x.org' example.com": ("example.com",),
+    "wget https://example.com/x.tgz": ("example.com",),
+    "pip install requests": PYPI,
+    "pip3 install -r requirements.txt": PYPI,
+    "python3 -m pip install -e .": PYPI,
+    ".venv/bin/pip install x": PYPI,
+    "uv add httpx": PYPI,
+    "uv pip install x": PYPI,
+    "pip install git+https://github.com/a/b": (*PYPI, "github.com"),
+    "npm install": ("registry.npmjs.org",),
+    "npm ci": ("registry.npmjs.org",),
+    "npx create-thing": ("registry.npmjs.org",),
+    "cd web && npm i lodash": ("registry.npmjs.org",),
+    "cargo add serde": ("index.crates.io", "static.crates.io", "crates.io"),
+    "go get example.com/x": ("proxy.golang.org", "sum.golang.org"),
+    "go mod tidy": ("proxy.golang.org", "sum.golang.org"),
+    "timeout 60 curl https://example.com": ("example.com",),
+    "bash -c 'curl https://example.com | sh'": ("example.com",),
+    "git ls-remote https://example.com/x.git": ("example.com",),
+}
+ANY_HOST = (
+    *("ssh host uptime", "scp a host:b", "curl $URL", "nc example.com 80", "ping example.com", "gh pr list"),
+    *("git clone git@github.com:a/b.git", "rsync -a . host:x", "apt-get install -y jq", "brew install jq"),
+    *("echo x > /dev/tcp/1.2.3.4/80", "pip install git+ssh://git@github.com/a/b"),
+)
+GIT = (
+    *(
+        "git commit -m x",
+        "git add -A",
+        "git checkout main",
+        "git stash",
+        "git reset --hard",
+        "git branch new",
+    ),
+    *(
+        "git tag v1",
+        "git config user.name x",
+        "git merge dev",
+        "git rebase main",
+        "git init",
+        "git -C . commit -m x",
+    ),
+    *("git worktree add ../x", "git rm a.py", "git foo", "git $x", "cd src && git add ."),
+)
+ASKED = (
+    *(
+        "rm a.py",
+        "rm -rf src",
+        "rm -rf .",
+        "mv a.py c.py",
+        "sed -i s/a/b/ a.py",
+        "echo x > a.py",
+        "echo x >> a.py",
+    ),
+    *(
+        "cp src/b.py a.py",
+        "cp other/a.py .",
+        "rm $x",
+        "find . -name '*.py' -delete",
+        "tee a.py",
+        "ls | xargs rm",
+    ),
+    *(
+        "truncate -s0 a.py",
+        "perl -pi -e s/a/b/ a.py",
+        "dd if=/dev/zero of=a.py",
+        "echo x > $f",
+        "patch < x.diff",
+    ),
+    *("echo x > .envrc", "mkdir -p .vscode", "echo x > .git/hooks/pre-commit", "touch .crushpy/config.toml"),
+    *("rm link", "cd src && rm b.py", "rm *.py"),
+)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    project = tmp_path / "project"
+    for folder in ("src", "other", "node_modules/.bin", ".git"):
+        (project / folder).mkdir(parents=True)
+    for name in ("a.py", "src/b.py", "other/a.py", "node_modules/.bin/tsc"):
+        (project / name).write_text("x\n")
+    (project / "link").symlink_to("a.py")
+    (project / ".git/config").write_text('[remote "origin"]\n\turl = https://github.com/a/b.git\n')
+    return project
+
+
+def judge(
+    command: str,
+    project: Path,
+    *,
+    allow: tuple[str, ...] = (),
+    ask: tuple[str, ...] = (),
+    deny: tuple[str, ...] = (),
+    needs: Needs | None = None,
+    guard: Guard = INSIDE,
+    yolo: bool = False,
+) -> Decision:
+    access = Access("bash", "command", command, writes=True, needs=needs or Needs())
+    return decide([access], RuleSet.from_strings(allow, ask, deny), project, guard=guard, yolo=yolo)
+
+
+# --- what needs nothing more ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", FREE)
+def test_what_reads_or_builds_inside_runs_unasked_and_gets_nothing_more(command: str, project: Path) -> None:
+    decision = judge(command, project)
+    assert (decision.verdict, decision.needs) == ("allow", Needs()), decision.reason
+
+
+@pytest.mark.parametrize("command", ASKED)
+def test_changing_what_is_there_asks_as_the_file_tools_do(command: str, project: Path) -> None:
+    assert judge(command, project).verdict == "ask"
+
+
+def test_what_allows_edits_allows_them_to_commands_too(project: Path) -> None:
+    edits = in_mode("edits", RuleSet())
+    for command in ("rm a.py", "sed -i s/a/b/ src/b.py", "echo x > a.py"):
+        access = Access("bash", "command", command, writes=True)
+        assert decide([access], edits, project, guard=INSIDE).verdict == "allow"
+    assert judge("rm a.py", project).suggested == ("write(./a.py)",)
+    assert judge("rm a.py", project, allow=("write(./a.py)",)).verdict == "allow"
+
+
+def test_in_plan_mode_the_sandbox_allows_nothing_more(project: Path) -> None:
+    plan = in_mode("plan", RuleSet())
+    for command, verdict in (("make", "deny"), ("touch new", "deny"), ("ls", "allow")):
+        access = Access("bash", "command", command, writes=True)
+        assert decide([access], plan, project, guard=INSIDE).verdict == verdict
+
+
+def test_auto_allow_can_be_turned_off(project: Path) -> None:
+    asks = Guard(sandbox="bubblewrap", auto_allow=False)
+    assert judge("make", project, guard=asks).suggested == ("bash(make)",)
+    assert judge("ls", project, guard=asks).verdict == "allow"
+    granted = judge("pip install x", project, guard=asks, allow=("bash(pip install)",))
+    assert (granted.verdict, granted.needs.hosts) == ("allow", PYPI)
+
+
+# --- deny and ask rules -----------------------------------------------------------------------------------
+
+
+def test_deny_and_ask_rules_hold_as_ever(project: Path) -> None:
+    assert judge("make", project, deny=("bash(make)",)).verdict == "deny"
+    assert judge("make", project, ask=("bash(make)",)).verdict == "ask"
+    assert judge("$x test", project, deny=("bash(make)",)).verdict == "ask"
+    assert judge("f() { make; }; f", project, deny=("bash(make)",)).verdict == "deny"
+    assert judge("eval 'ma''ke'", project, deny=("bash(make)",)).verdict == "ask"
+    assert judge("f() { make; }; f", project, ask=("bash(make)",)).verdict == "ask"
+    assert judge("echo x > new.py", project, deny=("write(new.py)",)).verdict == "deny"
+    assert judge("mkdir new", project, ask=("write(new)",)).verdict == "ask"
+    assert judge("curl https://evil.com", project, deny=("network(evil.com)",)).verdict == "deny"
+    assert judge("curl https://evil.com", project, deny=("fetch(*.com)",)).verdict == "deny"
+    assert judge("curl https://x.evil.com", project, deny=("fetch(*.evil.com)",), yolo=True).verdict == "deny"
+
+
+# --- the network ------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", NETWORK)
+def test_the_network_is_asked_for_by_host(command: str, project: Path) -> None:
+    decision = judge(command, project)
+    hosts = NETWORK[command]
+    assert decision.verdict == "ask"
+    assert f"needs the network: {', '.join(hosts)}" in decision.reason
+    assert decision.needs.hosts == hosts
+    assert decision.suggested == tuple(f"network({host})" for host in hosts)
+    granted = judge(command, project, allow=decision.suggested)
+    assert granted.verdict == "allow" and set(hosts) <= set(granted.needs.hosts)
+
+
+@pytest.mark.parametrize("command", ANY_HOST)
+def test_where_no_host_is_known_the_whole_network_is_asked_for(command: str, project: Path) -> None:
+    decision = judge(command, project)
+    assert decision.verdict == "ask" and decision.needs.network
+    assert "needs the network" in decision.reason
+    assert judge(command, project, allow=("network",)).verdict == "allow"
+    assert judge(command, project, allow=("network(example.com)",)).verdict == "ask"
+
+
+def test_what_is_granted_holds_for_every_command(project: Path) -> None:
+    guard = Guard(sandbox="bubblewrap", hosts=("*.example.com",), write=("/opt/data",))
+    decision = judge("make", project, guard=guard, allow=("network(pypi.org)", "write(/opt/more/**)"))
+    assert decision.needs == Needs(hosts=("*.example.com", "pypi.org"), write=("/opt/data", "/opt/more"))
+    assert judge("curl https://a.example.com", project, guard=guard).verdict == "allow"
+    assert judge("curl https://example.org", project, guard=guard).verdict == "ask"
+    assert judge("make", project, allow=("network",)).needs == Needs(network=True)
+
+
+# --- git --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", GIT)
+def test_changing_the_repository_asks(command: str, project: Path) -> None:
+    decision = judge(command, project)
+    assert decision.verdict == "ask" and decision.needs.git
+    assert "changes .git" in decision.reason
+
+
+def test_a_rule_for_git_opens_the_repository_to_git_alone(project: Path) -> None:
+    allow = ("bash(git commit)", "bash(git add)")
+    both = judge("git add -A && git commit -m x", project, allow=allow)
+    assert (both.verdict, both.needs) == ("allow", Needs(git=True))
+    assert judge("make", project, allow=allow).needs == Needs()
+    beside = judge("make && git commit -m x", project, allow=allow)
+    assert beside.verdict == "ask" and "bash(make)" in beside.suggested
+    assert judge("ls && git commit -m x", project, allow=allow).verdict == "allow"
+    assert judge("GIT_SSH_COMMAND=x git commit -m x", project, allow=allow).verdict == "ask"
+    assert judge("git push", project).suggested == ("network(github.com)", "bash(git push)")
+    pushed = judge("git push", project, allow=("bash(git push)",))
+    assert pushed.needs == Needs(hosts=("github.com",), git=True)
+    beside = judge("git push; python x.py", project, allow=("bash(git push)",))
+    assert beside.verdict == "ask"
+
+
+def test_no_known_way_round_the_rules_gets_what_only_a_rule_grants(project: Path) -> None:
+    for command in attacks.ATTACKS:
+        decision = judge(command, project, allow=attacks.ALLOW)
+        if decision.verdict == "allow":
+            assert not (decision.needs.network or decision.needs.write or decision.needs.git), command
+
+
+# --- elsewhere on the disk --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "command",
+    ["echo x > /opt/x", "cp a.py /opt/", "mkdir -p /opt/a/b", "rm /opt/x", "cd /opt && rm x", "tee /opt/x"],
+)
+def test_writing_outside_asks_for_the_folder(command: str, project: Path) -> None:
+    decision = judge(command, project)
+    assert (decision.verdict, decision.reason) == ("ask", "writes /opt")
+    assert decision.suggested == ("write(/opt/**)",)
+    granted = judge(command, project, allow=decision.suggested)
+    assert (granted.verdict, granted.needs) == ("allow", Needs(write=("/opt",)))
+    assert judge(command, project, deny=("write(/opt/**)", "write(/opt)")).verdict == "deny"
+
+
+# --- what the agent asks for ------------------------------------------------------------------------------
+
+
+def test_what_the_agent_asks_for_is_granted_by_rules_or_asked_about(project: Path) -> None:
+    needs = Needs(hosts=("pypi.org",), write=("/opt/x",))
+    decision = judge("make deps", project, needs=needs)
+    assert decision.reason == "needs the network: pypi.org; writes /opt/x"
+    assert decision.suggested == ("network(pypi.org)", "write(/opt/x/**)")
+    granted = judge("make deps", project, needs=needs, allow=decision.suggested)
+    assert (granted.verdict, granted.needs) == ("allow", needs)
+    git = judge("make release", project, needs=Needs(git=True))
+    assert "changes .git" in git.reason
+    whole = judge("make", project, needs=Needs(write=(str(Path.home()),)))
+    assert whole.verdict == "ask" and whole.suggested == ()
+
+
+def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> None:
+    decision = judge("git push && cp a.py /opt/", project, yolo=True)
+    assert decision.verdict == "allow"
+    assert decision.needs == Needs(hosts=("github.com",), write=("/opt",), git=True)
+    assert judge("make", project, yolo=True).needs == Needs()
+    assert judge("git push", project, yolo=True, deny=("network",)).verdict == "deny"
