@@ -107,7 +107,10 @@ class ProjectEnvironment:
     def confine(self, private: Path, outputs: Path) -> Unconfined:
         """What holds the commands of one conversation, whose own folders these are."""
         own = (self.paths.config_dir, self.paths.data_dir)
-        grounds = Grounds(self.cwd, Path.home(), own, outputs, self.paths.put_aside)
+        private_hosts = self.settings.permissions.private_hosts
+        grounds = Grounds(
+            self.cwd, Path.home(), own, outputs, self.paths.put_aside, private_hosts=private_hosts
+        )
         return confine(self.settings.sandbox.mode, grounds, private)
 
     def system_prompt(self, now: float) -> str:

@@ -4,14 +4,22 @@ import asyncio
 import os
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.access import Needs
 from crushpy.messages import Data
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
 from crushpy.sandbox.guards import Guards
 from crushpy.sandbox.keeper_handle import Keeper
+from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.surroundings import Grounds, Surroundings
+
+if TYPE_CHECKING:
+    from crushpy.sandbox.host_proxy import HostProxy
+
+HOSTS_SOCKET, HOSTS_PORT = "/run/crushpy-hosts", 3128
+"""Where commands that may reach some hosts find the proxy to them: a socket, and a port of their loopback."""
 
 
 class Allowance(Data, frozen=True):
@@ -88,6 +96,7 @@ class Bubblewrap(Unconfined):
         self._private = PrivateTmp(folder)
         self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
         self._surroundings = Surroundings(grounds, self._private, self._guards)
+        self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._current: dict[Needs, Keeper] = {}
         self._retired: list[Keeper] = []
         self._signature: tuple[object, ...] = ()
@@ -110,13 +119,27 @@ class Bubblewrap(Unconfined):
 
     def _start(self, needs: Needs) -> Keeper:
         self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        options = [*NAMESPACES, *self._surroundings.view(needs).arguments(), "--as-pid-1"]
         words = self._allowance.words()
+        given: tuple[Mount, ...] = ()
         if needs.network:
             words.append("scoped=1")
-        else:
+        elif needs.hosts:
+            given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
+            words += [f"proxy={HOSTS_SOCKET}", f"port={HOSTS_PORT}"]
+        options = [*NAMESPACES, *self._surroundings.view(needs, given).arguments(), "--as-pid-1"]
+        if not needs.network:
             options.append("--unshare-net")
         return Keeper(words, [self.sandbox.program], options)
+
+    def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
+        """Who lets commands reach these hosts; only keepers that were given its socket see it."""
+        from crushpy.sandbox.host_proxy import HostProxy
+
+        if hosts not in self._proxies:
+            proxy = HostProxy(hosts, allow_private=self._grounds.private_hosts)
+            proxy.start(self._private.root / f"hosts-{len(self._proxies) + 1}")
+            self._proxies[hosts] = proxy
+        return self._proxies[hosts]
 
     def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
         held = {**environment, "TMPDIR": str(TMP)}
@@ -124,6 +147,10 @@ class Bubblewrap(Unconfined):
             held.pop(name, None)
         if not needs.git:
             held["GIT_OPTIONAL_LOCKS"] = "0"  # `git status` would try to write
+        if needs.hosts and not needs.network:
+            from crushpy.sandbox.host_proxy import proxy_environment
+
+            held |= proxy_environment(HOSTS_PORT)
         if os.getuid() == 0:
             held["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
         return held
@@ -133,7 +160,11 @@ class Bubblewrap(Unconfined):
 
     def check(self, needs: Needs) -> list[str]:
         allowed = [Path(place) for place in needs.write]
-        return self._guards.put_aside((*allowed, self._grounds.workspace / ".git") if needs.git else allowed)
+        put_aside = self._guards.put_aside(
+            (*allowed, self._grounds.workspace / ".git") if needs.git else allowed
+        )
+        proxy = self._proxies.get(needs.hosts)
+        return put_aside if proxy is None else [*put_aside, *proxy.told()]
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
@@ -161,6 +192,8 @@ class Bubblewrap(Unconfined):
 
     async def close(self, grace: float) -> list[int]:
         survivors = await super().close(grace)
+        for proxy in self._proxies.values():
+            await proxy.close()
         await asyncio.to_thread(self._private.remove)
         return survivors
 

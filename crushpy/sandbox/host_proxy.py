@@ -44,37 +44,35 @@ class HostProxy:
     ) -> None:
         """`allow_private`: names may lead to addresses of this machine and network, too."""
         self.hosts = HostList(hosts)
+        self.place = Path()
+        """Where its socket is."""
         self.refusals: deque[str] = deque(maxlen=_MAX_REFUSALS)
         """What was refused, in words for the agent; whoever tells it empties this."""
         self._allow_private = allow_private
         self._patience = patience
-        self._server: asyncio.Server | None = None
+        self._listening: asyncio.Task[asyncio.Server] | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
-    async def listen(self, path: Path) -> None:
+    def start(self, path: Path) -> None:
         """Takes connections at a unix socket, which is made in a folder that is there. Raises OSError."""
-        with open_folder(Path(os.path.realpath(path.parent))) as folder:
-            taken = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-            try:
-                # By the folder's handle, since the path of a socket may have no more than 107 bytes.
-                place = f"{folder.as_cwd()}/{path.name}"
-                taken.bind(place)
-                os.chmod(place, 0o600)  # noqa: PTH101
-                taken.listen(64)
-                taken.setblocking(False)
-                # Newer Pythons would remove the file when it is closed, by a path that holds only now.
-                keeping: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-                self._server = await asyncio.start_unix_server(
-                    self._begin, sock=taken, limit=PIECE, **keeping
-                )
-            except BaseException:
-                taken.close()
-                raise
+        self.place = path
+        self._listening = start_soon(self._listen(_bound(path)))
+
+    async def _listen(self, taken: socket.socket) -> asyncio.Server:
+        # Newer Pythons would remove the file when it is closed, by a path that does not hold any more.
+        keeping: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
+        return await asyncio.start_unix_server(self._begin, sock=taken, limit=PIECE, **keeping)
+
+    def told(self) -> list[str]:
+        """What was refused since, in words for the agent."""
+        said = [f"The sandbox refused a connection: {words}." for words in self.refusals]
+        self.refusals.clear()
+        return said
 
     async def close(self) -> None:
         """Ends all connections."""
-        if self._server is not None:
-            self._server.close()
+        if self._listening is not None:
+            (await self._listening).close()
         for task in self._serving:
             task.cancel()
         await asyncio.gather(*self._serving, return_exceptions=True)
@@ -227,6 +225,23 @@ class HostProxy:
     def _note(self, words: str) -> None:
         if words not in self.refusals:
             self.refusals.append(words)
+
+
+def _bound(path: Path) -> socket.socket:
+    """A socket that takes connections at `path`, for its owner alone."""
+    with open_folder(Path(os.path.realpath(path.parent))) as folder:
+        taken = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # By the folder's handle, since the path of a socket may have no more than 107 bytes.
+            place = f"{folder.as_cwd()}/{path.name}"
+            taken.bind(place)
+            os.chmod(place, 0o600)  # noqa: PTH101
+            taken.listen(64)
+            taken.setblocking(False)
+        except BaseException:
+            taken.close()
+            raise
+        return taken
 
 
 def proxy_environment(port: int) -> dict[str, str]:

@@ -40,6 +40,8 @@ class Grounds(Data, frozen=True):
     """Where goes what commands made and may not have made."""
     write: tuple[str, ...] = ()
     """Further folders that every command may change."""
+    private_hosts: bool = False
+    """Whether a host that was allowed may be one of this machine or network."""
 
 
 class Surroundings:
@@ -57,11 +59,10 @@ class Surroundings:
         found = os.stat(self._workspace)  # noqa: PTH116
         return (found.st_dev, found.st_ino, *sorted(self._guards.existing()))
 
-    def view(self, needs: Needs, sockets: tuple[str, ...] = ()) -> View:
-        """`sockets`: of the host, that commands were given."""
+    def view(self, needs: Needs, given: tuple[Mount, ...] = ()) -> View:
+        """`given`: what these commands see beyond that, such as a socket of the host."""
         mounts = [*self._hidden, *self._changeable(needs)]
-        mounts += [Mount(os.path.realpath(socket), "write") for socket in sockets if os.path.exists(socket)]  # noqa: PTH110
-        mounts += self._kept(needs)
+        mounts += (*given, *self._kept(needs))
         places = {mount.place: mount for mount in mounts}
         for folder in map(os.path.realpath, needed_folders()):
             around = enclosing(folder, places)

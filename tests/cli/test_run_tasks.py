@@ -198,3 +198,18 @@ def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspa
     for also in (["and this"], ["--continue"], ["--session", "x"]):
         done = run("--tasks", "list.txt", *also)
         assert done.code == 2 and "--tasks goes with" in done.result["error"]
+
+
+def test_a_report_without_end_is_handed_on_by_its_head_and_tail(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "list.txt").write_text("one\ntwo\nthree\n")
+    long = "the beginning\n" + "more and more\n" * 20_000 + "the end"
+    llm.script(long, long, "Done.")
+    done = run("--tasks", "list.txt", env={"CRUSHPY_MODELS__TEST-MODEL__CONTEXT_WINDOW": "1000000"})
+    assert done.code == 0
+    _, second, third = prompts(llm)
+    assert len(second) < 31_000 and len(third) < 62_000
+    assert second.count("the beginning") == second.count("the end") == 1
+    assert third.count("the beginning") == third.count("the end") == 2
+    assert "characters cut ...]" in second and "recall(message_id=" in second

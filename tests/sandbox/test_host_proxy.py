@@ -54,7 +54,7 @@ async def proxy(
     place: Path, *hosts: str, patience: float = 15, private: bool = False
 ) -> AsyncGenerator[HostProxy]:
     found = HostProxy(hosts, allow_private=private, patience=patience)
-    await found.listen(place / "proxy")
+    found.start(place / "proxy")
     try:
         yield found
     finally:
@@ -357,7 +357,7 @@ async def test_the_socket_is_the_owners_alone_and_its_path_may_be_long(tmp_path:
     async with proxy(place, "localhost"):
         assert stat.S_IMODE((place / "proxy").stat().st_mode) == 0o600
     with pytest.raises(OSError):
-        await HostProxy(()).listen(tmp_path / "gone" / "proxy")
+        HostProxy(()).start(tmp_path / "gone" / "proxy")
 
 
 async def test_no_connection_outlives_the_proxy(tmp_path: Path) -> None:

@@ -16,7 +16,10 @@ from crushpy.messages import Data, Note
 from crushpy.storage.records import TaskResult
 from crushpy.tools.base import Delegation
 from crushpy.tools.errors import ToolError
+from crushpy.tools.truncate import MAX_RESULT_CHARS, truncate
 
+MAX_HANDED_ON = 60_000
+"""Characters of all reports together, as a later task gets them."""
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
 
 
@@ -105,7 +108,8 @@ class TaskList:
             self._reports.append(_Report(order, title, task.result))
             text = await self._subagents.told(task.result, orders.kept_from(order))
             where = f"Task {number} (session {task.report.session_id})"
-            await self._session.add_note(Note(f"{where} reports:\n\n{text}"))
+            kept = _bounded(text, task.result, MAX_RESULT_CHARS)
+            await self._session.add_note(Note(f"{where} reports:\n\n{kept}"))
         return task.status
 
     async def _told(self, order: TaskOrder, orders: TaskOrders) -> str:
@@ -113,10 +117,19 @@ class TaskList:
         if not self._reports:
             return order.work.prompt
         blocks = [order.work.prompt, "", EARLIER]
+        room = min(MAX_RESULT_CHARS, MAX_HANDED_ON // len(self._reports))
         for report in self._reports:
             text = await self._subagents.told(report.result, orders.handed_to(order, report.sender))
-            blocks.append(element("report", f"{report.title}\n\n{text}"))
+            blocks.append(element("report", f"{report.title}\n\n{_bounded(text, report.result, room)}"))
         return "\n".join(blocks)
+
+
+def _bounded(text: str, result: TaskResult, room: int) -> str:
+    """Head and tail of a report that is too long, and where all of it is."""
+    shown = truncate(text, room)
+    if not shown.cut_chars:
+        return text
+    return f"{shown.text}\n\n[Cut; recall(message_id={result.id!r}) reads the whole report.]"
 
 
 def _listed(orders: TaskOrders) -> str:
