@@ -78,7 +78,18 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "lineage",
         key="ctrl+l",
     ),
-    AppCommand("Undo Fresh Start", "undo_boundary", "Take the last fresh start back.", "undo"),
+    AppCommand(
+        "Undo Changes",
+        "undo_files",
+        "Take back what the last turn did to files; shows the diff first.",
+        "undo",
+        "[FILE|all]",
+    ),
+    AppCommand(
+        "Redo Changes", "redo_files", "Make changes again that were taken back.", "redo", "[FILE|all]"
+    ),
+    AppCommand("Rewind", "rewind", "Go back to one of your prompts: conversation, files or both.", "rewind"),
+    AppCommand("Undo Fresh Start", "undo_boundary", "Take the last fresh start back.", "undo-boundary"),
     AppCommand(
         "Search",
         "search",

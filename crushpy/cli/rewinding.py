@@ -150,6 +150,7 @@ async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_ru
         else:
             assert planned is not None
             outcome = await rewinder.apply(info, planned)
+            await rewinder.tell_agent(info, outcome)
     _tell(outcome)
 
 

@@ -57,7 +57,7 @@ from crushpy.tools.base import ToolContext
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from crushpy.engine.rewind.rewinder import Rewinder
+    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.browser import SessionBrowser
 
 
@@ -409,7 +409,31 @@ class Conversation:
         """What takes changes to files back."""
         from crushpy.engine.rewind.rewinder import Rewinder
 
-        return Rewinder(self._store, self._files)
+        return Rewinder(self._store, self._files, self._recorder.settle)
+
+    async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
+        """Puts files back, and leaves the agent a note of it. None where that failed, which is told."""
+        return await self._alone(self._put_back(planned))
+
+    async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
+        from crushpy.engine.rewind.rewinder import PUT_BACK, restoration_note
+
+        outcome = await self.rewinder.apply(self._session.info, planned)
+        if outcome.restored:
+            await self._session.add_note(restoration_note(PUT_BACK, outcome.restored))
+        return outcome
+
+    async def rewind(
+        self, target: "RewindTarget", planned: "PlannedRestoration | None"
+    ) -> "RewindOutcome | None":
+        """Makes the branch that ends at `target`, files first. None where that failed, which is told."""
+        return await self._alone(self.rewinder.rewind(self._session.info, target, planned))
+
+    @property
+    def began_afresh(self) -> bool:
+        """True right after a fresh start: the user has said nothing since."""
+        said = any(one.role == "user" and one.text.strip() for one in self._session.own_messages)
+        return self._session.seed is not None and not said
 
     async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:
         """Does something that must not meet a running turn; a failure becomes a notice."""

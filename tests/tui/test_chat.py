@@ -188,7 +188,7 @@ async def test_a_hand_off_is_shown_as_a_fresh_start_and_undone(start: Start, llm
         await app.sees("Fresh start", "session 2")
         await app.rests()
         await app.sees_no("compacting")
-        app.chat.prompt.draft = "/undo"
+        app.chat.prompt.draft = "/undo-boundary"
         app.chat.prompt.action_submit()
         await app.sees("The fresh start is undone", "The answer is 42.")
         await app.sees_no("session 2")

@@ -1,7 +1,7 @@
 """Puts files and conversations back: to a prompt, or turn by turn. One for the command line and the app."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
@@ -11,8 +11,9 @@ from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.fork import fork_session
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.ids import new_id
-from crushpy.messages import Data, Message
+from crushpy.messages import Data, Message, Note
 from crushpy.private_files import locked
+from crushpy.sanitize import encodable
 from crushpy.shield import in_thread, shielded
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -29,6 +30,12 @@ from crushpy.undo.restoration import (
 from crushpy.undo.restoring import Restored, restore, staging_places
 from crushpy.undo.states import RecordedChange, stored_path
 
+PUT_BACK = "The user put these files back to what they were earlier. Read them again before you rely on them:"
+STILL_CHANGED = (
+    "The user went back to this point of the conversation. These files were changed after it and stay so; "
+    "read them again before you rely on them:"
+)
+MAX_PATHS = 50
 PATIENCE = 20.0
 """Seconds to wait for another process that puts files back."""
 
@@ -51,6 +58,20 @@ class PlannedRestoration(Data, frozen=True):
     reverses: str = ""
     views: tuple[FileView, ...] = ()
     """One for each step, in order, then one for each conflict."""
+
+    def only(self, shown: Collection[str]) -> "PlannedRestoration":
+        """The same for some of the files, as their views name them. Folders go with what is in them."""
+        steps = len(self.plan.steps)
+        wanted = {
+            step.path
+            for step, view in zip(self.plan.steps, self.views[:steps], strict=True)
+            if view.path in shown
+        }
+        return msgspec.structs.replace(
+            self,
+            plan=self.plan.only(wanted.__contains__),
+            views=tuple(view for view in self.views if view.path in shown),
+        )
 
     @property
     def title(self) -> str:
@@ -79,15 +100,24 @@ class PointSummary(Data, frozen=True):
 class Rewinder:
     """Files are put back by one process at a time; whoever calls makes sure that no turn runs meanwhile."""
 
-    def __init__(self, store: Store, files: UndoFiles) -> None:
+    def __init__(
+        self, store: Store, files: UndoFiles, settle: Callable[[], Awaitable[None]] | None = None
+    ) -> None:
+        """`settle` waits until what happened a moment ago is recorded."""
         self._store = store
         self._files = files
+        self._settle = settle
+
+    async def _log(self, session_id: str) -> ChangeLog:
+        if self._settle is not None:
+            await self._settle()
+        return await read_log(self._store, session_id)
 
     # --- looking -----------------------------------------------------------------------------------------
 
     async def points(self, session_id: str) -> list[PointSummary]:
         """Every prompt that led to a session, oldest first."""
-        log = await read_log(self._store, session_id)
+        log = await self._log(session_id)
         found: list[PointSummary] = []
         for point in log.points:
             net = [one for one in log.net_since(point.number) if not _is_folder(one)]
@@ -96,7 +126,7 @@ class Rewinder:
 
     async def changes(self, session_id: str) -> tuple[ChangeLog, list[tuple[NetChange, FileView]]]:
         """What a session's conversation did to files, all taken together."""
-        log = await read_log(self._store, session_id)
+        log = await self._log(session_id)
         net = [one for one in net_changes(log.changes) if not one.none]
 
         def view() -> list[tuple[NetChange, FileView]]:
@@ -118,13 +148,13 @@ class Rewinder:
 
     async def plan_rewind(self, session_id: str, target: RewindTarget) -> PlannedRestoration:
         """What going back to a message would do to files. Changes nothing."""
-        log = await read_log(self._store, session_id)
+        log = await self._log(session_id)
         changes = log.since(target.number)
         return await self._planned(changes, log.net_since(target.number), "rewind", target.message.id)
 
     async def plan_undo(self, session_id: str) -> PlannedRestoration | None:
         """What taking the last turn's changes back would do; None where no turn has changes left."""
-        log = await read_log(self._store, session_id)
+        log = await self._log(session_id)
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
             changes = [one for one in log.turn(place) if one.path not in undone]
@@ -137,7 +167,7 @@ class Rewinder:
 
     async def plan_redo(self, session_id: str) -> PlannedRestoration | None:
         """What taking the last undo back would do; None where nothing was undone."""
-        log = await read_log(self._store, session_id)
+        log = await self._log(session_id)
         changes = log.last_undone()
         if not changes:
             return None
@@ -174,7 +204,18 @@ class Rewinder:
     ) -> RewindOutcome:
         """Goes on in a branch that ends at `target`, once the files of `planned` are put back."""
         fork = JournalFork(session.id, target.message.id, new_id())
-        return await shielded(self._apply(session, planned or PlannedRestoration(), fork))
+        outcome = await shielded(self._apply(session, planned or PlannedRestoration(), fork))
+        if planned is None and outcome.session is not None:
+            changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
+            if changed:
+                await self._store.add_message(outcome.session.id, note_message(STILL_CHANGED, changed))
+        return outcome
+
+    async def tell_agent(self, session: SessionInfo, outcome: RewindOutcome) -> None:
+        """Leaves a note of what was put back for the session's next request; for when it is not open."""
+        if outcome.restored:
+            tip = await self._store.tip(session.id)
+            await self._store.add_message(tip.id, note_message(PUT_BACK, outcome.restored))
 
     async def _apply(
         self, session: SessionInfo, planned: PlannedRestoration, fork: JournalFork | None
@@ -298,3 +339,14 @@ class Rewinder:
 def _is_folder(change: NetChange) -> bool:
     after = change.after.kind if change.after else ""
     return {change.before.kind, after} <= {"folder", "missing"}
+
+
+def restoration_note(words: str, paths: Sequence[str]) -> Note:
+    """What the agent is told of files that are not what it left."""
+    more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
+    return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
+
+
+def note_message(words: str, paths: Sequence[str]) -> Message:
+    note = restoration_note(words, paths)
+    return Message(id=new_id(), role="user", parts=(note,), created_at=time.time())

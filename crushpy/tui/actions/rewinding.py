@@ -1,0 +1,147 @@
+"""Commands that take things back: changes to files, and the conversation to one of its prompts."""
+
+from typing import TYPE_CHECKING
+
+from crushpy.engine.conversation import Conversation
+from crushpy.errors import CrushpyError
+from crushpy.messages import counted
+from crushpy.tui.actions.host import CommandHost, performs
+from crushpy.tui.actions.sessions import resume
+
+if TYPE_CHECKING:
+    from crushpy.engine.rewind.rewinder import RewindOutcome
+
+WORKING = "The agent is working. Esc interrupts it first."
+WHICH_UNDO = "/undo is for files. The fresh start before this is taken back by /undo-boundary."
+NOT_COVERED = "What commands did to ignored files, to .git and outside of this folder is not covered."
+
+
+@performs("undo_files")
+async def undo_changes(chat: CommandHost, argument: str) -> None:
+    """Takes back what the last turn did to files, all of it or some."""
+    conversation = _idle(chat)
+    if conversation is None:
+        return
+    if conversation.began_afresh:
+        chat.say(WHICH_UNDO)
+    await _put_back(chat, conversation, argument, "Undo the last turn's changes", again=False)
+
+
+@performs("redo_files")
+async def redo_changes(chat: CommandHost, argument: str) -> None:
+    conversation = _idle(chat)
+    if conversation is not None:
+        await _put_back(chat, conversation, argument, "Redo what was undone", again=True)
+
+
+async def _put_back(
+    chat: CommandHost, conversation: Conversation, argument: str, title: str, *, again: bool
+) -> None:
+    session_id = conversation.info.id
+    rewinder = conversation.rewinder
+    try:
+        planned = await (rewinder.plan_redo(session_id) if again else rewinder.plan_undo(session_id))
+    except CrushpyError as error:
+        chat.say(str(error), warning=True)
+        return
+    if planned is None:
+        chat.say("Nothing was undone that could be made again." if again else "No turn changed a file.")
+        return
+    wanted = argument.strip()
+    if not wanted:
+        from crushpy.tui.screens.restoration_review import RestorationScreen
+
+        palette = chat.transcript.current_palette
+        chosen = await chat.show(RestorationScreen(title, planned.views, palette, note=NOT_COVERED))
+        if chosen is None:
+            return
+        planned = planned.only(chosen)
+    elif wanted != "all":
+        names = {view.path for view in planned.views if view.path == wanted.removeprefix("./")}
+        if not names:
+            there = ", ".join(view.path for view in planned.views)
+            chat.say(f"{wanted} is not among what would go back: {there}.", warning=True)
+            return
+        planned = planned.only(names)
+    outcome = await conversation.put_back(planned)
+    if outcome is not None:
+        chat.say(_told(outcome), warning=bool(outcome.conflicts))
+        chat.status.refresh()
+
+
+@performs("rewind")
+async def rewind_conversation(chat: CommandHost, argument: str) -> None:
+    """Goes back to one of the user's prompts, which comes back into the editor."""
+    conversation = _idle(chat)
+    if conversation is None:
+        return
+    from crushpy.tui.screens.choose import Choice, ChooseScreen
+    from crushpy.tui.screens.restoration_review import RestorationScreen
+    from crushpy.tui.screens.rewind import RewindScreen
+
+    rewinder, session_id = conversation.rewinder, conversation.info.id
+    points = await rewinder.points(session_id) if conversation.history else []
+    if not points:
+        chat.say("There is no prompt to go back to yet.")
+        return
+    chosen = await chat.show(RewindScreen(points))
+    if chosen is None:
+        return
+    choices = [
+        Choice("both", "Conversation and files"),
+        Choice("conversation", "Conversation only", "what is on the disk stays"),
+        Choice("files", "Files only", "the conversation goes on as it is"),
+    ]
+    what = await chat.show(ChooseScreen("What goes back?", choices))
+    if what is None:
+        return
+    try:
+        target = await rewinder.target(session_id, chosen)
+        planned = await rewinder.plan_rewind(session_id, target) if what != "conversation" else None
+    except CrushpyError as error:
+        chat.say(str(error), warning=True)
+        return
+    if planned is not None and (planned.views or what == "files"):
+        title = f"Files go back to before: {target.message.text[:60]}"
+        screen = RestorationScreen(
+            title, planned.views, chat.transcript.current_palette, note=NOT_COVERED, always=what == "both"
+        )
+        paths = await chat.show(screen)
+        if paths is None:
+            return
+        planned = planned.only(paths)
+    if _idle(chat) is not conversation:
+        return
+    if what == "files":
+        assert planned is not None
+        outcome = await conversation.put_back(planned)
+    else:
+        outcome = await conversation.rewind(target, planned)
+    if outcome is None:
+        return
+    if outcome.session is not None:
+        await resume(chat, outcome.session.id)
+        chat.take_back(target.message)
+        chat.say(f"This is a branch that ends here; session {session_id} is as it was (/lineage).")
+    if outcome.restored or outcome.conflicts:
+        chat.say(_told(outcome), warning=bool(outcome.conflicts))
+
+
+def _idle(chat: CommandHost) -> Conversation | None:
+    """The conversation, unless something runs in it."""
+    conversation = chat.conversation
+    if conversation is not None and conversation.busy:
+        chat.say(WORKING, warning=True)
+        return None
+    return conversation
+
+
+def _told(outcome: "RewindOutcome") -> str:
+    count = len(outcome.restored)
+    words = (
+        f"{counted(count, 'file')} {'is' if count == 1 else 'are'} back as before."
+        if count
+        else "No file was changed."
+    )
+    left = "".join(f"\nLeft alone: {one.path}: {one.reason}." for one in outcome.conflicts)
+    return words + left

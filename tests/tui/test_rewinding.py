@@ -1,0 +1,118 @@
+"""`/undo`, `/redo` and `/rewind` in the app: seen first, then done, and the prompt comes back."""
+
+from pathlib import Path
+
+from driving import Driven, Start, start  # noqa: F401
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.restoration_review import RestorationScreen
+from crushpy.tui.screens.rewind import RewindScreen
+
+
+def writes(name: str, content: str) -> Reply:
+    return Reply(calls=[Call("write", {"file_path": name, "content": content})])
+
+
+async def two_turns(app: Driven, llm: ScriptedLLM) -> None:
+    """The first makes a.txt and b.txt, the second c.txt by a command."""
+    llm.script(writes("a.txt", "a\n"), writes("b.txt", "b\n"), "Two files.")
+    await app.say("make two")
+    await app.sees("Two files.")
+    llm.script(Reply(calls=[Call("bash", {"command": "echo c > c.txt"})]), "One file.")
+    await app.say("make another")
+    await app.sees("One file.")
+    await app.rests()
+
+
+def there(folder: Path) -> str:
+    return "".join(sorted(file.stem for file in folder.glob("*.txt")))
+
+
+async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    async with start(yolo=True) as app:
+        await two_turns(app, llm)
+        await app.say("/undo")
+        await app.shows(RestorationScreen)
+        await app.sees("c.txt", "- c", "not covered")
+        assert there(workspace) == "abc"
+        await app.press("enter")
+        await app.sees("1 file is back as before.")
+        assert there(workspace) == "ab"
+        await app.say("/undo")
+        await app.shows(RestorationScreen)
+        await app.sees("a.txt", "b.txt")
+        await app.press("space", "enter")
+        await app.until(lambda: there(workspace) == "a", "b.txt to go")
+        await app.say("/redo all")
+        await app.until(lambda: there(workspace) == "ab", "b.txt to come back")
+        await app.say("/redo c.txt")
+        await app.until(lambda: there(workspace) == "abc", "c.txt to come back")
+        await app.say("/redo")
+        await app.sees("Nothing was undone")
+        llm.script("I see.")
+        await app.say("go on")
+        await app.sees("I see.")
+        sent = str(llm.requests[-1].body["messages"])
+        assert "put these files back" in sent
+
+
+async def test_rewind_shows_the_prompts_and_brings_one_back(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(yolo=True) as app:
+        await two_turns(app, llm)
+        source = app.conversation.info.id
+        (workspace / "b.txt").write_text("mine now\n")
+        await app.say("/rewind")
+        await app.shows(RewindScreen)
+        await app.sees("make another", "1 file since", "make two", "3 files since")
+        await app.press("down", "enter")
+        await app.shows(ChooseScreen)
+        await app.press("enter")
+        await app.shows(RestorationScreen)
+        await app.sees("left alone", "b.txt")
+        await app.press("enter")
+        await app.until(lambda: app.chat.prompt.draft == "make two", "the prompt")
+        assert there(workspace) == "b" and (workspace / "b.txt").read_text() == "mine now\n"
+        await app.until(lambda: app.conversation.info.parent_id == source, "the branch")
+        assert app.conversation.info.kind == "fork" and app.conversation.history == ()
+
+
+async def test_only_the_conversation_or_only_files_go_back(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(yolo=True) as app:
+        await two_turns(app, llm)
+        source = app.conversation.info.id
+        await app.say("/rewind")
+        await app.shows(RewindScreen)
+        await app.press("enter")
+        await app.shows(ChooseScreen)
+        await app.type("files only")
+        await app.press("enter")
+        await app.shows(RestorationScreen)
+        await app.press("enter")
+        await app.until(lambda: there(workspace) == "ab", "c.txt to go")
+        assert app.conversation.info.id == source and app.chat.prompt.draft == ""
+        await app.say("/rewind")
+        await app.shows(RewindScreen)
+        await app.press("enter")
+        await app.shows(ChooseScreen)
+        await app.type("conversation only")
+        await app.press("enter")
+        await app.until(lambda: app.chat.prompt.draft == "make another", "the prompt")
+        assert app.conversation.info.id != source and there(workspace) == "ab"
+
+
+async def test_undo_right_after_a_fresh_start_says_which_it_is(start: Start, llm: ScriptedLLM) -> None:
+    async with start() as app:
+        llm.script("The answer is 42.")
+        await app.say("what is it?")
+        await app.sees("The answer is 42.")
+        await app.rests()
+        await app.say("/handoff go on from here")
+        await app.sees("Fresh start")
+        await app.say("/undo")
+        await app.sees("/undo-boundary", "No turn changed a file.")
