@@ -2,13 +2,15 @@
 
 from pathlib import Path
 
-from driving import Driven, Start, start  # noqa: F401
+from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.restoration_review import RestorationScreen
 from crushpy.tui.screens.rewind import RewindScreen
+
+__all__ = ["start"]
 
 
 def writes(name: str, content: str) -> Reply:
@@ -65,7 +67,7 @@ async def test_rewind_shows_the_prompts_and_brings_one_back(
         await two_turns(app, llm)
         source = app.conversation.info.id
         (workspace / "b.txt").write_text("mine now\n")
-        await app.say("/rewind")
+        await app.press("escape", "escape")
         await app.shows(RewindScreen)
         await app.sees("make another", "1 file since", "make two", "3 files since")
         await app.press("down", "enter")

@@ -9,10 +9,14 @@ from typing import Any
 import pytest
 from conversations import begun, continued
 from hosting import Shown, shown
+from rich.style import Style
+from stored import said
 from textual.screen import Screen
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
+from crushpy.engine.rewind.file_views import FileView
+from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.events import ReviewNeeded
 from crushpy.messages import Seed
@@ -29,15 +33,22 @@ from crushpy.tui.screens.key_entry import KeyScreen
 from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.screens.restoration_review import RestorationScreen
+from crushpy.tui.screens.rewind import RewindScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
+from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import CURSOR, RowList
 
 FILLED = Inspection(Budget(60, 100, True, False), tuple(Row("user", f"part {n}", n, False) for n in range(9)))
+VIEWS = (
+    FileView("a.py", "changed", 1, 1, unified="@@ -1,1 +1,1 @@\n-a\n+b"),
+    FileView("b" * 200, "conflict", note="changed since"),
+)
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
     "lineage": LineageScreen,
@@ -51,6 +62,10 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
     "key": lambda *_: KeyScreen("openai", "Secret Service"),
+    "rewind": lambda *_: RewindScreen(
+        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)]
+    ),
+    "restoration": lambda *_: RestorationScreen("Undo", VIEWS, lambda: Palette(lambda *_: Style())),
 }
 
 

@@ -397,10 +397,7 @@ class ChatScreen(ChatLayout):
             self.read_session(self.library, event.session_id)
 
     def rewind(self) -> None:
-        from crushpy.tui.actions import ACTIONS
-
-        if "rewind" in ACTIONS:
-            self.run_worker(self.perform("rewind"))
+        self.run_worker(self.perform("rewind"))
 
     # --- stopping and leaving ----------------------------------------------------------------------------
 

@@ -30,6 +30,8 @@ QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 ESCAPE_AGAIN = 0.6
 """Seconds within which a second Esc rewinds."""
+AFTER_STOP = 1.0
+"""Seconds after something was stopped in which Esc does not rewind."""
 
 
 class ChatLayout(TranscriptScreen):
@@ -68,6 +70,7 @@ class ChatLayout(TranscriptScreen):
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self._bar.state.reading.used)
         self._last_interrupt = 0.0
         self._last_escape = 0.0
+        self._last_stop = 0.0
 
     def compose(self) -> ComposeResult:
         yield self.transcript
@@ -154,10 +157,13 @@ class ChatLayout(TranscriptScreen):
         if self.home.come_back():
             return
         if self.stop():
+            self._last_stop = now
             dismiss_toasts(self)
             return
         if self.tidy() or self.prompt.draft or self.attachments.images:
             return
+        if now - self._last_stop < AFTER_STOP:
+            return  # the same key stopped something a moment ago: one press too many must not rewind
         if now - before < ESCAPE_AGAIN:
             self.rewind()
         else:
@@ -193,7 +199,7 @@ class ChatLayout(TranscriptScreen):
             self.run_worker(self.copy(selected))
             return
         if self.stop():
-            self._last_interrupt = now
+            self._last_interrupt = self._last_stop = now
             return
         if self.prompt.draft or self.attachments.images:
             self.prompt.draft = ""
