@@ -27,20 +27,26 @@ class SessionOpened(Event, frozen=True, tag="session"):
 
 
 class PromptQueued(Event, frozen=True, tag="queued"):
-    """A prompt waits for the running turn to end. `prompt` follows when it goes out, unless it is removed."""
+    """A prompt waits for the running turn. `prompt` follows when it goes out, unless it is removed."""
 
     id: str
     text: str
     images: tuple[ImageInfo, ...] = ()
+    next_step: bool = False
+    """It goes out with the next step, and does not wait for the turn to end."""
 
 
 class PromptCommitted(Event, frozen=True, tag="prompt"):
-    """A user's prompt is stored. Comes after `session`; opens a turn, closed by exactly one `turn_end`."""
+    """A user's prompt is stored. Comes after `session`; opens a turn, closed by exactly one `turn_end`.
+
+    One that `steers` comes inside a turn, when every call has its result, and opens none.
+    """
 
     message_id: str
     text: str
     images: tuple[ImageInfo, ...] = ()
     """What is told of each picture that came with it."""
+    steers: bool = False
 
 
 class TextDelta(Event, frozen=True, tag="text"):

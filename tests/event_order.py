@@ -64,6 +64,8 @@ class _Order:
         match event:
             case SessionOpened():
                 self.opened, self.child_expected = True, False
+            case PromptCommitted() if event.steers:
+                assert self.in_turn and not self.calls, f"{where}: not between two steps"
             case PromptCommitted():
                 assert self.opened, f"{where}: before any session"
                 assert not self.in_turn, f"{where}: inside a turn"

@@ -5,7 +5,6 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 
 import asyncio
 import logging
-from collections import deque
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -40,6 +39,7 @@ from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
+from crushpy.engine.waiting_prompts import WaitingPrompts
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Error, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
@@ -100,7 +100,6 @@ class Conversation:
         """`remember` stores a rule for good, `save` a choice made in the app; `undo_dir` is where what
         files held is kept."""
         self._emit = events
-        self._queue: deque[Message] = deque()
         self._running: asyncio.Task[Any] | None = None
         self._store = store
         self._settings = settings
@@ -153,6 +152,7 @@ class Conversation:
         )
         self.attachments = Attachments(context.cwd, self._models, lambda: self._session.info.model, events)
         """Pictures that go with prompts."""
+        self._waiting = WaitingPrompts(self.attachments)
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
@@ -173,34 +173,44 @@ class Conversation:
 
     @property
     def queue(self) -> tuple[Message, ...]:
-        """Prompts that wait for the running turn to end."""
-        return tuple(self._queue)
+        """Prompts that wait for the running turn, to end or for its next step."""
+        return self._waiting.prompts
 
     def submit(self, text: str, images: Sequence[Image] = ()) -> None:
         """Starts a turn with `text`, or queues it while one runs."""
         prompt = user_message(text, images)
         self.attachments.begin(prompt)
         if self._running is not None:
-            self._queue.append(prompt)
-            self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images)))
+            soon = self._settings.queue == "step"
+            self._waiting.add(prompt, next_step=soon)
+            self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), soon))
             return
         self._start(self._turn(prompt))
 
+    def goes_next(self, prompt_id: str) -> bool:
+        """A waiting prompt goes out with the next step, and does not wait for the turn to end."""
+        return self._waiting.goes_next(prompt_id)
+
+    def hasten(self, prompt_id: str) -> bool | None:
+        """Has a waiting prompt go out with the next step, or at the end again; None: it waits no more."""
+        return self._waiting.hasten(prompt_id)
+
     def unqueue(self, prompt_id: str) -> str | None:
         """Takes a waiting prompt back; its text, or None where it is no longer waiting."""
-        for prompt in self._queue:
-            if prompt.id == prompt_id:
-                self._queue.remove(prompt)
-                self.attachments.forget(prompt)
-                return prompt.text
-        return None
+        prompt = self._waiting.take_back(prompt_id)
+        return None if prompt is None else prompt.text
 
     def send_queued(self) -> bool:
         """Starts the next waiting prompt: after an interrupt the queue waits for the user to say so."""
-        if self._running is not None or not self._queue:
+        prompt = self._waiting.pop() if self._running is None else None
+        if prompt is None:
             return False
-        self._start(self._turn(self._queue.popleft()))
+        self._start(self._turn(prompt))
         return True
+
+    async def _steer(self) -> None:
+        """Between two steps of a turn: what the user wants the agent to know now."""
+        await self._waiting.deliver(lambda prompt: self._session.add_prompt(prompt, steers=True))
 
     async def ask(self, text: str, images: Sequence[Image] = ()) -> Status:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
@@ -238,7 +248,7 @@ class Conversation:
         try:
             prompt = await self.attachments.complete(prompt)
             spent = self._subagents.spent = Spent()
-            turn = self._agent.turn(self._limits, spent)
+            turn = self._agent.turn(self._limits, spent, self._steer)
             self._recorder.turn_begins()
             status = await turn.run(prompt)
             self._recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
@@ -522,7 +532,7 @@ class Conversation:
         """Ends the running turn and every background job, and lets go of connections and the database."""
         if self._running is not None:
             running = self._running
-            self._queue.clear()
+            self._waiting.clear()
             self.interrupt()
             await asyncio.wait([running])
         if self._closed:

@@ -228,6 +228,13 @@ class Settings(Data, frozen=True):
         Literal["show", "hide"],
         Meta(description="Whether the app greets with a line about the built-in demo; Esc there hides it."),
     ] = "show"
+    queue: Annotated[
+        Literal["turn", "step"],
+        Meta(
+            description="When a prompt goes out that was typed while the agent works: at the end of its "
+            "turn, or with its next step."
+        ),
+    ] = "turn"
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()

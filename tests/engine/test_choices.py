@@ -99,25 +99,19 @@ async def test_what_no_rule_can_cover_offers_this_call_alone(talks: Talks, llm: 
     assert [choice.kind for choice in question.choices] == ["once", "deny"]
 
 
-async def test_calls_that_wait_side_by_side_say_which_of_how_many(
-    talks: Talks, llm: ScriptedLLM, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    for name in "abc":
-        (outside / name).write_text(name)
-    views = [Call("view", {"file_path": str(outside / name)}, f"call_{name}") for name in "abc"]
-    questions = await asked(talks, llm, [Reply(calls=views), bash("touch made")], "yyyy")
+OUTSIDE = ("passwd", "group", "hosts")
+
+
+def views() -> Reply:
+    calls = [Call("view", {"file_path": f"/etc/{name}"}, f"call_{name}") for name in OUTSIDE]
+    return Reply(calls=calls)
+
+
+async def test_calls_that_wait_side_by_side_say_which_of_how_many(talks: Talks, llm: ScriptedLLM) -> None:
+    questions = await asked(talks, llm, [views(), write("made")], "yyyy")
     assert [question.place for question in questions] == [(1, 3), (2, 3), (3, 3), (1, 1)]
 
 
-async def test_an_answer_may_settle_those_that_wait_behind_it(
-    talks: Talks, llm: ScriptedLLM, tmp_path: Path
-) -> None:
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    for name in "abc":
-        (outside / name).write_text(name)
-    views = [Call("view", {"file_path": str(outside / name)}, f"call_{name}") for name in "abc"]
-    (question,) = await asked(talks, llm, [Reply(calls=views)], "f")
-    assert question.says == f"reads {outside / 'a'}" and question.place == (1, 3)
+async def test_an_answer_may_settle_those_that_wait_behind_it(talks: Talks, llm: ScriptedLLM) -> None:
+    (question,) = await asked(talks, llm, [views()], "f")
+    assert question.says == "reads /etc/passwd" and question.place == (1, 3)

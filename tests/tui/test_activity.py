@@ -1,5 +1,6 @@
 """The line above the prompt: what runs, for how long, and what came of it. Nothing ticks at rest."""
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -54,7 +55,7 @@ async def test_a_running_command_has_its_time_and_its_last_line(
         await app.sees("Running echo compiling; echo 3 of 7 done; cat gate", "3 of 7 done")
         row = app.chat.activity.region.y
         await app.until(lambda: app.text.split("\n")[row].endswith("3 of 7 done"), "the last line")
-        (workspace / "gate").write_text("")
+        await asyncio.to_thread((workspace / "gate").write_text, "")
         await app.sees("Built.")
         await rests(app)
 
@@ -128,5 +129,5 @@ async def test_a_command_of_the_users_own_is_told_of_too(start: Start, workspace
     async with start() as app:
         await app.say("!echo begun; cat gate")
         await app.sees("Running echo begun; cat gate", "Esc stops")
-        (workspace / "gate").write_text("")
+        await asyncio.to_thread((workspace / "gate").write_text, "")
         await app.until(lambda: not app.chat.activity.ticking, "the line to go")

@@ -102,8 +102,9 @@ async def test_a_click_answers(start: Start, llm: ScriptedLLM, size: tuple[int, 
         assert "write(./made.sh)" in app.conversation.info.grants
 
 
-async def test_calls_side_by_side_are_counted(start: Start, llm: ScriptedLLM, tmp_path: Path) -> None:
-    views = [Call("view", {"file_path": str(tmp_path / name)}, f"call_{name}") for name in "abc"]
+async def test_calls_side_by_side_are_counted(start: Start, llm: ScriptedLLM) -> None:
+    names = ("passwd", "group", "hosts")
+    views = [Call("view", {"file_path": f"/etc/{name}"}, f"call_{name}") for name in names]
     llm.script(Reply(calls=views), "Read.")
     async with start() as app:
         await app.say("read them")

@@ -2,7 +2,9 @@
 
 from prompt_host import Host
 
-ITEMS = [("a", "first\nprompt"), ("b", "second"), ("c", "third")]
+from crushpy.tui.widgets.prompt_queue import QueuedPrompt
+
+ITEMS = [QueuedPrompt("a", "first\nprompt"), QueuedPrompt("b", "second"), QueuedPrompt("c", "third")]
 
 
 async def test_it_takes_no_room_until_something_waits():
@@ -62,7 +64,7 @@ async def test_the_prompt_has_the_focus_again_when_the_last_one_is_gone():
 async def test_a_long_queue_shows_the_rows_round_the_chosen_one():
     app = Host()
     async with app.run_test(size=(20, 12)) as pilot:
-        app.queue.show([(str(number), f"prompt {number}") for number in range(20)])
+        app.queue.show([QueuedPrompt(str(number), f"prompt {number}") for number in range(20)])
         await pilot.pause()
         await pilot.press("shift+tab", *["down"] * 9)
         assert app.queue.region.height == 6
@@ -74,7 +76,7 @@ async def test_a_long_queue_shows_the_rows_round_the_chosen_one():
 async def test_text_in_the_queue_cannot_draw_or_act():
     app = Host()
     async with app.run_test() as pilot:
-        app.queue.show([("a", "[@click=app.quit]x[/y]\x1b[31m")])
+        app.queue.show([QueuedPrompt("a", "[@click=app.quit]x[/y]\x1b[31m")])
         await pilot.pause()
         assert "[@click=app.quit]x[/y]" in str(app.queue.render())
         assert "\x1b" not in str(app.queue.render())
@@ -83,7 +85,7 @@ async def test_text_in_the_queue_cannot_draw_or_act():
 async def test_its_headline_gives_enter_one_meaning():
     app = Host()
     async with app.run_test(size=(100, 24)) as pilot:
-        app.queue.show([("1", "later")], waiting=True)
+        app.queue.show([QueuedPrompt("1", "later")], waiting=True)
         await pilot.pause()
         assert app.queue._headline().count("Enter") == 1
         app.queue.focus()

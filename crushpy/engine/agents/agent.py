@@ -27,7 +27,7 @@ from crushpy.engine.turn.call_watch import CallWatch
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.tool_runner import ToolRunner
-from crushpy.engine.turn.turn import Turn
+from crushpy.engine.turn.turn import Steer, Turn
 from crushpy.events import Event
 from crushpy.messages import Data
 from crushpy.prompts import Templates
@@ -159,8 +159,8 @@ class Agent:
             services.watches,
         )
 
-    def turn(self, limits: Limits, spent: Spent) -> Turn:
-        """The next turn, which may go as far as `limits` say."""
+    def turn(self, limits: Limits, spent: Spent, steer: Steer | None = None) -> Turn:
+        """The next turn, which may go as far as `limits` say; `steer` is awaited between its steps."""
         self._jobs.warm_up()
         return Turn(
             self.session,
@@ -174,4 +174,5 @@ class Agent:
             spent,
             self._mode_notes,
             keep_prompt=self._keep_prompt,
+            steer=steer,
         )

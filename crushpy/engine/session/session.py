@@ -119,8 +119,8 @@ class LiveSession:
         await self._store.add_cuts(self.info.id, made)
         self.cuts.update({cut.message_id: cut for cut in made})
 
-    async def add_prompt(self, prompt: Message) -> None:
-        """Commits the user's prompt, and with it the session where that is new."""
+    async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
+        """Commits the user's prompt, and with it the session where that is new. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
             await self._store.add_message(self.info.id, prompt)
@@ -134,7 +134,8 @@ class LiveSession:
                 self._emit(Notice(warning, "warning"))
         self.history.append(prompt)
         self.announce()
-        self._emit(PromptCommitted(prompt.id, prompt.text, tuple(image.info for image in prompt.images)))
+        images = tuple(image.info for image in prompt.images)
+        self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
 
     def announce(self) -> None:
         """Says once which session this is."""

@@ -2,9 +2,9 @@
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
@@ -17,6 +17,7 @@ from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft, ModelCall
+from crushpy.engine.turn.once import Once
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError
@@ -25,11 +26,11 @@ from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
 from crushpy.messages import Message
 from crushpy.shield import shielded
-from crushpy.start_soon import start_soon
 
 log = logging.getLogger(__name__)
 
 Status = Literal["done", "interrupted", "error", "limit", "loop"]
+Steer = Callable[[], Awaitable[None]]
 
 
 class Turn:
@@ -49,8 +50,13 @@ class Turn:
         mode_notes: ModeNotes,
         *,
         keep_prompt: bool = False,
+        steer: Steer | None = None,
     ) -> None:
-        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then."""
+        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then.
+
+        `steer` is awaited between two steps, when every call has its result: prompts may be added there.
+        """
+        self._steer = steer
         self._keep_prompt = keep_prompt
         self._session = session
         self._models = models
@@ -81,7 +87,7 @@ class Turn:
         self._emit(TurnEnded(status))
         return status
 
-    async def _until_stopped(self, prompt: Message, commit: "Once") -> Status:
+    async def _until_stopped(self, prompt: Message, commit: Once) -> Status:
         try:
             model = self._session.info.model
             if self._session.stored:
@@ -102,7 +108,7 @@ class Turn:
         self._emit(Error(kind, error.message, error.hint))
         return "error"
 
-    async def _steps_until_done(self, prompt: Message, commit: "Once") -> Status:
+    async def _steps_until_done(self, prompt: Message, commit: Once) -> Status:
         guard = LoopGuard()
         while True:
             reached = self._limits.reached(self._spent)
@@ -119,8 +125,10 @@ class Turn:
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"
+            if self._steer is not None and not self._limits.reached(self._spent):
+                await self._steer()
 
-    async def _ask_model(self, prompt: Message, commit: "Once") -> Message:
+    async def _ask_model(self, prompt: Message, commit: Once) -> Message:
         """One step's reply, stored. A new session's first request leaves before the prompt is committed."""
         while True:
             if commit.done:
@@ -154,20 +162,3 @@ class Turn:
         partial = draft.interrupted(model)
         if partial is not None:
             await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))
-
-
-class Once:
-    """Awaits something exactly once, however often it is called; a failure is raised to every caller."""
-
-    def __init__(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
-        self._action = action
-        self._task: asyncio.Future[None] | None = None
-
-    @property
-    def done(self) -> bool:
-        return self._task is not None and self._task.done() and self._task.exception() is None
-
-    async def __call__(self) -> None:
-        if self._task is None:
-            self._task = start_soon(self._action())
-        await asyncio.shield(self._task)

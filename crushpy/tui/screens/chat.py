@@ -35,7 +35,7 @@ from crushpy.tui.terminal.attention import call, set_title
 from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
-from crushpy.tui.widgets.prompt_queue import QueueView
+from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -199,7 +199,10 @@ class ChatScreen(ChatLayout):
         """`waiting`: what is queued goes out with the next Enter, as it does while no turn runs."""
         conversation = self.conversation
         if conversation is not None:
-            queued = [(one.id, one.text + _pictures(one)) for one in conversation.queue]
+            queued = [
+                QueuedPrompt(one.id, one.text + _pictures(one), conversation.goes_next(one.id))
+                for one in conversation.queue
+            ]
             waiting = not conversation.busy if waiting is None else waiting
             if not queued and self.queue.has_focus:
                 self.home.come_back()
@@ -291,6 +294,12 @@ class ChatScreen(ChatLayout):
         if prompt.text:
             self.prompt.take_back(prompt.text)
         self.attaching.restore(prompt)
+
+    @on(QueueView.Hasten)
+    def _hasten_queued(self, event: QueueView.Hasten) -> None:
+        if self.conversation is not None:
+            self.conversation.hasten(event.prompt_id)
+        self._show_queue()
 
     @on(QueueView.Remove)
     def _remove_queued(self, event: QueueView.Remove) -> None:

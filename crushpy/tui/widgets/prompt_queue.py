@@ -1,7 +1,7 @@
 """Prompts that wait for the running turn to end: seen, taken back or removed, by key and by mouse."""
 
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -14,6 +14,15 @@ from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5
 REMOVE = " ✕"
+NEXT = "»"
+"""Marks what goes out with the next step."""
+
+
+class QueuedPrompt(NamedTuple):
+    id: str
+    text: str
+    next_step: bool = False
+    """It does not wait for the end of the turn."""
 
 
 class QueueView(Visited):
@@ -31,6 +40,7 @@ class QueueView(Visited):
         Binding("down,j", "move(1)", "Next", show=False),
         Binding("enter,e", "edit", "Take back into the prompt", show=False),
         Binding("delete,x", "remove", "Remove", show=False),
+        Binding("s", "hasten", "Send with the next step, or at the end again", show=False),
     ]
 
     class Edit(Message):
@@ -48,14 +58,21 @@ class QueueView(Visited):
             super().__init__()
             self.prompt_id = prompt_id
 
+    class Hasten(Message):
+        """The user wants this one sent with the next step, or at the end of the turn after all."""
+
+        def __init__(self, prompt_id: str) -> None:
+            super().__init__()
+            self.prompt_id = prompt_id
+
     def __init__(self) -> None:
         super().__init__()
-        self._items: list[tuple[str, str]] = []
+        self._items: list[QueuedPrompt] = []
         self._waiting = False
         self._at = 0
 
-    def show(self, items: Sequence[tuple[str, str]], *, waiting: bool = False) -> None:
-        """Shows (id, text) of each. `waiting`: they go out with the next Enter, not by themselves."""
+    def show(self, items: Sequence[QueuedPrompt], *, waiting: bool = False) -> None:
+        """`waiting`: they go out with the next Enter, not by themselves."""
         self._items, self._waiting = list(items), waiting
         self._at = max(0, min(self._at, len(self._items) - 1))
         self.display = bool(self._items)
@@ -74,13 +91,25 @@ class QueueView(Visited):
         return window(len(self._items), self._at, MAX_ROWS)
 
     def _headline(self) -> str:
-        how = "Enter sends" if self._waiting else "sent when the turn ends"
+        count = f"{len(self._items)} queued"
         if self.has_focus:  # here Enter means something else
-            return f"{len(self._items)} queued · Enter takes back, Del removes, Esc returns"
-        return f"{len(self._items)} queued · {how} · Tab Tab to change"
+            soon = "" if self._waiting else "s with the next step, "
+            return f"{count} · Enter takes back, {soon}Del removes, Esc returns"
+        return f"{count} · {self._how()} · Tab Tab to change"
+
+    def _how(self) -> str:
+        hastened = sum([item.next_step for item in self._items])
+        if self._waiting:
+            return "Enter sends"
+        if not hastened:
+            return "sent when the turn ends"
+        return (
+            "sent with the next step" if hastened == len(self._items) else f"{NEXT} sent with the next step"
+        )
 
     def _row(self, index: int, width: int) -> Content:
-        text = one_line(self._items[index][1][:2_000])
+        item = self._items[index]
+        text = (f"{NEXT} " if item.next_step and not self._waiting else "") + one_line(item.text[:2_000])
         room = max(1, width - len(POINTER) - len(REMOVE))
         row = Content(text).truncate(room, ellipsis=True, pad=True)
         return Content.assemble(pointed(row, index == self._at and self.has_focus), REMOVE)
@@ -100,6 +129,10 @@ class QueueView(Visited):
     def action_edit(self) -> None:
         self._send(self._at, remove=False)
 
+    def action_hasten(self) -> None:
+        if self._at < len(self._items):
+            self.post_message(self.Hasten(self._items[self._at].id))
+
     def action_remove(self) -> None:
         self._send(self._at, remove=True)
 
@@ -114,5 +147,5 @@ class QueueView(Visited):
     def _send(self, index: int, *, remove: bool) -> None:
         if index >= len(self._items):
             return
-        prompt_id, text = self._items[index]
-        self.post_message(self.Remove(prompt_id) if remove else self.Edit(prompt_id, text))
+        item = self._items[index]
+        self.post_message(self.Remove(item.id) if remove else self.Edit(item.id, item.text))

@@ -1,0 +1,143 @@
+"""Prompts that reach a running turn between two of its steps: after all results, and never a sub-agent."""
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.server import ScriptedLLM
+from talk import Talk, Talks, talks
+
+from crushpy.events import PromptCommitted, PromptQueued, TaskProgress, ToolStarted, TurnEnded
+
+__all__ = ["talks"]
+
+
+@pytest.fixture
+def gate(workspace: Path) -> Path:
+    """A command that reads it waits until something is written to it."""
+    os.mkfifo(workspace / "gate")
+    return workspace / "gate"
+
+
+def waits() -> Reply:
+    return Reply(
+        calls=[
+            Call("bash", {"command": "cat gate"}, "call_1"),
+            Call("bash", {"command": "echo second"}, "call_2"),
+        ]
+    )
+
+
+def last_sent(llm: ScriptedLLM) -> list[tuple[str, str]]:
+    return [(one["role"], str(one["content"])) for one in llm.requests[-1].body["messages"][1:]]
+
+
+async def running(talks: Talks, llm: ScriptedLLM) -> Talk:
+    talk = await talks(yolo=True)
+    talk.conversation.submit("first")
+    await talk.until_event(ToolStarted)
+    return talk
+
+
+async def test_with_step_a_prompt_goes_out_after_all_results_of_the_batch(
+    talks: Talks, llm: ScriptedLLM, gate: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CRUSHPY_QUEUE", "step")
+    llm.script(waits(), "Done so.")
+    talk = await running(talks, llm)
+    talk.conversation.submit("and mind the gap")
+    assert talk.of(PromptQueued)[0].next_step
+    await asyncio.to_thread(gate.write_text, "open")
+    await talk.until_event(TurnEnded)
+    assert [role for role, _ in last_sent(llm)] == ["user", "assistant", "tool", "tool", "user"]
+    assert last_sent(llm)[-1] == ("user", "and mind the gap")
+    prompts = talk.of(PromptCommitted)
+    assert [(one.text, one.steers) for one in prompts] == [("first", False), ("and mind the gap", True)]
+    assert len(talk.of(TurnEnded)) == 1 and not talk.conversation.queue
+    stored = [message.text for message in talk.conversation.history if message.role == "user"]
+    assert stored == ["first", "and mind the gap"]
+
+
+async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says(
+    talks: Talks, llm: ScriptedLLM, gate: Path
+) -> None:
+    llm.script(waits(), "One.", "Two.")
+    talk = await running(talks, llm)
+    for text in ("later", "now", "no, later"):
+        talk.conversation.submit(text)
+    ids = [event.id for event in talk.of(PromptQueued)]
+    assert talk.conversation.hasten(ids[1]) is True
+    assert talk.conversation.hasten(ids[2]) is True
+    assert talk.conversation.hasten(ids[2]) is False
+    assert talk.conversation.unqueue(ids[2]) == "no, later"
+    assert talk.conversation.hasten(ids[2]) is None
+    await asyncio.to_thread(gate.write_text, "open")
+    await talk.until_event(TurnEnded, 2)
+    assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
+        ("first", False),
+        ("now", True),
+        ("later", False),
+    ]
+
+
+async def test_it_can_be_taken_back_until_it_is_delivered(talks: Talks, llm: ScriptedLLM, gate: Path) -> None:
+    llm.script(waits(), "Done so.")
+    talk = await running(talks, llm)
+    talk.conversation.submit("never")
+    (queued,) = talk.of(PromptQueued)
+    talk.conversation.hasten(queued.id)
+    assert talk.conversation.unqueue(queued.id) == "never"
+    await asyncio.to_thread(gate.write_text, "open")
+    await talk.until_event(TurnEnded)
+    assert "never" not in str(last_sent(llm)) and talk.conversation.unqueue(queued.id) is None
+
+
+async def test_a_turn_that_ends_before_its_next_step_sends_it_as_the_next_prompt(
+    talks: Talks, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply("No calls here."), after=0), "Heard.", "Heard too.")
+    talk = await talks()
+    talk.conversation.submit("first")
+    await talk.until_event(PromptCommitted)
+    talk.conversation.submit("later")
+    talk.conversation.submit("soon")
+    talk.conversation.hasten(talk.of(PromptQueued)[1].id)
+    llm.release()
+    await talk.until_event(TurnEnded, 3)
+    assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
+        ("first", False),
+        ("soon", False),
+        ("later", False),
+    ]
+
+
+async def test_a_sub_agent_never_gets_it(talks: Talks, llm: ScriptedLLM, gate: Path) -> None:
+    errand = Reply(calls=[Call("task", {"prompt": "an errand"}, "call_task")])
+    llm.script(errand, waits(), "The errand is done.", "All done.")
+    talk = await talks(yolo=True)
+    talk.conversation.submit("first")
+    await talk.until_event(TaskProgress)
+    talk.conversation.submit("for the main agent")
+    talk.conversation.hasten(talk.of(PromptQueued)[0].id)
+    await asyncio.to_thread(gate.write_text, "open")
+    await talk.until_event(TurnEnded)
+    inside, outside = [request.body["messages"] for request in llm.requests[2:4]]
+    assert "for the main agent" not in str(inside)
+    assert outside[-1]["content"] == "for the main agent" and outside[-2]["role"] == "tool"
+
+
+async def test_after_an_interrupt_it_waits_with_the_others(
+    talks: Talks, llm: ScriptedLLM, gate: Path
+) -> None:
+    llm.script(waits(), "Done so.")
+    talk = await running(talks, llm)
+    talk.conversation.submit("soon")
+    talk.conversation.hasten(talk.of(PromptQueued)[0].id)
+    talk.conversation.interrupt()
+    await talk.until_event(TurnEnded)
+    assert [prompt.text for prompt in talk.conversation.queue] == ["soon"]
+    assert talk.conversation.send_queued()
+    await talk.until_event(TurnEnded, 2)
+    assert last_sent(llm)[-1] == ("user", "soon")
