@@ -32,7 +32,10 @@ class FileMemory:
 
 
 def _key(path: Path) -> str:
-    return os.path.realpath(path)
+    try:
+        return os.path.realpath(path)
+    except OSError:  # a part of it became a link, or ceased to be one, at this very moment
+        return str(path)
 
 
 def _hash(content: bytes) -> str:
