@@ -6,7 +6,6 @@ is counted: it has to be 0 but for the last row, where ripgrep walks by itself (
 
 import argparse
 import asyncio
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -18,9 +17,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, check_args, tool_table
 from crushpy.tools.shell.jobs import Jobs
-
-sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from folder_swapper import swapping
+from tests.folder_swapper import swapping
 
 SECRET = "from outside"
 
