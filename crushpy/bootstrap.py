@@ -35,7 +35,7 @@ from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
-from crushpy.sandbox.confinement import Unconfined, confine
+from crushpy.sandbox.confinement import Allowance, Unconfined, confine
 from crushpy.sandbox.surroundings import Grounds
 from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
@@ -108,10 +108,19 @@ class ProjectEnvironment:
         """What holds the commands of one conversation, whose own folders these are."""
         own = (self.paths.config_dir, self.paths.data_dir)
         private_hosts = self.settings.permissions.private_hosts
+        chosen = self.settings.sandbox
+        agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
         grounds = Grounds(
-            self.cwd, Path.home(), own, outputs, self.paths.put_aside, private_hosts=private_hosts
+            self.cwd,
+            Path.home(),
+            own,
+            outputs,
+            self.paths.put_aside,
+            sockets=(agent,) if agent and Path(agent).is_socket() else (),
+            private_hosts=private_hosts,
         )
-        return confine(self.settings.sandbox.mode, grounds, private)
+        allowance = Allowance(chosen.processes, chosen.memory_mb, chosen.file_mb)
+        return confine(chosen.mode, grounds, private, allowance)
 
     def system_prompt(self, now: float) -> str:
         """The system prompt of a session that opens now."""

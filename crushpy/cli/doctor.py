@@ -17,6 +17,9 @@ def doctor(
     online: Annotated[
         bool, typer.Option("--online", help="Also ask the model for one word, to see that it answers.")
     ] = False,
+    sandbox: Annotated[
+        bool, typer.Option("--sandbox", help="Try the ways out of the sandbox instead, and print what held.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Check the installation and say what is wrong.
@@ -26,9 +29,9 @@ def doctor(
     """
     import asyncio
 
-    from crushpy.cli.checkup import examine
+    from crushpy.cli.checkup import examine, try_sandbox
 
-    report = asyncio.run(examine(online=online))
+    report = asyncio.run(try_sandbox() if sandbox else examine(online=online))
     broken = any(finding.mark == "fail" for found in report.values() for finding in found)
     print(_as_json(report) if as_json else _as_text(report))
     sys.stdout.flush()

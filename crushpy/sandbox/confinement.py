@@ -10,6 +10,7 @@ from crushpy.access import Needs
 from crushpy.messages import Data
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
 from crushpy.sandbox.guards import Guards
+from crushpy.sandbox.joined_network import join_network, joins_networks
 from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
@@ -127,9 +128,15 @@ class Bubblewrap(Unconfined):
             given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             words += [f"proxy={HOSTS_SOCKET}", f"port={HOSTS_PORT}"]
         options = [*NAMESPACES, *self._surroundings.view(needs, given).arguments(), "--as-pid-1"]
-        if not needs.network:
+        around = [self.sandbox.program]
+        first = self._current.get(Needs())
+        if not needs.network and not needs.hosts and first is not None and first.alive and joins_networks():
+            around = join_network(first.pid, around)
+            # The other's user namespace knows us as root: here we are ourselves again.
+            options = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), *options]
+        elif not needs.network:
             options.append("--unshare-net")
-        return Keeper(words, [self.sandbox.program], options)
+        return Keeper(words, around, options)
 
     def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
         """Who lets commands reach these hosts; only keepers that were given its socket see it."""
@@ -198,11 +205,11 @@ class Bubblewrap(Unconfined):
         return survivors
 
 
-def confine(mode: str, grounds: Grounds, folder: Path) -> Unconfined:
+def confine(mode: str, grounds: Grounds, folder: Path, allowance: Allowance | None = None) -> Unconfined:
     """What holds the commands of a conversation under `sandbox.mode`."""
     sandbox = find_sandbox(mode)
     if sandbox.name == "bubblewrap":
-        return Bubblewrap(sandbox, grounds, folder)
+        return Bubblewrap(sandbox, grounds, folder, allowance)
     return Unconfined(sandbox)
 
 

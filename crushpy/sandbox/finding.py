@@ -8,7 +8,7 @@ from typing import Literal
 
 from crushpy.messages import Data
 
-SandboxName = Literal["bubblewrap", "landlock", "seatbelt", "none"]
+SandboxName = Literal["bubblewrap", "none"]
 
 _TRIAL_SECONDS = 10
 NAMESPACES = (
@@ -48,11 +48,9 @@ def find_sandbox(mode: str = "on") -> Sandbox:
 
 @cache
 def working_sandbox() -> Sandbox:
-    if sys.platform == "darwin":
-        return _seatbelt()
     if sys.platform.startswith("linux"):
         return _bubblewrap()
-    return Sandbox("none", f"there is none for {sys.platform}")
+    return Sandbox("none", f"there is none for {sys.platform} yet")
 
 
 def _bubblewrap() -> Sandbox:
@@ -74,13 +72,6 @@ def _bubblewrap() -> Sandbox:
     if tried.returncode != 0:
         return Sandbox("none", f"bubblewrap does not work here: {_first_line(tried.stderr)}")
     return Sandbox("bubblewrap", program=program)
-
-
-def _seatbelt() -> Sandbox:
-    program = shutil.which("sandbox-exec")
-    if program is None:
-        return Sandbox("none", "sandbox-exec is not there")
-    return Sandbox("seatbelt", program=program)
 
 
 def _first_line(text: bytes) -> str:

@@ -26,7 +26,7 @@ IN_HOME = """
 .bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
 .zlogout .inputrc .xinitrc .xprofile .xsessionrc .pam_environment .gitconfig .config/git .config/fish
 .config/autostart .config/systemd .config/environment.d .local/bin .local/share/applications .vimrc .vim
-.config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .ssh .crontab bin Library/LaunchAgents
+.config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .crontab bin Library/LaunchAgents
 """.split()  # noqa: SIM905
 _NESTED_DEPTH = 2
 _NESTED_FOLDERS = 200

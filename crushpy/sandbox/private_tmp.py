@@ -46,7 +46,10 @@ class PrivateTmp:
                 lock.unlink()
 
     def remove(self) -> None:
+        if self._lock < 0:
+            return
         shutil.rmtree(self.root, ignore_errors=True)
         with suppress(OSError):
             Path(f"{self.root}.lock").unlink()
         os.close(self._lock)
+        self._lock = -1

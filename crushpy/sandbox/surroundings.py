@@ -40,6 +40,8 @@ class Grounds(Data, frozen=True):
     """Where goes what commands made and may not have made."""
     write: tuple[str, ...] = ()
     """Further folders that every command may change."""
+    sockets: tuple[str, ...] = ()
+    """Sockets of the host that commands were given, by name."""
     private_hosts: bool = False
     """Whether a host that was allowed may be one of this machine or network."""
 
@@ -62,7 +64,8 @@ class Surroundings:
     def view(self, needs: Needs, given: tuple[Mount, ...] = ()) -> View:
         """`given`: what these commands see beyond that, such as a socket of the host."""
         mounts = [*self._hidden, *self._changeable(needs)]
-        mounts += (*given, *self._kept(needs))
+        given_sockets = (Mount(os.path.realpath(socket), "write") for socket in self._grounds.sockets)
+        mounts += (*given, *given_sockets, *self._kept(needs))
         places = {mount.place: mount for mount in mounts}
         for folder in map(os.path.realpath, needed_folders()):
             around = enclosing(folder, places)
@@ -101,6 +104,7 @@ class Surroundings:
         git = set(repository.folders) if repository and needs.git else set[str]()
         yield from (Mount(folder, "write") for folder in git)
         asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
+        asked |= {mount.place for mount in self._hidden}
         for place in map(os.path.realpath, self._guards.existing()):
             if place not in git and place not in asked and os.path.exists(place):  # noqa: PTH110
                 yield Mount(place, "read")

@@ -33,6 +33,9 @@ PROJECT_MAY_NOT = frozenset(
         ("permissions", "allow"),
         ("permissions", "private_hosts"),
         ("sandbox", "mode"),
+        ("sandbox", "processes"),
+        ("sandbox", "memory_mb"),
+        ("sandbox", "file_mb"),
         ("sandbox", "env"),
         ("undo",),
     }

@@ -124,6 +124,18 @@ class SandboxSettings(Data, frozen=True):
         Literal["on", "off"],
         Meta(description="Whether the agent's commands run in a sandbox, where one works."),
     ] = "on"
+    processes: Annotated[
+        PositiveInt, Meta(description="How many processes one command may have in the sandbox.")
+    ] = 4000
+    memory_mb: Annotated[
+        int,
+        Meta(
+            ge=0, description="How much memory one command may use, in MB; 0: nine tenths of the machine's."
+        ),
+    ] = 0
+    file_mb: Annotated[
+        PositiveInt, Meta(description="How large a file a command may write in the sandbox, in MB.")
+    ] = 20000
     env: Annotated[
         tuple[str, ...],
         Meta(description="Variables that commands get beside the usual ones: names, or patterns as MYAPP_*."),

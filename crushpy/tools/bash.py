@@ -5,13 +5,14 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access, ToolAccess
+from crushpy.access import Access, Needs, ToolAccess
 from crushpy.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output, describe_output
 from crushpy.tools.shell.live_output import LiveOutput
 from crushpy.tools.shell.process import Process, cannot_kill
+from crushpy.tools.shell.sandbox_failures import why_it_failed
 
 DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 600
@@ -70,12 +71,16 @@ def _ended(process: Process, context: ToolContext) -> Outcome:
         job = context.jobs.adopt(process)
         stays = f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
     noticed = context.jobs.noticed(context.needs)
-    return _outcome(process, how, process.trouble, stays, *noticed, is_error=process.exit_code != 0)
+    held_by = context.needs if context.jobs.confinement.sandbox.on else None
+    notes = (how, process.trouble, stays, *noticed)
+    return _outcome(process, *notes, is_error=process.exit_code != 0, held_by=held_by)
 
 
-def _outcome(process: Process, *notes: str, is_error: bool) -> Outcome:
+def _outcome(process: Process, *notes: str, is_error: bool, held_by: Needs | None = None) -> Outcome:
+    """`held_by`: what it was granted, where a sandbox kept it from all else."""
     taken = process.output.take()
-    said = [note for note in notes if note]
+    why = why_it_failed(taken.text, process.exit_code, held_by) if is_error and held_by is not None else ""
+    said = [note for note in (*notes, why) if note]
     seconds = round(process.seconds, 3)
     return Outcome(
         describe_output(taken, process.output.where, *said),

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import sqlite3
 import threading
 from collections.abc import AsyncIterator, Callable
@@ -9,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from process_state import alive
+from process_state import marked
 from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import Talks
@@ -281,7 +282,8 @@ async def test_an_interrupt_while_the_model_is_silent_ends_the_turn(talks: Talks
 async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
     talks: Talks, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    command = "echo $$ > shell; sleep 300 & echo $! > child; echo started; wait; touch finished"
+    mark = f"300.{os.getpid()}"
+    command = f"sleep {mark} & echo started; wait; touch finished"
     llm.script(Reply(calls=[Call("bash", {"command": command}), Call("ls", {})]), "ok")
     talk = await talks(yolo=True)
     turn = asyncio.create_task(talk.ask("run it"))
@@ -291,7 +293,7 @@ async def test_an_interrupted_tool_has_a_result_and_leaves_no_process(
     first, second = talk.of(ToolFinished)
     assert first.is_error and "Interrupted" in first.text
     assert second.is_error and "Not run" in second.text
-    assert not any(alive(int((workspace / name).read_text())) for name in ("shell", "child"))
+    assert not marked(mark)
     assert not (workspace / "finished").exists()
     assert await talk.ask("what happened?") == "done"
     assert sent_roles(llm) == ["system", "user", "assistant", "tool", "tool", "user"]

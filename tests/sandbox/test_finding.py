@@ -1,6 +1,7 @@
 """Which sandbox there is: found by trying it, and said why where none works."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,7 +10,9 @@ from crushpy.sandbox.finding import find_sandbox, working_sandbox
 
 
 @pytest.fixture(autouse=True)
-def forgotten() -> None:
+def forgotten() -> Iterator[None]:
+    working_sandbox.cache_clear()
+    yield
     working_sandbox.cache_clear()
 
 

@@ -1,9 +1,9 @@
 """What `crushpy doctor` looks at. Every check reports; none changes a setting or ends the rest."""
 
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
-from crushpy.cli.checkup import home, machine, models, project
+from crushpy.cli.checkup import escapes, home, machine, models, project
 from crushpy.cli.checkup.finding import Finding, Scene, fail
 from crushpy.cli.folder import working_folder
 from crushpy.errors import CrushpyError, UsageError
@@ -19,6 +19,7 @@ Report = dict[str, list[Finding]]
 CHECKS: dict[str, Check] = {
     "versions": machine.versions,
     "programs": machine.programs,
+    "sandbox": escapes.sandbox,
     "terminal": machine.terminal,
     "files": home.files,
     "settings": home.settings,
@@ -38,9 +39,18 @@ NOWHERE = "/nonexistent"
 
 async def examine(*, online: bool) -> Report:
     """Everything there is to say, area by area."""
+    return await _report(CHECKS, online=online)
+
+
+async def try_sandbox() -> Report:
+    """What the sandbox holds."""
+    return await _report({"sandbox": escapes.try_escapes})
+
+
+async def _report(checks: Mapping[str, Check], *, online: bool = False) -> Report:
     report: Report = {area: [] for area in CHECKS}
     scene = _scene(report, online)
-    for area, check in CHECKS.items():
+    for area, check in checks.items():
         try:
             found = check(scene)
             if isinstance(found, AsyncIterator):
@@ -53,7 +63,7 @@ async def examine(*, online: bool) -> Report:
             report[area].append(fail(error.message, error.hint))
         except Exception as error:
             report[area].append(fail(f"this could not be checked: {type(error).__name__}: {error}"))
-    return report
+    return {area: found for area, found in report.items() if area in checks or found}
 
 
 def _scene(report: Report, online: bool) -> Scene:

@@ -30,6 +30,7 @@ from crushpy.sandbox.keeper.processes import (
     descendants,
     kill_all_below_us,
     kill_below,
+    kill_namespace,
     own_memory,
     parents_of_all,
     process_control,
@@ -38,6 +39,8 @@ from crushpy.sandbox.keeper.processes import (
 )
 from crushpy.sandbox.keeper.watcher import CommandLimits, start_watcher
 
+_ROUNDS_FOR_ONE = 20
+"""How often one command's processes are looked for and killed before all others go with them."""
 _OFTEN, _SELDOM, _YOUNG = 0.2, 1.0, 10.0
 """Seconds between two looks at what commands use: often while the latest is young."""
 
@@ -66,7 +69,9 @@ class _Command:
     def kill(self) -> None:
         self.rounds += 1
         self.kill_at = time.monotonic() + KILL_PAUSE
-        if HAS_PROC:
+        if self.rounds > _ROUNDS_FOR_ONE and os.getpid() == 1:
+            kill_namespace()  # it starts others faster than we can look
+        elif HAS_PROC:
             kill_below(self.watcher)
         else:
             send({-self.shell}, signal.SIGKILL)
@@ -211,6 +216,7 @@ class _Keeper:
             if processes and len(members) > processes:
                 self.report("limit", command.name, "processes", processes)
                 command.kill_at = 0
+                kill_namespace()
             elif memory and sum(map(own_memory, members)) > memory:
                 self.report("limit", command.name, "memory", memory)
                 command.kill_at = 0

@@ -1,0 +1,52 @@
+"""What a command costs with the sandbox and without: `python -m benchmarks.sandbox_start [--commands N]`."""
+
+import argparse
+import asyncio
+import statistics
+import tempfile
+import time
+from pathlib import Path
+
+from crushpy.sandbox.confinement import Unconfined, confine
+from crushpy.sandbox.surroundings import Grounds
+from crushpy.tools.shell.command_output import Output
+from crushpy.tools.shell.jobs import Jobs
+
+
+async def measure(mode: str, folder: Path, commands: int) -> None:
+    workspace = folder / "workspace"
+    workspace.mkdir(exist_ok=True)
+    grounds = Grounds(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
+
+    def found() -> Unconfined:
+        return confine(mode, grounds, folder / f"private-{mode}")
+
+    jobs = Jobs((), found)
+    taken: list[float] = []
+    try:
+        for _ in range(commands + 1):
+            begun = time.perf_counter()
+            process = jobs.run("true", workspace, Output(None))
+            await process.finish(60)
+            taken.append((time.perf_counter() - begun) * 1000)
+    finally:
+        await jobs.close()
+    first, *rest = taken
+    tail = statistics.quantiles(rest, n=20)[-1]
+    name = jobs.confinement.sandbox.name
+    print(
+        f"{name:<11} first {first:6.1f} ms, then median {statistics.median(rest):5.2f} ms, 95% {tail:5.2f} ms"
+    )
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--commands", type=int, default=100)
+    commands = parser.parse_args().commands
+    with tempfile.TemporaryDirectory() as folder:
+        for mode in ("off", "on"):
+            asyncio.run(measure(mode, Path(folder), commands))
+
+
+if __name__ == "__main__":
+    main()

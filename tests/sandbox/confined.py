@@ -1,0 +1,40 @@
+"""For tests of the sandbox: a context whose commands run in it, and a word where there is none."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from crushpy.access import Needs
+from crushpy.sandbox.confinement import Allowance, confine
+from crushpy.sandbox.finding import find_sandbox
+from crushpy.sandbox.surroundings import Grounds
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.bash import BashArgs, BashTool
+from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.shell.jobs import Jobs
+
+needs_sandbox = pytest.mark.skipif(not find_sandbox().on, reason=f"no sandbox here: {find_sandbox().why_not}")
+
+
+@asynccontextmanager
+async def confined(
+    workspace: Path, home: Path, allowance: Allowance | None = None
+) -> AsyncGenerator[ToolContext]:
+    """A context for `workspace`; `home` is crushpy's, which commands must not see."""
+    home.mkdir(mode=0o700, exist_ok=True)
+    grounds = Grounds(workspace, Path.home(), (home,), home / "outputs", home / "put_aside")
+    jobs = Jobs((), lambda: confine("on", grounds, home / "sandboxes" / "one", allowance))
+    assert jobs.confinement.sandbox.on  # what tests try must never run outside
+    try:
+        yield ToolContext(workspace, home / "outputs", FileMemory(), jobs)
+    finally:
+        await jobs.close()
+
+
+async def bash(
+    context: ToolContext, command: str, needs: Needs | None = None, *, timeout: float = 60
+) -> Outcome:
+    lent = context.for_call("call", lambda _: None, needs)
+    return await BashTool().run(BashArgs(command, timeout), lent)
