@@ -23,7 +23,7 @@ def workspace(monkeypatch: pytest.MonkeyPatch, home: Path) -> Iterator[Path]:
     """One outside /tmp, whose neighbours can be seen: there the sandbox has its own."""
     import tempfile
 
-    base = Path(tempfile.mkdtemp(dir=Path(__file__).parent))
+    base = Path(tempfile.mkdtemp(prefix="scratch-", dir=Path(__file__).parent))
     monkeypatch.setenv("HOME", str(base / "user"))
     (base / "user" / ".ssh").mkdir(parents=True)
     (base / "user" / ".ssh" / "id_rsa").write_text("the key\n")
