@@ -1,0 +1,27 @@
+"""`crushpy doctor --sandbox`: the ways out are tried, and each is said to have held."""
+
+import json
+from pathlib import Path
+
+from command import Cli
+from confined import needs_sandbox
+
+from crushpy.sandbox.escapes import ESCAPES
+
+
+@needs_sandbox
+def test_every_way_out_is_tried_and_held_and_nothing_is_left(cli: Cli, home: Path) -> None:
+    done = cli("doctor", "--sandbox", "--json")
+    assert done.returncode == 0, done.stdout
+    rows = json.loads(done.stdout)
+    tried = [row["text"] for row in rows]
+    assert all(text.startswith("held: ") for text in tried)
+    assert {f"held: {escape.name}" for escape in ESCAPES} < set(tried)
+    assert list((home / "sandboxes").iterdir()) == []
+    assert [path.name for path in Path.home().iterdir() if path.name.startswith(".crushpy")] == []
+
+
+def test_without_a_sandbox_it_says_why_and_fails(cli: Cli, tmp_path: Path) -> None:
+    done = cli("doctor", "--sandbox", env={"PATH": str(tmp_path)})
+    assert done.returncode == 1
+    assert "bubblewrap is not installed" in done.stdout

@@ -1,0 +1,33 @@
+"""A command that the sandbox stopped is told so, and how to ask; any other failure stays its own."""
+
+import pytest
+
+from crushpy.access import Needs
+from crushpy.tools.shell.sandbox_failures import why_it_failed
+
+NOTHING = Needs()
+
+
+@pytest.mark.parametrize(
+    ("output", "word"),
+    [
+        ("touch: cannot touch '/etc/x': Read-only file system", "needs.write"),
+        ("curl: (6) Could not resolve host: pypi.org", "needs.network"),
+        ("OSError: [Errno 101] Network is unreachable", "needs.network"),
+        ("npm ERR! code EAI_AGAIN", "needs.network"),
+        ("fatal: Unable to create '/w/.git/index.lock': Read-only file system", ".git"),
+        ("mv: cannot move '.git' to 'y': Device or resource busy", ".git"),
+    ],
+)
+def test_what_the_sandbox_held_is_named(output: str, word: str) -> None:
+    assert word in why_it_failed(output, 1, NOTHING)
+
+
+@pytest.mark.parametrize("output", ["AssertionError: 1 != 2", "make: *** No rule to make target", ""])
+def test_other_failures_are_their_own(output: str) -> None:
+    assert why_it_failed(output, 1, NOTHING) == ""
+
+
+def test_what_was_granted_or_went_well_is_not_explained() -> None:
+    assert why_it_failed("Could not resolve host: x", 1, Needs(network=True)) == ""
+    assert why_it_failed("Read-only file system", 0, NOTHING) == ""
