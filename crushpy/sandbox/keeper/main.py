@@ -13,6 +13,7 @@ Orders are lines, reports are lines:
 """
 
 import errno
+import gc
 import os
 import select
 import signal
@@ -243,6 +244,8 @@ def main() -> None:
         from crushpy.sandbox.keeper.forwarder import start_forwarder
 
         keeper.helpers.add(start_forwarder(int(told["port"]), told["proxy"], link))
+    gc.disable()
+    gc.freeze()  # what is not touched is not copied for every command
     keeper.report("ready")
     keeper.serve()
     if os.getpid() != 1:  # the first process of a namespace takes all others with it

@@ -2,7 +2,7 @@
 
 import os
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from signal import SIGKILL, SIGSTOP
 
 HAS_PROC = os.path.exists("/proc/self/stat")  # noqa: PTH110 - pathlib takes long to import
@@ -14,14 +14,20 @@ _PAGE = os.sysconf("SC_PAGE_SIZE")
 PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
+_library: list[Callable[..., int]] = []
+"""Loaded once, by the keeper: its children find it there."""
+
+
 def process_control(option: int, value: int) -> None:
     """Linux's prctl; nothing elsewhere."""
-    try:
-        import ctypes
+    if not _library:
+        try:
+            import ctypes
 
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-    except (ImportError, OSError, AttributeError):
-        pass
+            _library.append(ctypes.CDLL(None).prctl)
+        except (ImportError, OSError, AttributeError):
+            return
+    _library[0](option, value, 0, 0, 0)
 
 
 def parents_of_all() -> dict[int, int]:

@@ -22,6 +22,13 @@ Report = Callable[..., None]
 PARENT_DIED = signal.SIGRTMAX if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
 
 
+_IGNORED = (
+    *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
+    *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
+)
+"""What a program would go on to ignore: by Python, by the keeper, or by who started crushpy."""
+
+
 class CommandLimits:
     """What one command may use; 0: as much as it likes."""
 
@@ -96,11 +103,8 @@ def _become(order: int, output: int, limits: CommandLimits) -> None:
     os.dup2(os.open(os.devnull, os.O_RDWR), 0)
     os.dup2(output, 1)
     os.dup2(output, 2)
-    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
-        try:
-            signal.signal(number, signal.SIG_DFL)
-        except (OSError, ValueError):
-            pass  # the C library's own
+    for number in _IGNORED:
+        signal.signal(number, signal.SIG_DFL)
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     os.chdir(cwd)
     _limit(limits)
