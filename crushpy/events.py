@@ -67,6 +67,8 @@ class MessageCommitted(Event, frozen=True, tag="message"):
     message_id: str
     text: str
     model: str
+    cut: bool = False
+    """It was cut off in the middle: by the user, or with crushpy."""
 
 
 class UsageReported(Event, frozen=True, tag="usage"):
@@ -171,6 +173,15 @@ class Progress(Event, frozen=True, tag="progress"):
     done: int
     total: int
     """0 where nobody knows."""
+
+
+class JobEnded(Event, frozen=True, tag="job_end"):
+    """A background command has ended, by itself or with crushpy. Anywhere after the call that started it."""
+
+    id: str
+    command: str
+    text: str
+    """How it ended, in words."""
 
 
 class TodosChanged(Event, frozen=True, tag="todos"):
@@ -337,6 +348,7 @@ AnyEvent = (
     | ToolFinished
     | TaskProgress
     | Progress
+    | JobEnded
     | TodosChanged
     | TitleChanged
     | ModeChanged

@@ -33,6 +33,7 @@ from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_watch import AuditWatch
+from crushpy.engine.session.mark_keeper import MarkKeeper
 from crushpy.engine.session.session import LoadedSession, load_session, user_message
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
@@ -41,9 +42,10 @@ from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.engine.waiting_prompts import WaitingPrompts
 from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Error, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
+from crushpy.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
-from crushpy.messages import Data, Image, Message, Usage
+from crushpy.marks import Mark
+from crushpy.messages import Data, Image, Message, Usage, headline
 from crushpy.permissions.guard import Guard
 from crushpy.permissions.rules import RuleSet
 from crushpy.prompts import Template, Templates
@@ -110,6 +112,14 @@ class Conversation:
         self._models = Models(settings, toolset.specs, learnt)
         at = AgentSession(store, loaded, self._models, events, stored=stored)
         self._session = at.live
+        events.subscribe(MarkKeeper(store, at.live))
+        context.jobs.on_ended = lambda job: events(
+            JobEnded(
+                job.id,
+                job.process.command,
+                f"{job.status}: {headline('bash', {'command': job.process.command})}",
+            )
+        )
         self._approvals = Approvals(
             context.cwd,
             choices.rules,
@@ -494,6 +504,11 @@ class Conversation:
         return tuple(self._session.history)
 
     @property
+    def marks(self) -> tuple[Mark, ...]:
+        """What happened between messages, for people."""
+        return tuple(self._session.marks)
+
+    @property
     def sent_states(self) -> dict[str, SentState]:
         """What of the history is not sent whole."""
         return sent_states(self._session.cuts.values())
@@ -528,6 +543,12 @@ class Conversation:
         if self._session.stored:
             await self._store.take_lease(self._session.info.id)
 
+    def _tell_of_jobs(self) -> None:
+        """Background commands end with the conversation."""
+        for job in self._context.jobs.running():
+            what = headline("bash", {"command": job.command})
+            self._emit(JobEnded(job.id, job.command, f"{job.id} was ended as crushpy left: {what}"))
+
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""
         if self._running is not None:
@@ -542,6 +563,7 @@ class Conversation:
             self._titling.cancel()
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
+        self._tell_of_jobs()
         await self._context.jobs.close()
         await self._recorder.close()
         await self._models.close()

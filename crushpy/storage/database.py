@@ -14,6 +14,7 @@ from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
+from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.pins import PinTable
 from crushpy.storage.search import Search
@@ -38,6 +39,7 @@ class Database:
         self.audit = Audit(self.connection)
         self.cleaning = Cleaning(self.connection, table, self.index, self.audit)
         self.pins = PinTable(self.connection)
+        self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
         self.task_results = TaskResults(self.connection)
 

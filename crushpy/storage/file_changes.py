@@ -37,12 +37,11 @@ class FileChanges:
                 return
             others = set[tuple[str, str]]() if since is None else self._of_others(first, since)
             number = self._message_number(message_id)
-            rows = [_to_row(one) | {"message_number": number} for one in changes]
-            rows = [row for row in rows if (row["path"], row["after"]) not in others]
-            if rows:
+            mine = [one for one in changes if (stored_path(one.path), _json(one.after)) not in others]
+            if mine:
+                rows = [_to_row(one) | {"message_number": number} for one in mine]
                 self._execute(insert(file_changes), rows)
-                made = [_to_entry(row, row["after"]) for row in rows if row["after"]]
-                self._audit.append(first.root_id, made)
+                self._audit.append(first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
 
     def _of_others(self, mine: RecordedChange, since: int) -> set[tuple[str, str]]:
         """What other conversations recorded on this machine meanwhile."""
@@ -71,7 +70,7 @@ class FileChanges:
                     self._execute(
                         update(file_changes).where(_C.number == row.number), {"after": _json(state)}
                     )
-                    made.append(_to_entry(row._mapping, _json(state) or ""))
+                    made.append(_to_entry(_from_row(row), state))
             if made:
                 self._audit.append(rows[0].root_id, made)
 
@@ -96,20 +95,19 @@ def _json(state: FileState | None) -> str | None:
     return None if state is None else msgspec.json.encode(state).decode()
 
 
-def _to_entry(row: Mapping[Any, Any], after: str) -> AuditEntry:
+def _to_entry(change: RecordedChange, after: FileState) -> AuditEntry:
     """A change as the audit has it: what the path held before and after, as hashes."""
     body = {
-        "path": redact(encodable(path_from_stored(row["path"]))),
-        "before": _held(row["before"]),
+        "path": redact(encodable(change.path)),
+        "before": _held(change.before),
         "after": _held(after),
-        "tool": row["source"],
+        "tool": change.source,
     }
-    return AuditEntry("change", body, row["session_id"], row["call_id"])
+    return AuditEntry("change", body, change.session_id, change.call_id)
 
 
-def _held(stored: str) -> str:
+def _held(state: FileState) -> str:
     """A file's hash, what else was there, or nothing."""
-    state = msgspec.json.decode(stored, type=FileState)
     return {"file": state.hash, "missing": ""}.get(state.kind, state.kind)
 
 

@@ -278,6 +278,21 @@ CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit
     BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END
 """
 
+_MARKS = """
+CREATE TABLE mark (
+    number INTEGER NOT NULL PRIMARY KEY,
+    session_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    after TEXT NOT NULL,
+    early BOOLEAN NOT NULL,
+    kind TEXT NOT NULL,
+    text TEXT NOT NULL,
+    hint TEXT NOT NULL,
+    at FLOAT NOT NULL
+);
+CREATE INDEX mark_by_session ON mark (session_id);
+CREATE INDEX mark_by_message ON mark (after)
+"""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -291,6 +306,7 @@ STEPS: list[str] = [
     _INDEX,
     _FILE_CHANGES,
     _AUDIT,
+    _MARKS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 

@@ -4,14 +4,16 @@ SQLModel is imported on that thread when the first job arrives, so that opening 
 """
 
 import asyncio
+import logging
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.access import Mode
+from crushpy.marks import Mark
 from crushpy.messages import Cut, Message, Pin, Todo, ToolCall, Usage
 from crushpy.start_soon import start_soon
 from crushpy.storage.audit_records import AuditChain, AuditEntry
@@ -33,6 +35,8 @@ from crushpy.undo.states import FileState, RecordedChange
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 _A_MOMENT = 0.3
@@ -312,6 +316,18 @@ class Store:
         """Takes a pin away, and gives it. `UsageError` where there is none of that number."""
         return await self._do(lambda database: database.pins.remove(root_id, number))
 
+    # --- marks -----------------------------------------------------------------------------------------
+
+    def keep_mark(self, session_id: str, mark: Mark) -> None:
+        """Stores what happened between messages. Nobody waits for it; a failure is only logged."""
+        with suppress(RuntimeError):  # closed meanwhile
+            kept = self._thread.submit(self._work, lambda database: database.marks.add(session_id, mark))
+            kept.add_done_callback(_log_failure)
+
+    async def marks(self, session_id: str, carried: Sequence[str] = ()) -> list[Mark]:
+        """The marks of a session, and those after messages that were carried into it."""
+        return await self._do(lambda database: database.marks.of(session_id, carried))
+
     # --- the audit -------------------------------------------------------------------------------------
 
     async def add_audit(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
@@ -447,3 +463,8 @@ class Store:
         if self._database is not None:
             self._database.connection.close()
             self._database = None
+
+
+def _log_failure(done: Future[None]) -> None:
+    if (error := done.exception()) is not None:
+        log.warning("a mark was not stored: %s", error)

@@ -283,6 +283,25 @@ class FileChangeRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class MarkRow(SQLModel, table=True):
+    """What happened between messages, for people: an interruption, an error, a job that ended."""
+
+    __tablename__ = "mark"  # pyright: ignore[reportAssignmentType]
+    __table_args__ = (Index("mark_by_session", "session_id"), Index("mark_by_message", "after"))
+
+    number: int | None = Field(primary_key=True)
+    session_id: str = Field(**_OF_SESSION)
+    after: str = Field(sa_type=Text)
+    """The message it came after."""
+    early: bool
+    """It came before the calls of that message were told."""
+    kind: str = Field(sa_type=Text)
+    """info, warning or error."""
+    text: str = Field(sa_type=Text)
+    hint: str = Field(sa_type=Text)
+    at: float = Field(sa_type=Float)
+
+
 class AuditRow(SQLModel, table=True):
     """What was decided or changed. Only ever added to, and it outlives its conversation: no foreign keys."""
 
@@ -336,6 +355,7 @@ imports: Table = SQLModel.metadata.tables["import_record"]
 cuts: Table = SQLModel.metadata.tables["cut"]
 pins: Table = SQLModel.metadata.tables["pin"]
 file_changes: Table = SQLModel.metadata.tables["file_change"]
+marks: Table = SQLModel.metadata.tables["mark"]
 audits: Table = SQLModel.metadata.tables["audit"]
 audit_ends: Table = SQLModel.metadata.tables["audit_end"]
 leases: Table = SQLModel.metadata.tables["lease"]

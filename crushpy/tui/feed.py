@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -10,12 +10,9 @@ from crushpy.context.cuts import SentState
 from crushpy.errors import CrushpyError
 from crushpy.events import (
     ApprovalDone,
-    ApprovalNeeded,
     Boundary,
-    Error,
     Event,
     MessageCommitted,
-    Notice,
     PromptCommitted,
     Retry,
     TaskProgress,
@@ -27,6 +24,7 @@ from crushpy.events import (
     ToolStarted,
     TurnEnded,
 )
+from crushpy.marks import CUT_REPLY, Mark, MarkMaker, answer_words
 from crushpy.messages import Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
 from crushpy.tui.found_items import item_of
 from crushpy.tui.items import (
@@ -66,8 +64,7 @@ class Feed:
         self._thinking: int | None = None
         self._thinking_since = self._thinking_until = 0.0
         self._tools: dict[str, tuple[int, ToolItem]] = {}
-        self._asked: dict[str, ApprovalNeeded] = {}
-        self._denied: set[str] = set()
+        self._marks = MarkMaker()
         self._last_message = ""
         self._stored: dict[int, str] = {}
         """Messages that were shown before they were stored, by their keys in the view."""
@@ -105,16 +102,17 @@ class Feed:
         history: Sequence[Message],
         opening: "OpeningBoundary | None" = None,
         states: Mapping[str, SentState] = NO_STATES,
+        marks: Sequence[Mark] = (),
     ) -> None:
         """Shows a stored session. `opening` is what is stored of the fresh start it begins with, `states`
-        what of it is not sent whole."""
+        what of it is not sent whole, `marks` what happened between its messages."""
         self._reply = self._thinking = None
         self._tools.clear()
         self._stored.clear()
         self._view.set_items(
             [
                 self._placed(item) if isinstance(item, BoundaryItem) else item
-                for item in stored_items(history, opening, states)
+                for item in stored_items(history, opening, states, marks)
             ]
         )
 
@@ -147,8 +145,8 @@ class Feed:
                     shown = (key for key in (self._thinking, self._reply) if key is not None)
                     self._stored.update(dict.fromkeys(shown, event.message_id))
                 self._end_reply()
-                if isinstance(event, TurnEnded) and event.status == "interrupted":
-                    self.show(NoticeItem("Interrupted."))
+                if isinstance(event, MessageCommitted) and event.cut:
+                    self.show(NoticeItem(CUT_REPLY))
             case Retry():
                 self._drop_reply()
                 self.show(NoticeItem(f"{event.reason} Trying again in {event.seconds:g} s.", "warning"))
@@ -160,20 +158,17 @@ class Feed:
                 self._change_tool(event.id, state="running")
             case TaskProgress():
                 self._work_begun(event)
-            case ApprovalNeeded():
-                self._asked[event.id] = event
             case ApprovalDone():
-                self._answered(event)
+                said = answer_words(event.answer, event.covers, event.words)
+                self._change_tool(event.id, answer=said)
             case ToolFinished():
                 self._finish_tool(event)
             case Boundary():
                 self.show(self._placed(boundary_item(event)))
-            case Notice():
-                self.show(NoticeItem(event.text, "warning" if event.level == "warning" else "info"))
-            case Error():
-                self.show(ErrorItem(event.message, event.hint))
             case _:
                 pass
+        if type(event) is not TextDelta and (mark := self._marks.hear(event)) is not None:
+            self.show(_mark_item(mark))
 
     def _end_thinking(self) -> None:
         if self._thinking is None:
@@ -197,18 +192,6 @@ class Feed:
                 self._view.remove(key)
         self._thinking = self._reply = None
 
-    def _answered(self, event: ApprovalDone) -> None:
-        """Leaves a trace of what was granted or denied: on the call, or for a task's call in a line."""
-        question = self._asked.pop(event.id, None)
-        said = _said(event)
-        if event.answer == "deny":
-            self._denied.add(event.id)
-        if event.id in self._tools:
-            self._change_tool(event.id, answer=said)
-        elif question is not None and said:
-            what = f"{question.name} {headline(question.name, question.args, more=' …')}"
-            self.show(NoticeItem(f"For a task, {said}: {what}"))
-
     def _change_tool(self, call_id: str, **changes: str) -> None:
         if call_id in self._tools:
             key, item = self._tools[call_id]
@@ -231,73 +214,96 @@ class Feed:
         if event.id not in self._tools:
             return
         key, item = self._tools.pop(event.id)
-        state: ToolState = "failed" if event.is_error else "done"
-        if event.id in self._denied:
-            state = "denied"
-        result = ToolResult(event.id, event.name, event.text, event.is_error, (), event.display)
-        self._view.replace(key, _finished(item, result, state))
+        ended: Any = event.ended
+        result = ToolResult(
+            event.id, event.name, event.text, event.is_error, (), event.display, event.decision, ended
+        )
+        self._view.replace(key, _finished(item, result))
         self._view.finish(key)
-
-
-def _said(event: ApprovalDone) -> str:
-    """The user's answer to a question, in a few words; empty where there was none."""
-    match event.answer:
-        case "once":
-            return "allowed once"
-        case "conversation":
-            return f"allowed: {event.covers or 'this conversation'}"
-        case "always":
-            return f"always: {event.covers}"
-        case "deny":
-            return f"denied: {event.words}" if event.words else "denied"
-        case _:
-            return ""
 
 
 def stored_items(
     history: Iterable[Message],
     opening: "OpeningBoundary | None" = None,
     states: Mapping[str, SentState] = NO_STATES,
+    marks: Sequence[Mark] = (),
 ) -> Iterable[TranscriptItem]:
-    """A stored history as items, each call with its result."""
+    """A stored history as items, each call with its result, and what happened between messages."""
     messages = list(history)
     results = {one.result.call_id: (one.id, one.result) for one in messages if one.result is not None}
+    behind: dict[str, list[Mark]] = {}
+    for mark in marks:
+        behind.setdefault(mark.after, []).append(mark)
+    yield from map(_mark_item, behind.get("", ()))
     for message in messages:
-        if message.role == "tool":
-            continue
-        for part in message.parts:
-            match part:
-                case Seed():
-                    yield stored_boundary_item(part, opening)
-                case Note() if not part.about:
-                    yield NoticeItem(part.text)
-                case Thinking():
-                    if part.text:
-                        yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)
-                case _:
-                    pass
-        sent = states.get(message.id, "")
-        if message.role == "user":
-            if message.text or message.images:
-                images = tuple(image.info for image in message.images)
-                yield UserItem(message.text, images, message.id, sent)
-            continue
-        if message.text.strip():
-            yield ReplyItem(message.text, message_id=message.id, sent=sent)
-        for call in message.calls:
-            about = headline(call.name, call.args, more=" …")
-            item = ToolItem(call.id, call.name, about, "interrupted", message_id=message.id)
-            if call.id in results:
-                answer, result = results[call.id]
-                item = _finished(item, result, "failed" if result.is_error else "done")
-                item = msgspec.structs.replace(item, sent=states.get(answer, ""))
-            yield item
+        if message.role != "tool":
+            early = [mark for mark in behind.get(message.id, ()) if mark.early]
+            yield from _message_items(message, results, opening, states, early)
+        yield from (_mark_item(mark) for mark in behind.get(message.id, ()) if not mark.early)
 
 
-def _finished(item: ToolItem, result: ToolResult, state: ToolState) -> ToolItem:
+def _message_items(
+    message: Message,
+    results: Mapping[str, tuple[str, ToolResult]],
+    opening: "OpeningBoundary | None",
+    states: Mapping[str, SentState],
+    early: Sequence[Mark],
+) -> Iterable[TranscriptItem]:
+    for part in message.parts:
+        match part:
+            case Seed():
+                yield stored_boundary_item(part, opening)
+            case Note() if not part.about:
+                yield NoticeItem(part.text)
+            case Thinking():
+                if part.text:
+                    yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)
+            case _:
+                pass
+    sent = states.get(message.id, "")
+    if message.role == "user":
+        if message.text or message.images:
+            images = tuple(image.info for image in message.images)
+            yield UserItem(message.text, images, message.id, sent)
+        return
+    if message.text.strip():
+        yield ReplyItem(message.text, message_id=message.id, sent=sent)
+    if message.finish == "interrupted":
+        yield NoticeItem(CUT_REPLY)
+    yield from map(_mark_item, early)
+    for call in message.calls:
+        about = headline(call.name, call.args, more=" …")
+        item = ToolItem(call.id, call.name, about, "interrupted", message_id=message.id)
+        if call.id in results:
+            answer, result = results[call.id]
+            item = msgspec.structs.replace(_finished(item, result), sent=states.get(answer, ""))
+        yield item
+
+
+def _mark_item(mark: Mark) -> TranscriptItem:
+    return ErrorItem(mark.text, mark.hint) if mark.kind == "error" else NoticeItem(mark.text, mark.kind)
+
+
+def _state(result: ToolResult) -> ToolState:
+    if result.ended:
+        return "interrupted"
+    if result.decision is not None and result.decision.verdict == "denied":
+        return "denied"
+    return "failed" if result.is_error else "done"
+
+
+def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
     worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
+    decision = result.decision
+    said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
     return msgspec.structs.replace(
-        item, state=state, display=result.display, output=result.text, session_id=worker
+        item,
+        state=_state(result),
+        display=result.display,
+        output=result.text,
+        session_id=worker,
+        answer=said,
+        decision=decision,
     )
 
 

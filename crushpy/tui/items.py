@@ -8,6 +8,7 @@ from typing import Literal, Protocol
 
 from crushpy.context.cuts import SentState
 from crushpy.messages import (
+    CallDecision,
     Data,
     Diff,
     Display,
@@ -73,6 +74,8 @@ class ToolItem(Data, frozen=True):
     """What it prints while it runs, and its result as text where there is no `display` or it failed."""
     answer: str = ""
     """What the user said when it was asked for; empty where it was not."""
+    decision: CallDecision | None = None
+    """Who let it run, or did not."""
     message_id: str = ""
     """Of the message that asks for it."""
     sent: SentState = ""

@@ -85,6 +85,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "file_change",
             "audit",
             "audit_end",
+            "mark",
         }
         assert shape(ours) == shape(theirs)
 

@@ -17,6 +17,7 @@ from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import as_markdown, edited, led_to, redacted
 from crushpy.engine.session.fork import fork_session
 from crushpy.errors import CrushpyError, UsageError
+from crushpy.marks import Mark
 from crushpy.messages import Data, Message, Seed
 from crushpy.private_files import write_new
 from crushpy.sanitize import one_line
@@ -264,6 +265,10 @@ class SessionBrowser:
     async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
         """A session with all messages of its own."""
         return await self._store.session(session_id), await self._store.messages(session_id)
+
+    async def marks(self, session_id: str) -> list[Mark]:
+        """What happened between a session's messages, for people."""
+        return await self._store.marks(session_id)
 
     async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
         """The fresh start that opened this session; None for a root and for a branch."""

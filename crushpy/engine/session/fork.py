@@ -51,7 +51,8 @@ async def fork_session(
     cuts = tuple(cut for cut in point.viewed.cuts if cut.message_id in set(tail))
     boundary = BoundaryInfo(new_id(), point.parent.id, info.id, "fork", now, tail)
     await store.add_boundary(boundary, info, None, cuts=cuts)
-    return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before)
+    marks = tuple(mark for mark in point.viewed.marks if mark.after in set(tail))
+    return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before, marks=marks)
 
 
 async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:

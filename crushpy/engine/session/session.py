@@ -21,6 +21,7 @@ from crushpy.events import (
     TodosChanged,
 )
 from crushpy.ids import new_id
+from crushpy.marks import Mark
 from crushpy.messages import Cut, Data, Image, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
@@ -51,6 +52,8 @@ class LiveSession:
         """How a request shows some of the messages."""
         self.held = loaded.held
         """A boundary of this session was undone: it ends late, on overflow or by hand only."""
+        self.marks = list(loaded.marks)
+        """What happened between messages, for people."""
         self.stored = stored
         self._exact_size = exact_size
         self._store = store
@@ -104,6 +107,9 @@ class LiveSession:
         """The tip is another session from now on: a child after a boundary, or the parent after an undo."""
         self.info = loaded.info
         self.history = list(loaded.history)
+        shown = {message.id for message in self.history}
+        carried = [mark for mark in self.marks if mark.after in shown]
+        self.marks = sorted({*loaded.marks, *carried}, key=lambda mark: mark.at)
         self.cuts = {cut.message_id: cut for cut in loaded.cuts}
         self.held = loaded.held
         self._inherited = loaded.inherited
@@ -154,7 +160,8 @@ class LiveSession:
         self.history.append(message)
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
-        self._emit(MessageCommitted(message.id, message.text, message.model))
+        cut = message.finish == "interrupted"
+        self._emit(MessageCommitted(message.id, message.text, message.model, cut))
 
     async def first_report(self, tokens: int) -> None:
         """Stores with the boundary what the first reply after it said it used."""
@@ -228,6 +235,7 @@ class LoadedSession(Data, frozen=True):
     """How many messages at the beginning came with the boundary."""
     before: Usage = Usage()
     """What the sessions before this one used."""
+    marks: tuple[Mark, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
@@ -251,6 +259,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         carried.held,
         inherited,
         sum((one.usage for one in before), tasks),
+        tuple(await store.marks(info.id, [message.id for message in carried.tail])),
     )
 
 

@@ -96,6 +96,9 @@ class Jobs:
         self._jobs: dict[str, ShellJob] = {}
         self._closed = False
         self._noticed: list[str] = []
+        self._watches: set[asyncio.Task[None]] = set()
+        self.on_ended: Callable[[ShellJob], None] = lambda _: None
+        """Hears of each job that has ended by itself."""
 
     @property
     def confinement(self) -> Unconfined:
@@ -168,7 +171,16 @@ class Jobs:
         self._started += 1
         job = ShellJob(f"job{self._started}", process)
         self._jobs[job.id] = job
+        watch = start_soon(self._tell_of_end(job))
+        self._watches.add(watch)
+        watch.add_done_callback(self._watches.discard)
         return job
+
+    async def _tell_of_end(self, job: ShellJob) -> None:
+        await job.process.exited.wait()
+        await job.process.drained.wait()
+        if not job.killed:
+            self.on_ended(job)
 
     def get(self, job_id: str) -> ShellJob:
         if job := self._jobs.get(job_id):
@@ -189,6 +201,8 @@ class Jobs:
         if self._warming is not None:
             self._warming.cancel()
             await asyncio.wait([self._warming])
+        for watch in self._watches:
+            watch.cancel()
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
         if self._confinement is not None:

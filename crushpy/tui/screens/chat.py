@@ -153,7 +153,7 @@ class ChatScreen(ChatLayout):
         if conversation.info.parent_id:
             with suppress(CrushpyError):
                 opening = await conversation.library.opening_boundary(conversation.info.id)
-        self.feed.load(conversation.history, opening, conversation.sent_states)
+        self.feed.load(conversation.history, opening, conversation.sent_states, conversation.marks)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""

@@ -87,13 +87,14 @@ class SessionReaderScreen(TranscriptScreen):
             info, messages = await self._library.messages(self._session_id)
             opening = await self._library.opening_boundary(info.id) if seed_of(messages) else None
             states = await self._library.edited(info.id)
+            marks = await self._library.marks(info.id)
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
         self._feed = Feed(transcript, offers=("open_parent",))
-        self._feed.load(messages, opening, states)
+        self._feed.load(messages, opening, states, marks)
         self._is_task = info.kind == "task"
         self.refresh_bindings()
         if not again:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
+from crushpy.marks import decision_words
 from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
 from crushpy.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
@@ -42,7 +43,7 @@ _TODO_MARKS = {"pending": ("○", "text"), "in_progress": ("◐", "running"), "c
 
 def has_body(item: ToolItem) -> bool:
     """There is something to open."""
-    return item.display is not None or bool(item.output)
+    return item.display is not None or bool(item.output) or item.decision is not None
 
 
 def opens_by_itself(item: ToolItem) -> bool:
@@ -176,6 +177,9 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
         canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
+    if item.decision is not None:
+        words = one_line(decision_words(item.decision)[:1_000])
+        canvas.prose([[(words, palette.muted)]], margin, palette.text)
 
 
 def draw_display(display: Display, canvas: Canvas, margin: Margin) -> Iterator[None]:
