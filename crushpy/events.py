@@ -319,6 +319,12 @@ class TurnEnded(Event, frozen=True, tag="turn_end"):
     """done, interrupted, error, limit or loop."""
 
 
+class Farewell(Event, frozen=True, tag="farewell"):
+    """What a headless run did and what it leaves behind, in a line. Just before `result`."""
+
+    text: str
+
+
 class Result(Event, frozen=True, tag="result"):
     """The end of a headless run. Last of all events, always."""
 
@@ -362,6 +368,7 @@ AnyEvent = (
     | Retry
     | Error
     | TurnEnded
+    | Farewell
     | Result
 )
 

@@ -19,7 +19,7 @@ from crushpy.engine.conversation import Conversation
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Error, Event, MessageCommitted, Notice, PromptCommitted, Result
+from crushpy.events import Error, Event, Farewell, MessageCommitted, Notice, PromptCommitted, Result
 from crushpy.messages import Image, Usage
 from crushpy.sanitize import encodable
 from crushpy.start_options import StartOptions
@@ -124,6 +124,7 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
     finally:
         await conversation.close()
         _ignore_from_now_on(loop)  # all is done but to say so
+    out(Farewell(conversation.farewell))
     out(watch.result(status))
     return watch.exit_code(status)
 

@@ -11,6 +11,7 @@ from crushpy.events import (
     Boundary,
     Error,
     Event,
+    Farewell,
     MessageCommitted,
     Notice,
     Result,
@@ -124,6 +125,9 @@ class Prose:
                 self._finished(event)
             case Notice():
                 self._say(f"! {event.text}" if event.level == "warning" else event.text)
+            case Farewell():
+                self._end_line()
+                self._say(event.text)
             case Retry():
                 self._say(f"! {event.reason} Trying again in {event.seconds:g} s.", always=True)
             case Error():

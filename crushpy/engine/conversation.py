@@ -35,6 +35,7 @@ from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_watch import AuditWatch
 from crushpy.engine.session.mark_keeper import MarkKeeper
 from crushpy.engine.session.session import LoadedSession, load_session, user_message
+from crushpy.engine.session.tally import Tally
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
@@ -141,13 +142,15 @@ class Conversation:
             events,
             commands=settings.undo.shell != "off",
         )
+        self._tally = Tally(store)
+        self._used_before = at.live.usage
         services = AgentServices(
             store,
             lambda: self._settings,
             templates,
             self._approvals,
             context,
-            watches=(AuditWatch(store, lambda: self._session.info.root_id), self._recorder),
+            watches=(AuditWatch(store, lambda: self._session.info.root_id), self._recorder, self._tally),
             interactive=choices.interactive,
         )
         self._subagents = Subagents(services, at, toolset, choices.limits, events)
@@ -168,6 +171,8 @@ class Conversation:
         self._titling: asyncio.Task[None] | None = None
         self.failure: CrushpyError | None = None
         """Why the last turn ended in error."""
+        self.farewell = ""
+        """What was done and what is left, in a line; there once it is closed."""
 
     # --- events -----------------------------------------------------------------------------------------
 
@@ -564,8 +569,10 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
         self._tell_of_jobs()
-        await self._context.jobs.close()
+        left = await self._context.jobs.close()
         await self._recorder.close()
+        info = self._session.info
+        self.farewell = await self._tally.line(info.root_id, self._used_before, self.usage, left)
         await self._models.close()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway

@@ -405,7 +405,9 @@ async def test_ctrl_c_twice_leaves_and_tells_how_to_resume(start: Start, llm: Sc
         assert app.app.is_running
         await app.press("ctrl+c")
         await app.until(lambda: app.app._exit)
-        assert app.app.farewell == f"To resume: crushpy --session {session}"
+        resume, done = app.app.farewell.splitlines()
+        assert resume == f"To resume: crushpy --session {session}"
+        assert done.endswith("no process is left.")
 
 
 async def test_ctrl_c_interrupts_first_and_empties_the_prompt_before_it_leaves(

@@ -110,6 +110,8 @@ def picture(
     (workspace / "src" / "cart.py").write_text(CART)
     for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
         monkeypatch.setenv(name, value)
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
     _freeze(monkeypatch)
     Counter().wait()  # else the figures are guesses, until some test has loaded the vocabulary
 

@@ -195,8 +195,8 @@ class Jobs:
             if job.process.running
         )
 
-    async def close(self) -> None:
-        """Ends every process that any command of this conversation left, jobs or not."""
+    async def close(self) -> list[int]:
+        """Ends every process that any command of this conversation left, jobs or not; who stayed."""
         self._closed = True
         if self._warming is not None:
             self._warming.cancel()
@@ -205,8 +205,7 @@ class Jobs:
             watch.cancel()
         for job in self._jobs.values():
             job.killed = job.killed or job.process.running
-        if self._confinement is not None:
-            await self._confinement.close(END_GRACE)
+        return [] if self._confinement is None else await self._confinement.close(END_GRACE)
 
     def _forget_old_ones(self) -> None:
         finished = [job.id for job in self._jobs.values() if not job.process.running]

@@ -434,6 +434,8 @@ class ChatScreen(ChatLayout):
             await asyncio.wait_for(asyncio.gather(*closing), 10)
         except TimeoutError:
             pass
+        if conversation is not None and self.farewell and conversation.farewell:
+            self.farewell += f"\n{conversation.farewell}"
         app_of(self).exit()
 
     async def replace_conversation(self, options: StartOptions) -> None:

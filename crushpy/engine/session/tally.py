@@ -1,0 +1,48 @@
+"""What a conversation did while this process held it, in a line for the end."""
+
+import time
+from contextlib import suppress
+
+from crushpy.engine.approvals import Ruling
+from crushpy.engine.turn.call_watch import WatchedCall
+from crushpy.messages import Usage, counted
+from crushpy.storage.records import StorageError
+from crushpy.storage.store import Store
+from crushpy.tools.base import Outcome
+
+
+class Tally:
+    """Looks on at all calls of a conversation and its tasks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since = time.time()
+        self._commands = 0
+        self._calls = 0
+
+    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
+        pass
+
+    async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
+        self._calls += 1
+        self._commands += any(access.kind == "command" for access in watched.accesses)
+
+    async def ended(self, watched: WatchedCall, outcome: Outcome | None) -> None:
+        pass
+
+    async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
+        """`before` was used when it was opened; `left` are processes that could not be ended."""
+        said = [f"{counted(await self._changed(root_id), 'file')} changed"]
+        said.append(f"{counted(self._commands, 'command')} run")
+        said.append(f"${now.cost - before.cost:.2f}")
+        pids = ", ".join(map(str, left))
+        said.append(f"could not be ended: {pids}" if left else "no process is left")
+        return ", ".join(said) + "."
+
+    async def _changed(self, root_id: str) -> int:
+        """Different files that were changed since."""
+        if self._calls:
+            with suppress(StorageError):
+                changes = await self._store.changes(root_id)
+                return len({one.path for one in changes if one.created_at >= self._since and one.after})
+        return 0

@@ -1,0 +1,34 @@
+"""On exit one line: files changed, commands run, cost, and that no process is left."""
+
+from pathlib import Path
+
+from headless import Run
+from scripted_llm import Call, Reply, ScriptedLLM
+
+from crushpy.messages import Usage
+
+
+def calls() -> list[Call]:
+    return [
+        Call("write", {"file_path": "a.txt", "content": "a"}),
+        Call("bash", {"command": "echo b > b.txt"}),
+        Call("bash", {"command": "sleep 600", "background": True}),
+    ]
+
+
+def test_the_last_line_says_what_was_done_and_that_nothing_is_left(
+    run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text('[models."openai/test-model"]\ninput_cost = 1000.0\noutput_cost = 1000.0\n')
+    llm.script(Reply(calls=calls(), usage=Usage(1_000, 0)), Reply("Done.", usage=Usage(200, 30)))
+    done = run("--format", "text", "--yolo", "do it")
+    assert done.stdout == "Done.\n"
+    assert done.stderr.splitlines()[-1] == "2 files changed, 2 commands run, $1.23, no process is left."
+
+
+def test_it_is_not_in_json_nor_said_where_only_the_answer_is_wanted(run: Run, llm: ScriptedLLM) -> None:
+    llm.script("Fine.", "Fine.", "Fine.")
+    for form in (("--format", "json"), ("--format", "stream-json"), ("--format", "text", "--quiet")):
+        done = run(*form, "hi")
+        assert "no process is left" not in done.stdout + done.stderr
