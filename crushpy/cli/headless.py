@@ -124,7 +124,8 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
     finally:
         await conversation.close()
         _ignore_from_now_on(loop)  # all is done but to say so
-    out(Farewell(conversation.farewell))
+    if conversation.farewell:
+        out(Farewell(conversation.farewell))
     out(watch.result(status))
     return watch.exit_code(status)
 

@@ -571,8 +571,9 @@ class Conversation:
         self._tell_of_jobs()
         left = await self._context.jobs.close()
         await self._recorder.close()
-        info = self._session.info
-        self.farewell = await self._tally.line(info.root_id, self._used_before, self.usage, left)
+        if self._session.stored:
+            root = self._session.info.root_id
+            self.farewell = await self._tally.line(root, self._used_before, self.usage, left)
         await self._models.close()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway

@@ -20,7 +20,9 @@ def test_the_last_line_says_what_was_done_and_that_nothing_is_left(
     run: Run, llm: ScriptedLLM, home: Path
 ) -> None:
     home.mkdir(mode=0o700)
-    (home / "config.toml").write_text('[models."openai/test-model"]\ninput_cost = 1000.0\noutput_cost = 1000.0\n')
+    (home / "config.toml").write_text(
+        '[models."openai/test-model"]\ninput_cost = 1000.0\noutput_cost = 1000.0\n'
+    )
     llm.script(Reply(calls=calls(), usage=Usage(1_000, 0)), Reply("Done.", usage=Usage(200, 30)))
     done = run("--format", "text", "--yolo", "do it")
     assert done.stdout == "Done.\n"
