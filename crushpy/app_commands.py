@@ -106,7 +106,11 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
         "cost",
     ),
     AppCommand(
-        "Switch Model", "switch_model", "Talk to another model from the next request on.", "model", "[name]"
+        "Switch Model",
+        "switch_model",
+        "Talk to another model from the next request on.",
+        "model",
+        "[name [always]]",
     ),
     AppCommand(
         "Thinking Effort",
@@ -138,6 +142,13 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Trust This Project", "trust", "Let this project bring its own settings and templates.", "trust"
     ),
+    AppCommand("Status", "status", "Model, folder, context, mode, sandbox and jobs at a glance.", "status"),
+    AppCommand("Settings", "config", "What was chosen and where; sets a value.", "config", "[key [value]]"),
+    AppCommand("Permissions", "permissions", "The rules in force, and what was granted here.", "permissions"),
+    AppCommand("Jobs", "jobs", "What runs in the background, with its last lines.", "jobs"),
+    AppCommand("Changes", "diff", "What this conversation changed in files.", "diff"),
+    AppCommand("Review", "review", "Have the agent look over those changes.", "review", "[focus words]"),
+    AppCommand("Write AGENTS.md", "init", "Have the agent write it from a look at the project.", "init"),
     AppCommand("Redraw", "redraw", "Draw the screen anew, should something have written over it.", key="f5"),
     AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
     AppCommand(

@@ -36,6 +36,10 @@ class StartOptions(Data, frozen=True):
     ] = False
     session: Annotated[str, StartFlag(("--session", "-s"), "Go on with this session.", "ID")] = ""
     """An id or the unique beginning of one."""
+    pick: Annotated[
+        bool,
+        StartFlag(("--resume",), "Pick a conversation to go on with; with an ID, go on with that one."),
+    ] = False
     fork: Annotated[
         bool, StartFlag(("--fork",), "With -c or -s: go on in a branch, and leave the session alone.")
     ] = False
@@ -88,6 +92,8 @@ class StartOptions(Data, frozen=True):
     max_cost: Annotated[
         float | None, StartFlag(("--max-cost",), "Stop after this many US dollars.", minimum=0, chat=False)
     ] = None
+    prompt: str = ""
+    """What to begin with: `crushpy "two words"`."""
     interactive: bool = False
     """Somebody is there to be asked."""
     read_only: bool = False

@@ -13,13 +13,15 @@ def main() -> None:
     from crushpy.cli.exits import reporting_errors
 
     with reporting_errors():
+        from crushpy.cli.other_forms import usual_form
         from crushpy.cli.start_flags import read_plainly
 
-        options = read_plainly(sys.argv[1:])
+        argv = usual_form(sys.argv[1:])
+        options = read_plainly(argv)
         if options is not None:
             from crushpy.cli.chat import start
 
             sys.exit(start(options))
         from crushpy.cli.app import build
 
-        build(sys.argv[1:])(sys.argv[1:], prog_name="crushpy")
+        build(argv)(argv, prog_name="crushpy")

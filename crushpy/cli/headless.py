@@ -88,6 +88,10 @@ def _stopped_by(number: int = signal.SIGINT) -> int:
 
 def _do(options: StartOptions, prompt: str, tasks: str) -> Work:
     """What to have a conversation do: a prompt, or a list of tasks."""
+    if options.pick:
+        raise UsageError(
+            "--resume needs an ID here.", "`crushpy sessions list` shows them; -c takes the latest."
+        )
     if not tasks:
         whole = _with_stdin(prompt, or_nothing=bool(options.image))
         return lambda conversation, images: conversation.ask(whole, images)

@@ -70,11 +70,10 @@ async def _tree(name: str, *, as_json: bool) -> None:
 
 
 def _draw(branches: "list[Branch]") -> list[str]:
-    """The tree as lines, each session below its parent."""
+    """The tree as lines, as the app draws it: a line of continuations stays at one depth."""
     children: dict[str, list[Branch]] = {}
     for branch in branches:
-        parent = branch.session.parent_id if branch.under else ""
-        children.setdefault(parent or "", []).append(branch)
+        children.setdefault(branch.under, []).append(branch)
     lines: list[str] = []
 
     def add(branch: "Branch", lead: str, mark: str, below: str) -> None:

@@ -18,6 +18,9 @@ def read_plainly(argv: list[str]) -> StartOptions | None:
     given: dict[str, Any] = {}
     words = iter(argv)
     for word in words:
+        if word not in by_name and " " in word and not word.startswith("-") and "prompt" not in given:
+            given["prompt"] = word
+            continue
         if word not in by_name:
             return None
         field, kind, flag = by_name[word]
@@ -25,11 +28,11 @@ def read_plainly(argv: list[str]) -> StartOptions | None:
             given[field] = True
             continue
         value = next(words, "")
-        if kind is not str or not value or value.startswith("-"):
+        if kind not in (str, tuple[str, ...]) or not value or value.startswith("-"):
             return None
         if flag.choices and value not in flag.choices:
             return None
-        given[field] = value
+        given[field] = value if kind is str else (*given.get(field, ()), value)
     return StartOptions(**given)
 
 

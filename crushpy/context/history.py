@@ -36,11 +36,12 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
 
     The first message is a user's; every call has exactly one result, directly after it and in the order of
     the calls, and what the user said between the two comes after them; neighbouring user messages are one;
-    messages that hold nothing are left out. `begun`: something goes before them, and they start with a reply.
+    messages that hold nothing, or only thinking, are left out. `begun`: something goes before them, and they
+    start with a reply.
     """
     valid: list[Message] = []
     for message, results in _units(messages):
-        if not message.parts:
+        if is_void(message):
             continue
         if message.role == "user":
             message = msgspec.structs.replace(message, parts=tuple(map(_as_text, message.parts)))  # noqa: PLW2901
@@ -63,6 +64,12 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
             result = by_call.get(call.id) or ToolResult(call.id, call.name, NOT_RUN, is_error=True)
             valid.append(Message(id=f"{message.id}-{call.id}", role="tool", parts=(result,)))
     return tuple(valid)
+
+
+def is_void(message: Message) -> bool:
+    """It holds nothing, or is a reply that came to no words and no call: of no use to a model."""
+    thought = message.role == "assistant" and not message.calls and not message.text.strip()
+    return thought or not message.parts
 
 
 def _as_text(part: Part) -> Part:

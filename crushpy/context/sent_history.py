@@ -7,7 +7,7 @@ another model makes another beginning, and all is made anew.
 
 from collections.abc import Callable, Sequence
 
-from crushpy.context.history import well_formed
+from crushpy.context.history import is_void, well_formed
 from crushpy.messages import Message
 
 Show = Callable[[Sequence[Message]], Sequence[Message]]
@@ -59,7 +59,7 @@ def _answered_before_a_reply(messages: Sequence[Message]) -> int:
     """
     place, waiting = 0, set[str]()
     for number, message in enumerate(messages):
-        if message.role == "assistant" and message.parts and not waiting:
+        if message.role == "assistant" and not is_void(message) and not waiting:
             place = number
         if message.role == "tool" and message.result is not None:
             waiting.discard(message.result.call_id)

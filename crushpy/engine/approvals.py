@@ -85,6 +85,11 @@ class Approvals:
         self.mode: Mode = mode
         self._guard = guard or Guard()
 
+    @property
+    def sandbox(self) -> str:
+        """The sandbox that every command runs in; empty where there is none."""
+        return self._guard.sandbox
+
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
         waiting = self._waiting.get(call_id)

@@ -56,6 +56,7 @@ from crushpy.start_soon import start_soon
 from crushpy.storage.records import SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
+from crushpy.tools.shell.jobs import RunningJob
 
 log = logging.getLogger(__name__)
 
@@ -376,14 +377,17 @@ class Conversation:
         await self._session.update(compaction=method)
         self._agent.policy.method_replaced()
 
-    async def select_model(self, model: str) -> None:
-        """Switches the model from the next request on. Raises where no provider serves it."""
+    async def select_model(self, model: str, *, for_all: bool = False) -> None:
+        """Switches this conversation's model from the next request on; `for_all`: that of new ones too.
+        Raises where no provider serves it."""
         self._models.require_known(model)
         if not self.busy:
             await self._models.forget(model)  # its key may have been stored a moment ago
         await self._models.prepare(model)
         self._models.provider(model)
-        self._save("model", model)
+        if for_all:
+            self._save("model", model)
+            self._settings = msgspec.structs.replace(self._settings, model=model)
         await self._session.update(model=model)
         await self._agent.policy.model_replaced()
 
@@ -542,6 +546,16 @@ class Conversation:
         except StorageError as error:  # told when something is to be stored
             log.info("no earlier prompts: %s", error.message)
             return []
+
+    @property
+    def running_jobs(self) -> tuple[RunningJob, ...]:
+        """Background commands that have not ended."""
+        return self._context.jobs.running()
+
+    @property
+    def sandbox(self) -> str:
+        """What commands run in; empty where nothing is around them."""
+        return self._approvals.sandbox
 
     async def hold(self) -> None:
         """Makes sure that this process is the only one that writes here, after another of its own let go."""

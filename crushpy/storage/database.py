@@ -11,6 +11,7 @@ from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.drafts import Drafts
 from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.imports import Imports
 from crushpy.storage.leases import Leases
@@ -31,6 +32,7 @@ class Database:
         table = ConversationTable(self.connection)
         self.index = SearchIndex(self.connection)
         self.sessions = SessionTable(self.connection, self.leases, table, self.index)
+        self.drafts = Drafts(self.connection, self.sessions)
         self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
         self.search = Search(self.connection, self.boundaries)
         self.lookup = MessageLookup(self.connection, self.boundaries)

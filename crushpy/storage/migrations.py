@@ -293,6 +293,20 @@ CREATE INDEX mark_by_session ON mark (session_id);
 CREATE INDEX mark_by_message ON mark (after)
 """
 
+_DRAFTS = """
+CREATE TABLE draft (
+    session_id TEXT NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    id TEXT NOT NULL,
+    role TEXT NOT NULL,
+    parts TEXT NOT NULL,
+    model TEXT NOT NULL,
+    usage TEXT,
+    finish TEXT NOT NULL,
+    tokens INTEGER NOT NULL,
+    created_at FLOAT NOT NULL
+);
+"""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -307,6 +321,7 @@ STEPS: list[str] = [
     _FILE_CHANGES,
     _AUDIT,
     _MARKS,
+    _DRAFTS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 

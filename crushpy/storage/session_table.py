@@ -148,6 +148,8 @@ class SessionTable:
         self._leases.beat(session_id)
         self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
         self._index.queue(message.id)
+        if message.role == "assistant":
+            self._execute(statements.DROP_DRAFT, {"session": session_id})
         result = message.result
         if result is not None:
             self._execute(

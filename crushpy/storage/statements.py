@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from sqlalchemy import BindParameter, bindparam, func, insert, literal, select, update
+from sqlalchemy import BindParameter, bindparam, delete, func, insert, literal, select, update
 
 from crushpy.storage.conversation_table import DELETED
-from crushpy.storage.tables import messages, sessions, tool_runs
+from crushpy.storage.tables import drafts, messages, sessions, tool_runs
 
 _S = sessions.c
 _M = messages.c
@@ -37,6 +37,7 @@ ADD_USAGE = (
         cost=_S.cost + bindparam("price"),
     )
 )
+DROP_DRAFT = delete(drafts).where(drafts.c.session_id == _session)
 COUNT_MESSAGE = ADD_USAGE.values(updated_at=bindparam("now"), message_count=_S.message_count + 1)
 INSERT_MESSAGE = insert(messages).values(
     seq=select(func.coalesce(func.max(_M.seq), 0) + 1).where(_M.session_id == _session).scalar_subquery()

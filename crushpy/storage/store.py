@@ -170,6 +170,19 @@ class Store:
         self._tidy_soon()
         await self._do(lambda database: database.sessions.add_message(session_id, message))
 
+    async def keep_draft(self, session_id: str, message: Message) -> None:
+        """What has come of a reply so far, instead of what was kept before. Gone once the reply is stored."""
+        await self._do(lambda database: database.drafts.keep(session_id, message))
+
+    async def drop_draft(self, session_id: str) -> None:
+        await self._do(lambda database: database.drafts.drop(session_id))
+
+    async def draft(self, session_id: str, *, recover: bool) -> Message | None:
+        """What is left of a reply whose process is gone. `recover` makes it a message of the session."""
+        return await self._do(
+            lambda database: (database.drafts.recover if recover else database.drafts.find)(session_id)
+        )
+
     async def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
         """Stores the intent to run a call of that assistant message. Comes before anything is run."""
         await self._do(lambda database: database.sessions.begin_call(session_id, message_id, call))

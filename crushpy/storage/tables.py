@@ -331,6 +331,22 @@ class AuditEndRow(SQLModel, table=True):
     hash: str = Field(sa_type=Text)
 
 
+class DraftRow(SQLModel, table=True):
+    """What has come of a reply that is not stored yet."""
+
+    __tablename__ = "draft"  # pyright: ignore[reportAssignmentType]
+
+    session_id: str = Field(primary_key=True, **_OF_SESSION)
+    id: str = Field(sa_type=Text)
+    role: str = Field(sa_type=Text)
+    parts: str = Field(sa_type=Text)
+    model: str = Field(sa_type=Text)
+    usage: str | None = Field(sa_type=Text)
+    finish: str = Field(sa_type=Text)
+    tokens: int
+    created_at: float = Field(sa_type=Float)
+
+
 class LeaseRow(SQLModel, table=True):
     """Which process may write to a session."""
 
@@ -358,4 +374,5 @@ file_changes: Table = SQLModel.metadata.tables["file_change"]
 marks: Table = SQLModel.metadata.tables["mark"]
 audits: Table = SQLModel.metadata.tables["audit"]
 audit_ends: Table = SQLModel.metadata.tables["audit_end"]
+drafts: Table = SQLModel.metadata.tables["draft"]
 leases: Table = SQLModel.metadata.tables["lease"]

@@ -26,6 +26,36 @@ def _load() -> None:
     import crushpy.bootstrap  # noqa: F401  # pyright: ignore[reportUnusedImport]
 
 
+def chosen_settings(cwd: Path, key: str = "") -> list[str]:
+    """Settings that somebody chose, a line each with its layer; with a `key` all that begin with it."""
+    from crushpy.bootstrap import ProjectEnvironment
+    from crushpy.settings.setting_keys import parse_key
+
+    loaded = ProjectEnvironment(cwd).loaded
+    rows: list[str] = []
+    for name, origin in loaded.origins.items():
+        if name.startswith(key) if key else origin != "default":
+            value: Any = msgspec.to_builtins(loaded.settings)
+            for part in parse_key(name):
+                value = value.get(part, "")
+            rows.append(f"{name} = {value!r}  ({origin})")
+    return rows or ["Nothing was chosen yet." if not key else f"No setting begins with {key}."]
+
+
+def set_setting(key: str, value: str) -> str:
+    """Sets a value for good; what to tell the user."""
+    from crushpy.errors import CrushpyError
+    from crushpy.paths import Paths
+    from crushpy.settings import set_value
+
+    if key.startswith("permissions."):
+        return f"Rules are not set from here: crushpy config set {key} ..."
+    try:
+        return f"{key} is set in {set_value(Paths(), key, value)}; it holds from the next start on."
+    except CrushpyError as error:
+        return str(error)
+
+
 def answer(conversation: "Conversation", call_id: str, kind: Any, words: str, key: str) -> None:
     """Passes the user's answer to an approval on."""
     from crushpy.engine.approvals import Answer

@@ -58,6 +58,7 @@ class StatusPresenter:
             method=info.compaction,
             generation=info.generation,
             cost=conversation.usage.cost,
+            jobs=len(conversation.running_jobs),
             mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=Reading(
                 budget.used,

@@ -79,6 +79,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "ledger",
             "import_record",
             "pin",
+            "draft",
             "conversation",
             "index_queue",
             "chore",

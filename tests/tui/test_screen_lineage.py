@@ -245,3 +245,14 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
 )
 def test_lines_are_paired(left: str, right: str, expected: list[tuple[str | None, str | None]]) -> None:
     assert [(pair.left, pair.right) for pair in pairs(left, right)] == expected
+
+
+async def test_it_opens_at_here_whatever_keys_come_at_once(family: Family, library: SessionBrowser) -> None:
+    for session in (family.root, family.second, family.tip):
+        screen_ = LineageScreen(library, session.id)
+        async with shown(screen_) as screen:
+            tree = screen_.query_one(SessionTree)
+            assert tree.cursor_node is not None
+            assert tree.cursor_node.data is not None
+            assert tree.cursor_node.data.session.id == session.id
+            assert screen.messages == []

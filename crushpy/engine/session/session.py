@@ -66,6 +66,11 @@ class LiveSession:
         self._call_ids |= {call.id for message in self.history for call in message.calls}
 
     @property
+    def store(self) -> Store:
+        """Where it is kept."""
+        return self._store
+
+    @property
     def usage(self) -> Usage:
         """Of the whole conversation, as far as this process knows it."""
         return self._before + self.info.usage
@@ -234,13 +239,16 @@ class LoadedSession(Data, frozen=True):
     inherited: int = 0
     """How many messages at the beginning came with the boundary."""
     before: Usage = Usage()
-    """What the sessions before this one used."""
+    """What the other sessions of the conversation used."""
     marks: tuple[Mark, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
     """A stored session, repaired: a call without a result gets one that says so, and is never run again."""
     own = await store.messages(info.id)
+    draft = await store.draft(info.id, recover=not read_only)
+    if draft is not None:
+        own.append(draft)
     for result in missing_results(own, await store.begun_calls(info.id)):
         message = result_message(result)
         if not read_only:
@@ -250,7 +258,11 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     seeded = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
     history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
     inherited = len(carried.tail) + seeded
-    before = (await store.lineage(info.id))[:-1] if info.parent_id else []
+    # All of the conversation, branches too: what was undone was paid for.
+    others = [
+        one for one in await store.conversation(info.root_id) if one.id != info.id and one.kind != "task"
+    ]
+    before = others if info.kind != "task" else []
     tasks = await store.task_usage(info.root_id) if info.kind != "task" else Usage()
     return LoadedSession(
         info,

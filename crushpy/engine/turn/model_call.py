@@ -76,15 +76,26 @@ class Draft:
             finish=self.finish,
         )
 
-    def interrupted(self, model: str) -> Message | None:
-        """The prose of a reply that was stopped half-way; its calls are dropped, never run."""
-        text = "".join(self.text)
-        if not text.strip():
+    @property
+    def size(self) -> int:
+        """Characters that have come, more or less: pieces are of one size."""
+        pieces = len(self.text) + len(self.thinking)
+        return pieces * len((self.text or self.thinking or [""])[0])
+
+    def interrupted(self, model: str, message_id: str = "") -> Message | None:
+        """What a reply that was stopped half-way thought and said; its calls are dropped, never run."""
+        text, thinking = "".join(self.text), "".join(self.thinking)
+        parts: list[Part] = []
+        if thinking.strip():
+            parts.append(Thinking(thinking, seconds=int(self._thinking_seconds)))
+        if text.strip():
+            parts.append(Text(text))
+        if not parts:
             return None
         return Message(
-            id=new_id(),
+            id=message_id or new_id(),
             role="assistant",
-            parts=(Text(text),),
+            parts=tuple(parts),
             created_at=time.time(),
             model=model,
             finish="interrupted",
@@ -124,9 +135,14 @@ class ModelCall:
         *,
         ask_again: Callable[[ModelError], bool] = lambda _: True,
         seconds_to_send: float | None = None,
+        changed: Callable[[Draft], None] = lambda _: None,
+        void: Callable[[Draft, ModelError], Awaitable[None]] | None = None,
     ) -> None:
         """`ask_again`: whether an error that may pass is worth another attempt. `seconds_to_send`: how long
-        the request may take to leave, connecting included."""
+        the request may take to leave, connecting included. `changed` hears of every piece that is shown,
+        `void` of a draft that came to nothing, before it is asked for again."""
+        self._changed = changed
+        self._void = void
         self._ask_again = ask_again
         self._seconds_to_send = seconds_to_send
         self.draft = Draft()
@@ -146,6 +162,8 @@ class ModelCall:
                 return self.draft
             except ModelError as error:
                 await self._before_reply()
+                if self._void is not None:
+                    await self._void(self.draft, error)
                 attempt += 1
                 seconds = delay(error, attempt, random.random())  # noqa: S311
                 if seconds is None or not self._ask_again(error):
@@ -195,9 +213,11 @@ class ModelCall:
                 draft.stop_thinking()
                 draft.text.append(piece.text)
                 self._emit(TextDelta(piece.text))
+                self._changed(draft)
             case ThinkingPiece():
                 draft.think(piece.text)
                 self._emit(ThinkingDelta(piece.text))
+                self._changed(draft)
             case CallPiece():
                 draft.stop_thinking()
                 draft.calls.setdefault(piece.index, []).append(piece)

@@ -13,10 +13,11 @@ from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
+from crushpy.engine.turn.kept_calls import KeptCalls
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.mode_notes import ModeNotes
-from crushpy.engine.turn.model_call import Draft, ModelCall
+from crushpy.engine.turn.model_call import Draft
 from crushpy.engine.turn.once import Once
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.unexpected import unexpected
@@ -67,6 +68,7 @@ class Turn:
         self._limits = limits
         self._emit = emit
         self._spent = spent
+        self._calls = KeptCalls(session, models, spent, emit)
         self._mode_notes = mode_notes
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
@@ -135,7 +137,7 @@ class Turn:
                 await self._policy.before_call()
                 await self._mode_notes.tell()
             request = self._view.next_request(() if commit.done else (prompt,))
-            call = ModelCall(self._models.provider(request.model), request, self._emit, commit)
+            call = self._calls.begin(request, commit)
             try:
                 draft = await call.run()
             except asyncio.CancelledError:

@@ -14,6 +14,10 @@ _MAX_HELD_CHARS = 65_536
 """An unfinished line longer than this is passed on as it is."""
 
 
+_LAST_CHARS = 2_000
+"""How much of the end is kept for whoever looks in."""
+
+
 class Output:
     """Takes a command's bytes as they come. `take` gives what came since the last `take`, bounded."""
 
@@ -23,6 +27,7 @@ class Output:
         self._line = ""
         """The line that is not finished yet: a carriage return may still take it back."""
         self._recent = HeadTail()
+        self._last = ""
         self._whole = OutputFile(folder) if folder is not None else None
         self._live = live
 
@@ -58,6 +63,11 @@ class Output:
         self._live = None
 
     @property
+    def last(self) -> str:
+        """The end of all that came, however much of it was taken."""
+        return self._last + as_plain_text(self._line)
+
+    @property
     def where(self) -> str:
         """Where the whole output is, in words; empty while it is small."""
         return self._whole.where if self._whole else ""
@@ -66,6 +76,7 @@ class Output:
         if not text:
             return
         self._recent.add(text)
+        self._last = (self._last + text)[-_LAST_CHARS:]
         if self._whole:
             self._whole.add(text)
         if self._live:

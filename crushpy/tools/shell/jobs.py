@@ -30,6 +30,8 @@ class RunningJob(Data, frozen=True):
     id: str
     command: str
     seconds: float
+    last_lines: str = ""
+    """What it printed last."""
 
 
 class ShellJob:
@@ -190,7 +192,7 @@ class Jobs:
 
     def running(self) -> tuple[RunningJob, ...]:
         return tuple(
-            RunningJob(job.id, job.process.command, job.process.seconds)
+            RunningJob(job.id, job.process.command, job.process.seconds, job.process.output.last)
             for job in self._jobs.values()
             if job.process.running
         )

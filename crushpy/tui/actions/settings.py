@@ -9,6 +9,8 @@ from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
 OWN = "default"
+ALWAYS = "always"
+"""Behind a model's name: for conversations to come too."""
 EFFORTS = (OWN, "low", "medium", "high")
 
 
@@ -17,7 +19,11 @@ async def switch_model(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    name: str | None = argument.strip()
+    words = argument.split()
+    for_all = ALWAYS in words
+    name: str | None = " ".join(word for word in words if word != ALWAYS)
+    if for_all and not name:
+        name = conversation.info.model
     if not name:
         from crushpy.tui.screens.models import ModelsScreen
 
@@ -27,12 +33,17 @@ async def switch_model(chat: CommandHost, argument: str) -> None:
     if not name:
         return
     try:
-        await conversation.select_model(name)
+        await conversation.select_model(name, for_all=for_all)
     except CrushpyError as error:
         chat.say(str(error), warning=True)
         return
     chat.status.refresh()
-    chat.say(f"Model: {name}, from the next request on.")
+    scope = (
+        "in this conversation and in new ones"
+        if for_all
+        else f"in this conversation. /model {name} {ALWAYS} chooses it for new ones too"
+    )
+    chat.say(f"Model: {name}, from the next request on, {scope}.")
 
 
 @performs("effort")
@@ -103,7 +114,8 @@ async def connect_model(chat: CommandHost, argument: str) -> None:
 
     model = await chat.show(ConnectScreen(chat.conversation.settings, argument.strip()))
     if model:
-        await switch_model(chat, model)
+        first = not chat.conversation.settings.model  # whoever connects a first model means it for good
+        await switch_model(chat, f"{model} {ALWAYS}" if first else model)
 
 
 @performs("trust")

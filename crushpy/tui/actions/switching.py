@@ -34,8 +34,17 @@ async def go_over(chat: CommandHost, options: StartOptions) -> None:
 
 
 def fresh(chat: CommandHost, **changes: object) -> StartOptions:
-    model = chat.conversation.info.model if chat.conversation else chat.options.model
-    empty = {"session": "", "resume_latest": False, "fork": False, "at": "", "compaction": "", "model": model}
+    model = chat.options.model
+    empty: dict[str, object] = {
+        "prompt": "",
+        "pick": False,
+        "session": "",
+        "resume_latest": False,
+        "fork": False,
+        "at": "",
+        "compaction": "",
+        "model": model,
+    }
     return msgspec.structs.replace(chat.options, **{**empty, **changes})
 
 

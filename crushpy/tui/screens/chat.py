@@ -26,6 +26,7 @@ from crushpy.events import (
     TitleChanged,
     TurnEnded,
 )
+from crushpy.sanitize import one_line
 from crushpy.start_options import StartOptions
 from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
@@ -76,6 +77,9 @@ class ChatScreen(ChatLayout):
         self.conversation: Conversation | None = None
         self.attaching = Attaching(self, options.cwd)
         self._early: list[tuple[str, tuple[Image, ...]]] = []
+        if options.prompt:
+            self._early.append((options.prompt, images))
+            self._images = ()
         self._tried = asyncio.Event()
         """Set once the engine is there, or is known not to come."""
         self.own: OwnCommands | None = None
@@ -140,6 +144,8 @@ class ChatScreen(ChatLayout):
             conversation.submit(text, images)
         self._early.clear()
         self._tried.set()
+        if options.pick:
+            self.run_worker(self.perform("sessions"))
         if conversation.plan is not None:
             self._offer_plan()
 
@@ -424,6 +430,8 @@ class ChatScreen(ChatLayout):
         """What to print once the app is gone."""
         if conversation is not None and conversation.history:
             self.farewell = f"To resume: crushpy --session {conversation.info.id}"
+        for job in conversation.running_jobs if conversation is not None else ():
+            self.farewell = f"{self.farewell}\nEnded with it: {job.id}, {one_line(job.command)}".lstrip()
 
     async def leave(self) -> None:
         """Ends what runs, stores what is left, and goes."""

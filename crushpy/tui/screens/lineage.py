@@ -34,6 +34,10 @@ class Chosen(Data, frozen=True):
 class SessionTree(Tree[Branch]):
     """Enter reads a session, the space bar marks it."""
 
+    def wait_for_lines(self) -> None:
+        """Lays the lines out at once: a cursor that is moved before that goes to where nothing is yet."""
+        self._build()
+
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "screen.mark", "Mark", show=False),
         Binding("left", "screen.fold(False)", "Fold", show=False),
@@ -119,7 +123,8 @@ class LineageScreen(Screen[Chosen | None]):
             Content.assemble("Lineage  ", title, (f"  {count}", "$text-muted"))
         )
         if self._here in self._drawn:
-            self.call_after_refresh(tree.move_cursor, self._drawn[self._here])
+            tree.wait_for_lines()
+            tree.move_cursor(self._drawn[self._here])
 
     def _say(self, text: Content) -> None:
         self.query_one("#heading", Static).update(Content.assemble("Lineage  ", text))

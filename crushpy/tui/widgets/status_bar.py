@@ -39,6 +39,8 @@ class StatusBarState(Data, frozen=True):
     activity: str = ""
     """What the agent is doing; empty when it waits."""
     generation: int = 0
+    jobs: int = 0
+    """Background commands that run."""
     forecast: str = ""
     """How long the session still lasts; empty while that does not matter."""
     below: int = 0
@@ -105,6 +107,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
             gauge(state.reading, bar=False, tokens=False),
         ],
         "forecast": _forms(*((state.forecast, "") if state.forecast else ()), style="$warning"),
+        "jobs": _forms(*((counted(state.jobs, "job"),) if state.jobs else ()), style="$accent"),
         "session": _forms(*((f"session {state.generation + 1}", "") if state.generation else ())),
         "cost": _forms(*((cost, "") if state.cost else ())),
         "mode": _forms(

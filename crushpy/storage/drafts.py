@@ -1,0 +1,45 @@
+"""Replies that are still coming in: what a process that was killed had shown of them.
+
+Lives on the storage thread. A draft is one row, written over and over, and goes with the transaction that
+stores the reply itself.
+"""
+
+from sqlalchemy import delete, insert, select
+
+from crushpy.messages import Message
+from crushpy.storage.row_mapping import message_from_row, message_to_row
+from crushpy.storage.session_table import SessionTable
+from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.tables import drafts
+
+_D = drafts.c
+
+
+class Drafts:
+    def __init__(self, connection: SqliteConnection, sessions: SessionTable) -> None:
+        self._connection = connection
+        self._sessions = sessions
+
+    def keep(self, session_id: str, message: Message) -> None:
+        """What has come of a reply so far, instead of what was kept before."""
+        row = message_to_row(session_id, message)
+        del row["session"]
+        with self._connection.transaction():
+            self._connection.execute(delete(drafts).where(_D.session_id == session_id))
+            self._connection.execute(insert(drafts), row)
+
+    def drop(self, session_id: str) -> None:
+        with self._connection.transaction():
+            self._connection.execute(delete(drafts).where(_D.session_id == session_id))
+
+    def find(self, session_id: str) -> Message | None:
+        row = self._connection.execute(select(drafts).where(_D.session_id == session_id)).first()
+        return message_from_row(row) if row is not None else None
+
+    def recover(self, session_id: str) -> Message | None:
+        """Makes a message of what is left of a reply whose process is gone."""
+        with self._connection.transaction():
+            message = self.find(session_id)
+            if message is not None:
+                self._sessions.append(session_id, message)
+        return message

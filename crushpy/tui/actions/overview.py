@@ -1,0 +1,153 @@
+"""Commands that tell how things stand: status, settings, rules, jobs, what was changed."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crushpy.messages import counted
+from crushpy.redact import redact
+from crushpy.sanitize import clean, one_line
+from crushpy.tui.actions.host import CommandHost, performs
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+
+LONGEST_DIFF = 60_000
+"""Characters of a diff that are shown or sent; the rest is named."""
+
+
+@performs("status")
+async def show_status(chat: CommandHost, argument: str) -> None:
+    """Model, folder, context, mode and sandbox at a glance."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    await conversation.count_exactly()
+    info, budget = conversation.info, conversation.budget()
+    about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
+    rows = {
+        "model": f"{info.model}, thinking effort {conversation.settings.effort or 'as the model likes'}",
+        "folder": chat.options.cwd,
+        "session": f"{info.id}, the {_ordinal(info.generation + 1)} of its conversation",
+        "context": f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
+        f", compaction {info.compaction}",
+        "mode": conversation.mode,
+        "sandbox": conversation.sandbox or "none: commands run as you do",
+        "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",
+    }
+    chat.say("\n".join(f"{name:<8} {one_line(value)}" for name, value in rows.items()))
+
+
+def _ordinal(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    return f"{number}{'th' if number % 100 in (11, 12, 13) else endings.get(number % 10, 'th')}"
+
+
+@performs("config")
+async def show_config(chat: CommandHost, argument: str) -> None:
+    """The settings that somebody chose, and where; with a key and a value it sets one."""
+    from crushpy.tui.engine_access import chosen_settings, set_setting
+
+    words = argument.split(None, 1)
+    if len(words) == 2:
+        chat.say(set_setting(*words))
+        return
+    rows = chosen_settings(Path(chat.options.cwd), words[0] if words else "")
+    chat.say(
+        "\n".join(rows) + "\n/config KEY VALUE sets one; `crushpy config list --all` explains all of them."
+    )
+
+
+@performs("permissions")
+async def show_permissions(chat: CommandHost, argument: str) -> None:
+    """The rules in force, and what was granted in this conversation."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    rules = conversation.settings.permissions
+    rows = [f"mode: {conversation.mode} (Shift+Tab)"]
+    for kind, given in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
+        rows += [f"{kind:<6} {one_line(rule)}" for rule in given]
+    rows += [f"here   {one_line(rule)}" for rule in conversation.info.grants]
+    if len(rows) == 1:
+        rows.append("There are no rules: what is not known to be harmless is asked about.")
+    rows.append("`crushpy permissions revoke RULE` takes one back; `crushpy permissions test` tries them.")
+    chat.say("\n".join(rows))
+
+
+@performs("jobs")
+async def show_jobs(chat: CommandHost, argument: str) -> None:
+    """What runs in the background, with the last lines of its output."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    jobs = conversation.running_jobs
+    if not jobs:
+        chat.say("No job is running.")
+        return
+    rows: list[str] = []
+    for job in jobs:
+        rows.append(f"{job.id}  {job.seconds:.0f} s  {one_line(job.command)}")
+        rows += [f"    {line}" for line in clean(job.last_lines).splitlines()[-5:]]
+    chat.say("\n".join(rows))
+
+
+@performs("diff")
+async def show_diff(chat: CommandHost, argument: str) -> None:
+    """What this conversation changed in files."""
+    if chat.conversation is not None:
+        text = await changed(chat.conversation)
+        if text:
+            from crushpy.tui.items import ReplyItem
+
+            chat.transcript.add(ReplyItem(f"```diff\n{text}\n```"))
+        else:
+            chat.say("This conversation has changed no file.")
+
+
+@performs("review")
+async def review_changes(chat: CommandHost, argument: str) -> None:
+    """Has the agent look over what this conversation changed."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    text = await changed(conversation)
+    if not text:
+        chat.say("This conversation has changed no file: there is nothing to review.", warning=True)
+        return
+    focus = f" Look above all at: {argument.strip()}." if argument.strip() else ""
+    conversation.submit(
+        "Review this change as a careful colleague would: mistakes first, with file and line, then what is "
+        f"unclear or missing (tests, documentation). Change nothing.{focus}\n\n```diff\n{text}\n```"
+    )
+
+
+@performs("init")
+async def write_instructions(chat: CommandHost, argument: str) -> None:
+    """Has the agent write AGENTS.md from a look at the project, and show it first."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    if conversation.busy:
+        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        return
+    there = (Path(chat.options.cwd) / "AGENTS.md").exists()
+    await conversation.select_mode("ask")  # the question about the file is what shows it first
+    conversation.submit(
+        f"{'Improve the AGENTS.md of' if there else 'Write an AGENTS.md for'} this project: what somebody "
+        "who has never seen it must know to work on it well. Look at the files first: how to build, test and "
+        "lint (also a single test), how the code is laid out, what its conventions are. Only what you have "
+        "seen, at most 60 lines, no general advice. Show me its whole text in "
+        "your reply, then write it to AGENTS.md."
+    )
+
+
+async def changed(conversation: "Conversation") -> str:
+    """What a conversation changed, as one diff; secrets redacted."""
+    if not conversation.history:
+        return ""
+    _, found = await conversation.rewinder.changes(conversation.info.id)
+    parts = [view.unified.strip("\n") or one_line(view.line) for _, view in found]
+    text = clean(redact("\n".join(parts))).replace("```", "'''")
+    if len(text) <= LONGEST_DIFF:
+        return text
+    return f"{text[:LONGEST_DIFF]}\n... {counted(len(text) - LONGEST_DIFF, 'more character')}"

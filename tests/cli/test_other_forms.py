@@ -1,0 +1,33 @@
+"""Other ways to write the same: -p, --resume, and a prompt with a space."""
+
+import pytest
+
+from crushpy.cli.other_forms import usual_form
+from crushpy.cli.start_flags import read_plainly
+
+
+@pytest.mark.parametrize(
+    ("given", "usual"),
+    [
+        (["-p", "do it"], ["run", "do it"]),
+        (["-p", "do it", "--format", "json"], ["run", "do it", "--format", "json"]),
+        (["-m", "openai/x", "-p", "do it"], ["run", "-m", "openai/x", "do it"]),
+        (["--resume", "abc123"], ["--session", "abc123"]),
+        (["--resume"], ["--resume"]),
+        (["--resume", "--yolo"], ["--resume", "--yolo"]),
+        (["-p", "go on", "--resume", "abc123"], ["run", "go on", "--session", "abc123"]),
+        (["run", "--resume", "abc123", "go on"], ["run", "--session", "abc123", "go on"]),
+        (["sessions", "list"], ["sessions", "list"]),
+    ],
+    ids=" ".join,
+)
+def test_they_are_read_as_the_usual_form(given: list[str], usual: list[str]) -> None:
+    assert usual_form(given) == usual
+
+
+def test_one_argument_with_a_space_is_a_prompt() -> None:
+    options = read_plainly(["two words", "--yolo", "--image", "a.png"])
+    assert options is not None
+    assert (options.prompt, options.yolo, options.image) == ("two words", True, ("a.png",))
+    assert read_plainly(["word"]) is None
+    assert read_plainly(["two words", "three more words"]) is None

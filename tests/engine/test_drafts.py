@@ -1,0 +1,103 @@
+"""What was shown of a reply is kept, and what came to nothing is paid: through kills and empty replies."""
+
+import json
+import time
+from pathlib import Path
+
+from headless import Run, Start, llm_env, run, start
+from scripted_llm import Reply, ScriptedLLM, Stall
+from talk import Talks, talks
+
+from crushpy.events import MessageCommitted, UsageReported
+from crushpy.messages import Text, Thinking, Usage
+from crushpy.paths import Paths
+from crushpy.storage.store import Store
+
+__all__ = ["llm_env", "run", "start", "talks"]
+
+
+async def kept(session_id: str) -> str:
+    store = Store(Paths().database)
+    try:
+        draft = await store.draft(session_id, recover=False)
+    finally:
+        await store.close()
+    return draft.text if draft is not None else ""
+
+
+async def test_a_kill_in_mid_stream_keeps_what_was_shown_marked_as_cut(
+    start: Start, run: Run, llm: ScriptedLLM, home: Path
+) -> None:
+    words = "one two three four five six"
+    llm.script(
+        Stall(Reply(f"{words} and never this", thinking="Let me think.", chunk=len(words)), after=2), "ok"
+    )
+    live = start("count")
+    live.until(lambda lines: "".join(one.get("text", "") for one in lines if one["type"] == "text") == words)
+    session = live.session
+    deadline = time.monotonic() + 60
+    while await kept(session) != words:
+        assert time.monotonic() < deadline
+    live.process.kill()
+    live.end()
+    assert run("--session", session, "go on").code == 0
+    sent = json.dumps(llm.requests[-1].body["messages"])
+    assert words in sent
+    assert "never this" not in sent
+    store = Store(Paths().database)
+    messages = await store.messages(session)
+    assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
+    assert messages[1].finish == "interrupted"
+    assert messages[1].parts == (Thinking("Let me think."), Text(words))
+    assert await store.draft(session, recover=False) is None
+    await store.close()
+
+
+async def test_a_reply_that_is_stored_leaves_no_draft(run: Run, llm: ScriptedLLM, home: Path) -> None:
+    llm.script(Reply("slowly now", chunk=2, delay=0.15))
+    done = run("go")
+    assert done.code == 0
+    assert await kept(done.result["session_id"]) == ""
+
+
+async def test_an_empty_reply_is_paid_and_what_was_thought_for_it_is_kept(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.script(
+        Reply("", thinking="Hm.", usage=Usage(1_000, 50)), Reply("", usage=Usage(2_000, 5)), Reply("Yes.")
+    )
+    talk = await talks()
+    assert await talk.ask("well?") == "done"
+    conversation = talk.conversation
+    thought = [part.text for one in conversation.history for part in one.parts if isinstance(part, Thinking)]
+    assert thought == ["Hm."]
+    last = conversation.history[-1].usage
+    assert last is not None
+    assert conversation.usage.total == 1_050 + 2_005 + last.total
+    totals = [event.total.total for event in talk.of(UsageReported)]
+    assert totals == sorted(totals)
+    assert talk.of(MessageCommitted)[-1].text == "Yes."
+    assert "Hm." not in json.dumps(llm.requests[-1].body["messages"])
+    session = conversation.info.id
+    before = conversation.usage
+    await talk.close()
+    again = await talks(session=session)
+    assert again.conversation.usage == before
+
+
+async def test_a_total_never_goes_down_not_even_by_an_undo(
+    talks: Talks, llm: ScriptedLLM, home: Path
+) -> None:
+    llm.always(Reply("Yes.", usage=Usage(1_000, 100)))
+    talk = await talks()
+    await talk.ask("one")
+    await talk.ask("two")
+    assert await talk.conversation.compact(summary="## Goal\nGo on.")
+    await talk.ask("three")
+    before = talk.conversation.usage
+    assert await talk.conversation.undo()
+    assert talk.conversation.usage == before
+    session = talk.conversation.info.id
+    await talk.close()
+    again = await talks(session=session)
+    assert again.conversation.usage == before

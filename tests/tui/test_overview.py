@@ -1,0 +1,122 @@
+"""Commands that tell how things stand, and what hands know from elsewhere."""
+
+import json
+from pathlib import Path
+
+from driving import Driven, Start, start
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.tui.screens.sessions import SessionsScreen
+
+__all__ = ["start"]
+
+WRITE = Reply(calls=[Call("write", {"file_path": "made.py", "content": "x = 1\n"})])
+
+
+async def command(app: Driven, line: str) -> None:
+    app.chat.prompt.draft = line
+    app.chat.prompt.action_submit()
+    await app.pilot.pause()
+
+
+async def test_status_permissions_and_config_tell_how_things_stand(
+    start: Start, llm: ScriptedLLM, workspace: Path, home: Path
+) -> None:
+    home.mkdir(mode=0o700)
+    (home / "config.toml").write_text('effort = "low"\n[permissions]\nallow = ["bash(make)"]\n')
+    async with start(size=(140, 40)) as app:
+        await command(app, "/status")
+        await app.sees(
+            "openai/test-model", "thinking effort low", str(workspace)[-20:], "of 128,000", "sandbox", "mode"
+        )
+        await command(app, "/permissions")
+        await app.sees("allow  bash(make)")
+        await command(app, "/config")
+        await app.sees("effort = 'low'", "config.toml")
+        await command(app, "/config effort high")
+        await app.sees("effort is set in")
+        await command(app, "/config effort loud")
+        await app.sees("loud")
+    assert "high" in (home / "config.toml").read_text()
+
+
+async def test_diff_shows_what_was_changed_and_review_sends_it(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(WRITE, "Made.", "It is fine.")
+    async with start(size=(120, 40), yolo=True) as app:
+        await command(app, "/diff")
+        await app.sees("has changed no file")
+        await app.say("make it")
+        await app.sees("Made.")
+        await app.rests()
+        await command(app, "/diff")
+        await app.sees("+x = 1")
+        await command(app, "/review names")
+        await app.sees("It is fine.")
+        await app.rests()
+    sent = json.dumps(llm.requests[-1].body["messages"])
+    assert "+x = 1" in sent
+    assert "Look above all at: names." in sent
+
+
+async def test_init_has_the_agent_write_instructions_and_shows_them_first(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    llm.script(
+        Reply(calls=[Call("write", {"file_path": "AGENTS.md", "content": "# Build\nmake\n"})]), "Done."
+    )
+    async with start(size=(120, 40), mode="edits") as app:
+        await command(app, "/init")
+        await app.until(lambda: app.approval is not None, "the question")
+        await app.sees("make")
+        assert not (workspace / "AGENTS.md").exists()
+        await app.press("escape")
+    assert "AGENTS.md" in json.dumps(llm.requests[0].body["messages"])
+
+
+async def test_jobs_are_in_the_status_line_listed_with_output_and_named_when_leaving(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    job = Call("bash", {"command": "echo hello from the job; sleep 1000", "background": True})
+    llm.script(Reply(calls=[job]), "It runs.")
+    async with start(size=(140, 30), yolo=True) as app:
+        await command(app, "/jobs")
+        await app.sees("No job is running.")
+        await app.say("start it")
+        await app.sees("It runs.")
+        await app.rests()
+        await app.sees("1 job")
+        await app.until(lambda: "hello" in app.conversation.running_jobs[0].last_lines, "its output")
+        await command(app, "/jobs")
+        await app.sees("job1", "    hello from the job")
+        await app.chat.leave()
+        assert "Ended with it: job1, echo hello from the job; sleep 1000" in app.chat.farewell
+
+
+async def test_a_prompt_of_the_command_line_is_sent_and_a_list_is_shown_to_pick_from(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script("I do.")
+    async with start(prompt="do this") as app:
+        await app.sees("do this", "I do.")
+        await app.rests()
+        await command(app, "/new")
+        await app.sees_no("I do.")
+    async with start(pick=True) as app:
+        await app.shows(SessionsScreen)
+        await app.sees("do this")
+    assert len(llm.requests) == 1
+
+
+async def test_a_model_holds_for_this_conversation_unless_it_is_chosen_for_all(
+    start: Start, llm: ScriptedLLM, home: Path
+) -> None:
+    async with start(size=(140, 30), model="") as app:
+        await command(app, "/model openai/other")
+        await app.sees("in this conversation", "openai/other always")
+        assert not (home / "state.toml").exists() or "other" not in (home / "state.toml").read_text()
+        await command(app, "/model openai/other always")
+        await app.sees("and in new ones")
+        assert "other" in (home / "state.toml").read_text()
