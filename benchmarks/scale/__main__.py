@@ -6,6 +6,8 @@ import math
 
 ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
+    "turns_app": "the same in the app, and keys meanwhile",
+    "calls": "calls in one reply, in the app",
 }
 """Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures."""
 

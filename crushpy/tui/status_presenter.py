@@ -28,9 +28,11 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
 
 _MEASURED_AFTER = (
-    *(PromptCommitted, UsageReported, ToolFinished, Boundary, SessionOpened, TurnEnded),
+    *(PromptCommitted, UsageReported, Boundary, SessionOpened, TurnEnded),
     *(PreparationChanged, ModeChanged),
 )
+FRAME = 1 / 30
+"""Seconds: results come by the thousand, and more often than that nobody sees a difference."""
 
 
 class StatusPresenter:
@@ -39,6 +41,7 @@ class StatusPresenter:
     def __init__(self, bar: StatusBar) -> None:
         self._bar = bar
         self._conversation: Conversation | None = None
+        self._reading_due = False
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
@@ -50,7 +53,7 @@ class StatusPresenter:
         conversation = self._conversation
         if conversation is None:
             return
-        budget, info = conversation.budget(), conversation.info
+        info = conversation.info
         if not conversation.busy:
             self._set(activity="")
         self._set(
@@ -60,15 +63,20 @@ class StatusPresenter:
             cost=conversation.usage.cost,
             jobs=len(conversation.running_jobs),
             mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
-            reading=Reading(
-                budget.used,
-                budget.window,
-                budget.estimated,
-                budget.window_known,
-                conversation.preparation,
-            ),
+            reading=_reading(conversation),
             forecast=soon(conversation.forecast()),
         )
+
+    def _read_soon(self) -> None:
+        """Reads how full the window is, at most once a frame."""
+        if not self._reading_due:
+            self._reading_due = True
+            self._bar.set_timer(FRAME, self._read)
+
+    def _read(self) -> None:
+        self._reading_due = False
+        if self._conversation is not None:
+            self._set(reading=_reading(self._conversation))
 
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)
@@ -99,10 +107,19 @@ class StatusPresenter:
                 self._set(activity="")
             case _:
                 pass
-        if isinstance(event, _MEASURED_AFTER):
+        if isinstance(event, ToolFinished):
+            self._read_soon()
+        elif isinstance(event, _MEASURED_AFTER):
             self.refresh()
 
     def _set(self, **changes: object) -> None:
         state = msgspec.structs.replace(self._bar.state, **changes)
         if state != self._bar.state:
             self._bar.state = state
+
+
+def _reading(conversation: "Conversation") -> Reading:
+    budget = conversation.budget()
+    return Reading(
+        budget.used, budget.window, budget.estimated, budget.window_known, conversation.preparation
+    )

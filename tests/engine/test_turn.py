@@ -128,6 +128,22 @@ async def test_reading_tools_of_one_reply_run_side_by_side_and_answer_in_order(
     assert results == ["a", "b", "c"]
 
 
+async def test_of_many_calls_in_one_reply_sixteen_run_at_a_time_and_each_is_answered(
+    talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str]
+) -> None:
+    web, address = pages
+    names = [f"p{number}" for number in range(20)]
+    llm.script(Reply(calls=[Call("fetch", {"url": f"{address}/{name}"}, id=name) for name in names]), "done")
+    talk = await talks(yolo=True, flags={"permissions.private_hosts": True})
+    turn = asyncio.create_task(talk.ask("read them"))
+    for done in range(len(names)):
+        await web.until(lambda done=done: len(web.asked) == min(len(names), 16 + done))
+        web.answer(web.asked[done])
+    assert await turn == "done"
+    results = [m["tool_call_id"] for m in llm.requests[1].body["messages"] if m["role"] == "tool"]
+    assert results == names
+
+
 async def test_when_one_result_cannot_be_stored_those_beside_it_do_not_run_on(
     talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str], home: Path
 ) -> None:

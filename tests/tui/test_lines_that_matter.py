@@ -64,6 +64,16 @@ def reads(workspace: Path) -> Reply:
     return Reply(calls=[*views, Call("grep", {"pattern": "text"}, "call_grep")])
 
 
+async def test_one_line_tells_fifty_calls_at_most(start: Start, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "a").write_text("text of a\n" * 200)
+    calls = [Call("view", {"file_path": "a", "offset": number, "limit": 1}) for number in range(1, 111)]
+    llm.script(Reply(calls=calls), "Well.")
+    async with start() as app:
+        lines = await ended(app, "Read 10 files")
+        told = [line.split("Read ")[1].split(" files")[0] for line in lines if "Read " in line]
+        assert told == ["50", "50", "10"]
+
+
 async def test_calls_that_read_are_one_line_that_opens_with_one_key(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -31,7 +31,7 @@ class Outlook:
         self._planner = planner
 
     def forecast(self) -> Forecast:
-        state = self._view.now()
+        state = self._view.figures()
         own = self._session.own_messages
         carried = self._session.history[: len(self._session.history) - len(own)]
         limits = self._planner.token_budget(state)

@@ -57,9 +57,11 @@ class ContextView:
         request = self._models.request(self._session.info, self._sent.valid)
         return self._state(history, request, self._gauge.reading(request, history))
 
-    def budget(self) -> Budget:
-        """How full the window is, by the figures at hand: the same as `now` says, and no request is made."""
-        return self._gauge.reading(self._models.request(self._session.info, ()), self.shown())
+    def figures(self) -> WindowState:
+        """The same figures as those of `now`, with a request that holds no messages: cheap at any moment."""
+        history = self.shown()
+        request = self._models.request(self._session.info, ())
+        return self._state(history, request, self._gauge.reading(request, history))
 
     def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
         """The history as a request shows it: with the cuts that were made, and for the eyes of its model."""

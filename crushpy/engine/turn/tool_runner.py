@@ -10,6 +10,7 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
+from crushpy.engine.turn.side_by_side import answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -81,7 +82,9 @@ class ToolRunner:
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
-                    await self._answer_all(message, calls, guard, answered)
+                    await answer_side_by_side(
+                        calls, lambda call: self._answer(message, call, guard, answered)
+                    )
                 else:
                     for call in calls:
                         await self._answer(message, call, guard, answered)
@@ -145,17 +148,6 @@ class ToolRunner:
     def _is_parallel(self, call: ToolCall) -> bool:
         tool = self._tools.get(call.name)
         return tool is not None and tool.side_by_side(call.args)
-
-    async def _answer_all(
-        self, message: Message, calls: list[ToolCall], guard: LoopGuard, answered: set[str]
-    ) -> None:
-        """Side by side. When a result cannot be stored, none of the others runs on."""
-        try:
-            async with asyncio.TaskGroup() as group:
-                for call in calls:
-                    group.create_task(self._answer(message, call, guard, answered))
-        except BaseExceptionGroup as failures:
-            raise failures.exceptions[0] from failures
 
     async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
         try:

@@ -7,6 +7,8 @@ from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 _READING = {"view": "files", "ls": "folders", "glob": "searches", "grep": "searches"}
 Entries = Sequence[SheetEntry | None]
+MOST_IN_A_RUN = 50
+"""Calls that one line tells: whenever one of them changes, all are looked at."""
 
 
 def is_reading(item: TranscriptItem) -> bool:
@@ -16,8 +18,14 @@ def is_reading(item: TranscriptItem) -> bool:
 
 def begins_run(entries: Entries, item: TranscriptItem) -> bool:
     """A line for its run has to come before this item."""
-    last = entries[-1] if entries else None
-    return is_reading(item) and not (last is not None and is_reading(last.item))
+    if not is_reading(item):
+        return False
+    for entry in reversed(entries[-MOST_IN_A_RUN:]):
+        if entry is not None and isinstance(entry.item, ReadingItem):
+            return False
+        if entry is None or not is_reading(entry.item):
+            return True
+    return True
 
 
 def header_of(entries: Entries, index: int) -> int | None:
