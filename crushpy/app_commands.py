@@ -131,6 +131,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
     AppCommand("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
     AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
+    AppCommand("Todos", "todos", "Open or fold what the agent has to do.", "todos", key="f8"),
     AppCommand("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),
     AppCommand(
         "Connect a Model",

@@ -120,7 +120,9 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
-ItemAction = Literal["copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin", "open_task"]
+ItemAction = Literal[
+    "copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin", "open_task", "copy_block"
+]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
 BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {

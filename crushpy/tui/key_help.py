@@ -21,7 +21,7 @@ _PROMPT: tuple[KeyRow, ...] = (
     ("Up, Down", "what was sent before; the draft is kept"),
     ("@", "a file of this folder; a picture is attached"),
     ("/", "a command"),
-    ("!", "a line for the shell; the agent does not see it"),
+    ("!", "a line for the shell; the agent does not see it, unless it is `!!`"),
     ("Tab", "take what is offered; with nothing offered, go to the transcript"),
     ("Ctrl+G", "the draft in your editor ($VISUAL, $EDITOR, else vi or nano)"),
     ("?", "with nothing written: these keys"),

@@ -12,9 +12,15 @@ Running = Callable[[str, str, str | None], None]
 """Told of a command, by its id, what it printed so far; None: it has ended."""
 
 
-def run_shown(commands: OwnCommands, command: str, view: TranscriptView, running: Running) -> None:
-    """Starts a command and shows it, or why it cannot be started."""
-    block = _Block(view, command, running)
+def run_shown(
+    commands: OwnCommands,
+    command: str,
+    view: TranscriptView,
+    running: Running,
+    give: Callable[[str], None] | None = None,
+) -> None:
+    """Starts a command and shows it, or why it cannot be started. `give` gets what it printed, at its end."""
+    block = _Block(view, command, running, give)
     try:
         commands.run(command, block)
     except CrushpyError as error:
@@ -26,7 +32,10 @@ def run_shown(commands: OwnCommands, command: str, view: TranscriptView, running
 class _Block:
     """One command in the transcript."""
 
-    def __init__(self, view: TranscriptView, command: str, running: Running) -> None:
+    def __init__(
+        self, view: TranscriptView, command: str, running: Running, give: Callable[[str], None] | None
+    ) -> None:
+        self._give = give
         self._view = view
         self._running = running
         self._command = command
@@ -48,3 +57,6 @@ class _Block:
     def ended(self, display: Terminal, end: End) -> None:
         self._item = ToolItem(self._item.id, OWN_COMMAND, self._command, end, display)
         self.show()
+        if self._give is not None:
+            how = f", exit code {display.exit_code}" if display.exit_code else ""
+            self._give(f"I ran `{self._command}`{how}:\n{display.output.rstrip()}\n")

@@ -43,3 +43,9 @@ async def redraw(chat: CommandHost, argument: str) -> None:
 @performs("quit")
 async def quit_app(chat: CommandHost, argument: str) -> None:
     await chat.leave()
+
+
+@performs("todos")
+async def open_or_fold_todos(chat: CommandHost, argument: str) -> None:
+    if not chat.todos.toggle():
+        chat.say("Nothing is left to do.")

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript
     from crushpy.tui.widgets.prompt import PromptInput
+    from crushpy.tui.widgets.todo_line import TodoLine
 
 ScreenResult = TypeVar("ScreenResult")
 
@@ -29,6 +30,7 @@ class CommandHost(Protocol):
     own: "OwnCommands | None"
     status: "StatusPresenter"
     transcript: "Transcript"
+    todos: "TodoLine"
     prompt: "PromptInput"
 
     @property

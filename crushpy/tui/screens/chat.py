@@ -24,6 +24,7 @@ from crushpy.events import (
     TaskProgress,
     TextDelta,
     TitleChanged,
+    TodosChanged,
     TurnEnded,
 )
 from crushpy.sanitize import one_line
@@ -139,6 +140,7 @@ class ChatScreen(ChatLayout):
         self.set_timer(WARM_UP, conversation.warm_up)
         if not self.prompt.prompts.loaded:
             self.set_timer(WARM_UP, lambda: self.run_worker(self._recall(conversation)))
+        self.todos.show(conversation.info.todos)
         self.status.follow(conversation, yolo=options.yolo)
         for text, images in self._early:
             conversation.submit(text, images)
@@ -198,6 +200,8 @@ class ChatScreen(ChatLayout):
                 self._name_window()
             case TaskProgress():
                 self._task_went_on(event)
+            case TodosChanged():
+                self.todos.show(event.todos)
             case _:
                 pass
 
@@ -284,7 +288,14 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.user_command_blocks import run_shown
 
         self.own = self.own or OwnCommands(Path(self.options.cwd))
-        run_shown(self.own, event.command, self.transcript, self.activity.own_command)
+        shared = event.command.startswith("!")
+        give = self._give_to_agent if shared else None
+        command = event.command.removeprefix("!").strip() if shared else event.command
+        run_shown(self.own, command, self.transcript, self.activity.own_command, give)
+
+    def _give_to_agent(self, text: str) -> None:
+        """What a command of the user's own printed: they send it to the agent, with words or without."""
+        self.prompt.paste_text(text)
 
     @on(QueueView.Edit)
     def _edit_queued(self, event: QueueView.Edit) -> None:
@@ -465,6 +476,7 @@ class ChatScreen(ChatLayout):
         self._drop_plan()
         self.queue.show([])
         self.activity.clear()
+        self.todos.show(())
         self.feed.clear()
         await self._enter(conversation, notices, options)
 

@@ -23,6 +23,7 @@ from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 from crushpy.tui.widgets.status_bar import StatusBar
+from crushpy.tui.widgets.todo_line import TodoLine
 
 T = TypeVar("T")
 
@@ -44,6 +45,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout.-cramped QueueView { max-height: 0; }
     ChatLayout.-cramped AttachmentList { max-height: 1; }
     ChatLayout.-cramped ActivityLine { max-height: 0; }
+    ChatLayout.-cramped TodoLine { max-height: 0; }
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
@@ -62,6 +64,7 @@ class ChatLayout(TranscriptScreen):
         self.transcript.can_pin = True
         self.prompt = PromptInput(commands=_hints())
         self.queue = QueueView()
+        self.todos = TodoLine()
         self.attachments = AttachmentList()
         self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
         self._bar = StatusBar()
@@ -74,6 +77,7 @@ class ChatLayout(TranscriptScreen):
 
     def compose(self) -> ComposeResult:
         yield self.transcript
+        yield self.todos
         yield self.activity
         yield self.queue
         yield self.attachments

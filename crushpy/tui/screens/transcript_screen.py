@@ -6,7 +6,7 @@ from textual import on
 from textual.screen import Screen
 
 from crushpy.tui.app_type import app_of
-from crushpy.tui.items import BoundaryItem, ItemAction, ToolItem, TranscriptItem, source_text
+from crushpy.tui.items import BoundaryItem, ItemAction, ReplyItem, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
 from crushpy.tui.transcript.widget import Transcript
 
@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 class TranscriptScreen(Screen[str | None]):
     """A screen with a transcript on it. `library` is its own; `act` is what only it can do."""
+
+    _copied: tuple[int, int] = (-1, 0)
+    """The reply and the code block of it that was copied last."""
 
     @property
     def library(self) -> "SessionBrowser | None":
@@ -52,10 +55,25 @@ class TranscriptScreen(Screen[str | None]):
                 await self.fork_at(key)
             case BoundaryItem(parent_id=parent) if action == "open_parent" and self.library is not None:
                 self.read_session(self.library, parent)
+            case ReplyItem(text=text) if action == "copy_block":
+                await self._copy_block(key, text)
             case ToolItem(session_id=worker) if action == "open_task" and self.library is not None:
                 self.read_session(self.library, worker)
             case _:
                 await self.act(item, action)
+
+    async def _copy_block(self, key: int, text: str) -> None:
+        """The first code block of a reply; asked again, the next one."""
+        from crushpy.tui.transcript.code_blocks import code_blocks
+
+        blocks = code_blocks(text)
+        if not blocks:
+            tell(self, "There is no code block in this reply.", "warning")
+            return
+        last_key, last = self._copied
+        number = (last + 1) % len(blocks) if last_key == key else 0
+        self._copied = (key, number)
+        await self.copy(blocks[number])
 
     async def copy(self, text: str) -> None:
         """Puts text on the clipboard, and says how."""

@@ -15,6 +15,7 @@ from crushpy.tui.items import (
     PINNABLE,
     BoundaryItem,
     ItemAction,
+    ReplyItem,
     ToolItem,
     is_message,
 )
@@ -40,6 +41,7 @@ class Pointing(Visited, Scrolling):
         Binding("c", "activate('copy')", "Copy", tooltip="copy the item"),
         Binding("p", "activate('pin')", "Pin", tooltip="pin the message: every fresh start carries it"),
         Binding("b", "activate('fork')", "Fork here", tooltip="go on in a branch that ends at this message"),
+        Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
         *(
@@ -164,6 +166,8 @@ class Pointing(Visited, Scrolling):
         if parameters == ("pin",):
             own = isinstance(item, ToolItem) and item.name == OWN_COMMAND
             return self.can_pin and isinstance(item, PINNABLE) and not own
+        if parameters == ("copy_block",):
+            return isinstance(item, ReplyItem)
         if parameters == ("open_task",):
             return isinstance(item, ToolItem) and bool(item.session_id)
         if parameters == ("fork",):

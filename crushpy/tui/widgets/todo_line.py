@@ -1,0 +1,66 @@
+"""What there is to do, in one line above the prompt until it is done; a click or a command opens it."""
+
+from collections.abc import Sequence
+
+from textual.content import Content
+from textual.widgets import Static
+
+from crushpy.messages import Todo
+from crushpy.sanitize import one_line
+
+MOST_ROWS = 10
+_MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
+
+
+class TodoLine(Static):
+    """Data goes down with `show`. Takes no room when nothing is left to do."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    TodoLine { height: auto; max-height: 11; display: none; padding: 0 1; color: $text-muted; }
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._todos: tuple[Todo, ...] = ()
+        self._opened = False
+
+    def show(self, todos: Sequence[Todo]) -> None:
+        self._todos = tuple(todos)
+        self.display = any(todo.status != "completed" for todo in self._todos)
+        self._draw()
+
+    def toggle(self) -> bool:
+        """Opens or folds the list; False where there is none."""
+        self._opened = not self._opened
+        self._draw()
+        return self.display
+
+    def on_click(self) -> None:
+        self.toggle()
+
+    def on_resize(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        if not self.display:
+            return
+        width = max(1, self.app.size.width - 2)  # pyright: ignore[reportUnknownMemberType]
+        lines = [self._headline(), *(self._rows() if self._opened else ())]
+        self.update(Content("\n").join([line.truncate(width, ellipsis=True) for line in lines]))
+
+    def _headline(self) -> Content:
+        done = sum([todo.status == "completed" for todo in self._todos])
+        now = next((todo for todo in self._todos if todo.status == "in_progress"), None)
+        upcoming = next((todo for todo in self._todos if todo.status == "pending"), None)
+        word, todo = ("now", now) if now is not None else ("next", upcoming)
+        fold = "▾" if self._opened else "▸"
+        about = f" · {word}: {one_line(todo.text)}" if todo is not None else ""
+        return Content(f"{fold} {done}/{len(self._todos)}{about}")
+
+    def _rows(self) -> list[Content]:
+        """Those that matter now, where there are too many: what is done gives way first."""
+        todos = list(self._todos)
+        while len(todos) > MOST_ROWS and todos[0].status == "completed":
+            todos.pop(0)
+        return [Content(f"  {_MARKS[todo.status]} {one_line(todo.text)}") for todo in todos[:MOST_ROWS]]
