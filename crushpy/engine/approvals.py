@@ -70,6 +70,7 @@ class Approvals:
         yolo: bool = False,
         mode: Mode = "ask",
         guard: Guard | None = None,
+        sandbox: Callable[[], str] | None = None,
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -84,6 +85,7 @@ class Approvals:
         self.yolo = yolo
         self.mode: Mode = mode
         self._guard = guard or Guard()
+        self._in_force_sandbox = sandbox or (lambda: self._guard.sandbox or "none")
 
     @property
     def sandbox(self) -> str:
@@ -179,7 +181,7 @@ class Approvals:
             answer.kind if answer else "",
             ruling.covers,
             answer.words if answer else "",
-            (self._guard.sandbox or "none") if any(access.kind == "command" for access in accesses) else "",
+            self._in_force_sandbox() if any(access.kind == "command" for access in accesses) else "",
             self.mode,
         )
 

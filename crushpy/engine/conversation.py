@@ -133,6 +133,7 @@ class Conversation:
             yolo=choices.yolo,
             mode=choices.mode,
             guard=choices.guard,
+            sandbox=lambda: context.jobs.confinement.sandbox.name,
         )
         self._files = UndoFiles(undo_dir, context.cwd, settings.undo)
         self._recorder = ChangeRecorder(
