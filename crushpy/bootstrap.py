@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.access import Mode
+from crushpy.access import Mode, Needs
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
@@ -36,9 +36,10 @@ from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
 from crushpy.sandbox.confinement import Allowance, Unconfined, confine
+from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.surroundings import Grounds
 from crushpy.sanitize import encodable
-from crushpy.settings import Loaded, Settings, add_rule, load, save_choice
+from crushpy.settings import Loaded, Settings, add_item, add_rule, load, save_choice
 from crushpy.settings.files import user_files
 from crushpy.start_options import StartOptions
 from crushpy.storage.records import BreakerState, SessionInfo
@@ -98,8 +99,22 @@ class ProjectEnvironment:
         return self.loaded.settings
 
     def guard(self) -> Guard:
-        """What holds commands back beside the rules."""
-        return Guard(self.trusted)
+        """What holds commands back beside the rules. The first call tries the sandbox: milliseconds."""
+        chosen = self.settings.sandbox
+        sandbox = find_sandbox(chosen.mode)
+        return Guard(
+            self.trusted,
+            sandbox.name if sandbox.on else "",
+            chosen.auto_allow,
+            write=tuple(str(Path(folder).expanduser()) for folder in chosen.write),
+            why_not=sandbox.why_not if chosen.mode == "on" else "",
+        )
+
+    def granted_hosts(self) -> tuple[str, ...]:
+        """The hosts of the settings, as rules: so that what is no host is told."""
+        return tuple(
+            "network" if host == "*" else f"network({host})" for host in self.settings.sandbox.network
+        )
 
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
@@ -144,7 +159,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     readable = [f"view({escaped(str(outputs))}/**)"]
     readable += [f"{tool}({escaped(str(private))}/**)" for tool in ("view", "ls", "glob", "grep")]
     rules = RuleSet.from_strings(
-        allow=(*chosen.allow, *options.allow, *readable),
+        allow=(*chosen.allow, *options.allow, *readable, *around.granted_hosts()),
         ask=chosen.ask,
         deny=chosen.deny,
         tools=tool_table(),
@@ -178,9 +193,10 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
             options.interactive,
             options.yolo,
             loaded.info.mode or chosen.mode,
-            around.guard(),
+            around.guard,
         ),
         remember=lambda rule: _remember(around.paths, rule),
+        remember_needs=lambda needs: _remember_needs(around.paths, needs),
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),
         undo_dir=around.paths.undo,
@@ -311,6 +327,14 @@ def _new_session(around: ProjectEnvironment, options: StartOptions) -> SessionIn
 def _remember(paths: Paths, rule: str) -> None:
     private_dir(paths.data_dir)
     add_rule(paths, "allow", rule)
+
+
+def _remember_needs(paths: Paths, needs: Needs) -> None:
+    private_dir(paths.data_dir)
+    for host in needs.hosts:
+        add_item(paths, ("sandbox", "network"), host)
+    for folder in needs.write:
+        add_item(paths, ("sandbox", "write"), folder)
 
 
 def _save(paths: Paths, key: str, value: str) -> None:

@@ -58,6 +58,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setenv("CRUSHPY_HOME", str(folder))
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
+    # Questions are the same on machines with and without a sandbox; tests of it take this away.
+    monkeypatch.setenv("CRUSHPY_SANDBOX__AUTO_ALLOW", "false")
     monkeypatch.setenv("HOME", str(tmp_path / "user"))
     (tmp_path / "user").mkdir()
     return folder

@@ -93,7 +93,8 @@ def test_command(
     around = ProjectEnvironment(cwd)
     _warn(around.loaded)
     chosen = around.settings.permissions
-    rules = RuleSet.from_strings((*chosen.allow, *(allow or ())), chosen.ask, chosen.deny, tools=tool_table())
+    allowed = (*chosen.allow, *(allow or ()), *around.granted_hosts())
+    rules = RuleSet.from_strings(allowed, chosen.ask, chosen.deny, tools=tool_table())
     rules = in_mode(mode.value if mode else chosen.mode, rules)
     decision = decide([_access(tool, argument, cwd)], rules, cwd, yolo=yolo, guard=around.guard())
     if as_json:

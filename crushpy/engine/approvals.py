@@ -5,6 +5,7 @@ import shlex
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from functools import cached_property
 from pathlib import Path
 
 import msgspec
@@ -12,12 +13,13 @@ import msgspec
 from crushpy.access import Access, AnswerChoice, AnswerKind, Mode, Needs
 from crushpy.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.messages import CallDecision, Data, Display, ToolCall
-from crushpy.permissions.choices import DENY, ONCE, choices_for
+from crushpy.permissions.choices import DENY, ONCE, choices_for, missing_needs
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.deeds import deeds
 from crushpy.permissions.guard import Guard
 from crushpy.permissions.modes import in_mode
+from crushpy.permissions.needs.granted import rules_for
 from crushpy.permissions.rules import RuleSet
 
 Emit = Callable[[Event], None]
@@ -69,8 +71,9 @@ class Approvals:
         interactive: bool = False,
         yolo: bool = False,
         mode: Mode = "ask",
-        guard: Guard | None = None,
         sandbox: Callable[[], str] | None = None,
+        guard: Callable[[], Guard] = Guard,
+        remember_needs: Callable[[Needs], None] = lambda needs: None,
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -84,8 +87,10 @@ class Approvals:
         self.interactive = interactive
         self.yolo = yolo
         self.mode: Mode = mode
-        self._guard = guard or Guard()
         self._in_force_sandbox = sandbox or (lambda: self._guard.sandbox or "none")
+        self._find_guard = guard
+        self._told = False
+        self._remember_needs = remember_needs
 
     @property
     def sandbox(self) -> str:
@@ -99,6 +104,11 @@ class Approvals:
             return False
         waiting.set_result(answer)
         return True
+
+    @cached_property
+    def _guard(self) -> Guard:
+        """Found with the first call: that takes milliseconds."""
+        return self._find_guard()
 
     def judge(self, accesses: tuple[Access, ...]) -> Decision:
         return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo, guard=self._guard)
@@ -126,7 +136,7 @@ class Approvals:
                 if decision.verdict == "ask":
                     return await self._ask(call, accesses, decision, await preview(), task, place)
         if decision.verdict == "allow":
-            return Ruling(decision, needs=_asked_for(accesses))
+            return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
             return _denied(decision)
         return Ruling(decision, _unasked_text(decision), unasked=True)
@@ -146,7 +156,7 @@ class Approvals:
             call.name,
             call.args,
             accesses,
-            decision.reason,
+            self._reason(decision, accesses),
             ", ".join(decision.suggested),
             preview,
             task,
@@ -165,9 +175,11 @@ class Approvals:
             await self._keep(self.grants)
         if chosen.kind == "always":
             self._always = (*self._always, *chosen.rules)
+            self._remember_needs(chosen.needs)
             for rule in chosen.rules:
-                self._remember(rule)
-        return Ruling(decision, answer=answer, needs=_asked_for(accesses), covers=chosen.covers)
+                if rule not in rules_for(chosen.needs):
+                    self._remember(rule)
+        return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 
     def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
         """A ruling in a few words, for whoever looks at the call later."""
@@ -184,6 +196,14 @@ class Approvals:
             self._in_force_sandbox() if any(access.kind == "command" for access in accesses) else "",
             self.mode,
         )
+
+    def _reason(self, decision: Decision, accesses: tuple[Access, ...]) -> str:
+        """With the first question about a command: that nothing holds it, where that is so."""
+        why_not = self._guard.why_not
+        if not why_not or self._told or all(access.kind != "command" for access in accesses):
+            return decision.reason
+        self._told = True
+        return f"{decision.reason}; no sandbox holds it: {why_not}"
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks about something that is the user's alone: no rule and no yolo decides it."""
@@ -244,16 +264,12 @@ def _denied(decision: Decision) -> Ruling:
     return Ruling(decision, f"Denied: {decision.reason}. Do not try to get around this.")
 
 
-def _asked_for(accesses: tuple[Access, ...]) -> Needs:
-    needs = Needs()
-    for access in accesses:
-        needs |= access.needs
-    return needs
-
-
 def _unasked_text(decision: Decision) -> str:
     text = f"Permission needed: {decision.reason}. Nobody can be asked in this run, so it was not done."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."
     flags = " ".join(f"--allow {shlex.quote(rule)}" for rule in decision.suggested)
-    return f"{text} The user could allow it with: {flags}"
+    missing = missing_needs(decision)
+    settings = [name for name, each in (("network", missing.hosts), ("write", missing.write)) if each]
+    for_good = f", for good with the setting {' and '.join(f'sandbox.{each}' for each in settings)}"
+    return f"{text} The user could allow it with: {flags}{for_good if settings else ''}"

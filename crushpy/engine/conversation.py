@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.access import Mode
+from crushpy.access import Mode, Needs
 from crushpy.context.budget import Budget
 from crushpy.context.cuts import SentState, sent_states
 from crushpy.context.edits import ContextEdit, EditEffect
@@ -77,7 +77,7 @@ class Choices(Data, frozen=True):
     """Somebody is there to be asked."""
     yolo: bool = False
     mode: Mode = "ask"
-    guard: Guard = Guard()
+    guard: Callable[[], Guard] = Guard
     """What holds commands back beside the rules."""
 
 
@@ -97,6 +97,7 @@ class Conversation:
         context: ToolContext,
         choices: Choices,
         remember: Callable[[str], None],
+        remember_needs: Callable[[Needs], None],
         save: Callable[[str, str], None],
         learnt: LearntModels,
         undo_dir: Path,
@@ -127,6 +128,7 @@ class Conversation:
             choices.rules,
             emit=events,
             remember=remember,
+            remember_needs=remember_needs,
             keep=self._session.set_grants,
             grants=loaded.info.grants,
             interactive=choices.interactive,

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.access import Access, AnswerChoice
+from crushpy.access import Access, AnswerChoice, Needs
 from crushpy.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.guard import Guard
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.patterns import escaped
-from crushpy.permissions.rules import READ, RUN, WRITE, RuleSet
+from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet
 
 ONCE = AnswerChoice("y", "once")
 DENY = AnswerChoice("n", "deny")
@@ -31,8 +31,14 @@ def choices_for(
         known = any(set(choice.rules) == set(other.rules) for other in found)
         if not known and _lets_through(choice, accesses, rules, workspace, guard):
             found.append(choice)
-    always = AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested)
-    return (ONCE, *found, always, DENY)
+    return (ONCE, *found, *_for_good(decision), DENY)
+
+
+def _for_good(decision: Decision) -> Iterator[AnswerChoice]:
+    """The whole network is never granted for good by a key."""
+    if NETWORK not in decision.suggested:
+        missing = missing_needs(decision)
+        yield AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested, missing)
 
 
 def _lets_through(
@@ -56,6 +62,9 @@ def _for_the_conversation(
         yield from _for_files(paths, accesses)
         return
     commands = [access.value for access in accesses if access.kind == "command"]
+    if len(commands) == len(accesses) == 1 and (missing := missing_needs(decision)) != Needs():
+        yield from _for_needs(decision, missing)
+        return
     if len(commands) == len(accesses) == 1:
         exact = _exact(commands[0], suggested)
         family = [_pattern(rule) for rule in suggested if rule not in exact]
@@ -65,6 +74,30 @@ def _for_the_conversation(
     kinds = {access.kind for access in accesses}
     this = _THIS[kinds.pop()] if len(kinds) == 1 else "this"
     yield AnswerChoice("c", "conversation", this, suggested)
+
+
+def missing_needs(decision: Decision) -> Needs:
+    """What of a command's needs the question is about."""
+    missing = Needs()
+    for part in decision.parts:
+        if part.verdict == "ask":
+            missing |= part.needs
+    return missing
+
+
+def _for_needs(decision: Decision, missing: Needs) -> Iterator[AnswerChoice]:
+    """These hosts, the whole network; these folders."""
+    others = [f"commands like {_pattern(rule)}" for rule in decision.suggested if rule.startswith(f"{RUN}(")]
+    folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
+    if missing.hosts:
+        covers = [f"the network: {', '.join(missing.hosts)}", *folders, *others]
+        yield AnswerChoice("c", "conversation", "; ".join(covers), decision.suggested, missing)
+    if missing.hosts or missing.network:
+        kept = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
+        covers = ["the whole network", *folders, *others]
+        yield AnswerChoice("w", "conversation", "; ".join(covers), (NETWORK, *kept), Needs(network=True))
+        return
+    yield AnswerChoice("f", "conversation", "; ".join([*folders, *others]), decision.suggested, missing)
 
 
 def _for_files(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:

@@ -17,7 +17,5 @@ class Guard(Data, frozen=True):
     write: tuple[str, ...] = ()
     """Folders outside the workspace that every command may change, as absolute paths."""
 
-    @property
-    def holds(self) -> bool:
-        """True where the sandbox decides most of what would be asked about."""
-        return bool(self.sandbox) and self.auto_allow
+    why_not: str = ""
+    """Where there is no sandbox: the reason, and the way out."""

@@ -41,7 +41,7 @@ class SandboxedLine:
 
     def parts(self) -> list[Decision]:
         """One decision for each thing that the line would do beyond reading and building."""
-        parts = self._asked_for()
+        parts = self._asked_for("it stays inside the sandbox")
         lifted = self._asked.git
         others: list[SimpleCommand] = []
         for redirect in self._reading.redirects:
@@ -77,8 +77,8 @@ class SandboxedLine:
                 found |= part.needs
         return [*self._asked_for(), Decision("allow", "", needs=found)]
 
-    def _asked_for(self) -> list[Decision]:
-        parts = [Decision("allow", "it stays inside the sandbox", needs=self._granted.needs | self._asked)]
+    def _asked_for(self, reason: str = "") -> list[Decision]:
+        parts = [Decision("allow", reason, needs=self._granted.needs | self._asked)]
         if self._asked.git:
             parts.append(Decision("ask", "changes .git"))
         return [*parts, *self._granted.parts(self._asked)]

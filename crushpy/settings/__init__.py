@@ -2,7 +2,7 @@
 
 from crushpy.settings.files import project_file
 from crushpy.settings.layers import Loaded, RuleOrigin, load
-from crushpy.settings.save import add_rule, remove_rule, save_choice, set_value, unset_value
+from crushpy.settings.save import add_item, add_rule, remove_rule, save_choice, set_value, unset_value
 from crushpy.settings.schema import (
     Compaction,
     Keys,
@@ -23,6 +23,7 @@ __all__ = [
     "RuleOrigin",
     "Settings",
     "Tasks",
+    "add_item",
     "add_rule",
     "load",
     "project_file",

@@ -32,17 +32,22 @@ PROJECT_MAY_NOT = frozenset(
         ("database_url",),
         ("permissions", "allow"),
         ("permissions", "private_hosts"),
-        ("sandbox", "mode"),
+        ("sandbox", "env"),
+        ("sandbox", "network"),
+        ("sandbox", "write"),
         ("sandbox", "processes"),
         ("sandbox", "memory_mb"),
         ("sandbox", "file_mb"),
-        ("sandbox", "env"),
         ("undo",),
     }
 )
 """What would let a repository send keys elsewhere or loosen what the user allows."""
 
-PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {("permissions", "mode"): STRICTNESS}
+PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {
+    ("permissions", "mode"): STRICTNESS,
+    ("sandbox", "mode"): ("off", "on"),
+    ("sandbox", "auto_allow"): ("True", "False"),
+}
 """Where a project may go further down the list, never up."""
 
 FLAGS = {
@@ -180,7 +185,7 @@ class _Merge:
         chosen: Any = self.values
         for name in path:
             chosen = chosen.get(name, {})
-        before = chosen or leaf.default
+        before = leaf.default if chosen == {} else chosen
         return order.index(str(values.check(leaf, path, value, where))) < order.index(str(before))
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:

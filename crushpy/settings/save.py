@@ -72,6 +72,15 @@ def add_rule(paths: Paths, kind: RuleKind, rule: str) -> Path:
     return state
 
 
+def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
+    """Adds to a list of the user's settings, in `state.toml`."""
+    state = user_files(paths)[1]
+    with _lock(paths):
+        text = read_text(state)
+        _write(state, edit.add_item(text or _STATE_HEAD, path, item, state))
+    return state
+
+
 def remove_rule(paths: Paths, rule: str) -> list[Path]:
     """Removes a permission rule wherever it stands in the user's files; returns the files that had it."""
     with _lock(paths):

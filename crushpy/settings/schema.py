@@ -140,6 +140,22 @@ class SandboxSettings(Data, frozen=True):
         tuple[str, ...],
         Meta(description="Variables that commands get beside the usual ones: names, or patterns as MYAPP_*."),
     ] = ()
+    network: Annotated[
+        tuple[str, ...],
+        Meta(
+            description="Hosts that commands in the sandbox may reach: names, *.name for all below it, or *."
+        ),
+    ] = ()
+    write: Annotated[
+        tuple[str, ...],
+        Meta(description="Folders outside the workspace that commands in the sandbox may change."),
+    ] = ()
+    auto_allow: Annotated[
+        bool,
+        Meta(
+            description="Whether commands that only read or build inside the sandbox run without a question."
+        ),
+    ] = True
 
 
 class UndoSettings(Data, frozen=True):

@@ -1,6 +1,9 @@
 """The tool that runs a shell command in the workspace, to its end or in the background."""
 
 import asyncio
+import os
+import re
+from pathlib import Path
 from typing import Annotated
 
 from msgspec import Meta
@@ -18,12 +21,24 @@ DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 600
 
 
+class NeedsArgs(Args, frozen=True):
+    """What a command needs beyond the sandbox."""
+
+    network: Annotated[bool | tuple[str, ...], Meta(description="Hosts, or true for any.")] = ()
+    write: Annotated[tuple[str, ...], Meta(description="Folders.")] = ()
+    git: bool = False
+    reason: str = ""
+
+
 class BashArgs(Args, frozen=True):
     command: str
     timeout: Annotated[float, Meta(gt=0, le=MAX_TIMEOUT, description="Seconds; default 120.")] = (
         DEFAULT_TIMEOUT
     )
     background: bool = False
+    needs: Annotated[
+        NeedsArgs, Meta(description="To ask the user for what the sandbox keeps back, with the reason.")
+    ] = NeedsArgs()
 
 
 class BashTool(Tool[BashArgs]):
@@ -32,7 +47,8 @@ class BashTool(Tool[BashArgs]):
     access = ToolAccess("command", writes=True)
 
     def accesses(self, args: BashArgs, context: ToolContext) -> tuple[Access, ...]:
-        return self.touches(args.command)
+        needs = asked_needs(args.needs, context)
+        return (Access(self.name, self.access.kind, args.command, self.access.writes, needs),)
 
     async def run(self, args: BashArgs, context: ToolContext) -> Outcome:
         if not args.command.strip():
@@ -51,6 +67,21 @@ class BashTool(Tool[BashArgs]):
         survivors = await process.kill()
         note = f"timed out after {args.timeout:g} s and was killed"
         return _outcome(process, note, cannot_kill(survivors), is_error=True)
+
+
+def asked_needs(args: NeedsArgs, context: ToolContext) -> Needs:
+    """What the agent asks for, in the words of permissions. Raises ToolError for what cannot be meant."""
+    named = () if isinstance(args.network, bool) else args.network
+    hosts = tuple(dict.fromkeys(_host(name) for name in named if name != "*"))
+    folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
+    return Needs(args.network is True or "*" in named, hosts, folders, args.git)
+
+
+def _host(name: str) -> str:
+    host = re.sub(r"^[a-z]+://", "", name.strip().lower()).split("/")[0].partition(":")[0]
+    if not re.fullmatch(r"(?:\*\.)?[a-z0-9_][a-z0-9_.-]*", host):
+        raise ToolError(f"needs.network: {name!r} is no host. Name hosts as in example.com, or true for any.")
+    return host
 
 
 def _in_background(command: str, context: ToolContext) -> Outcome:

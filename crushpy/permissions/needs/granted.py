@@ -75,6 +75,12 @@ class Granted:
         yield Decision("ask", f"writes {_shown(real)}", suggested, needs=Needs(write=(str(real),)))
 
 
+def rules_for(needs: Needs) -> tuple[str, ...]:
+    """The allow rules that grant this."""
+    hosts = tuple(f"{NETWORK}({host})" for host in needs.hosts)
+    return (*hosts, *(f"{WRITE}({escaped(folder)}/**)" for folder in needs.write))
+
+
 def _speaks(rule: Rule, host: str) -> bool:
     return not rule.pattern or bool(host and host_matches(rule.pattern, host))
 
