@@ -151,11 +151,13 @@ class WorkspaceIndex:
                 entry = entries.get(folder)
                 if entry is None or entry.state.kind != "folder":
                     changed.setdefault(os.path.dirname(folder), []).append(folder)  # noqa: PTH120
+            if known is not None:
+                rules = known.rules  # where they changed, everything is listed anew
+            else:
+                rules = self._rules() if rules is None else rules.inside(folder)
             if known is None or known.time != status.st_mtime_ns:
-                rules = rules or self._rules_for(folder)
-                known = self._listed(
-                    folder, rules, status.st_mtime_ns if now - status.st_mtime_ns > YOUNG else -1
-                )
+                old = now - status.st_mtime_ns > YOUNG
+                known = self._listed(folder, rules, status.st_mtime_ns if old else -1)
             prefix = folder if folder.endswith("/") else folder + "/"
             for name in known.names:
                 path = prefix + name
@@ -171,18 +173,9 @@ class WorkspaceIndex:
             if len(seen) > self._max_files:
                 raise TooManyFiles
             for name in known.folders:
-                waiting.append((prefix + name, None if rules is None else rules.inside(prefix + name)))
+                waiting.append((prefix + name, rules))
         gone = [path for path in entries if path not in seen]
         return self._compared(changed, gone, now, earlier)
-
-    def _rules_for(self, folder: str) -> IgnoreFilter:
-        """The rules of a folder whose parents were not read again."""
-        rules = self._rules()
-        at = self.root
-        for part in Path(folder).relative_to(self.root).parts:
-            at = f"{at.rstrip('/')}/{part}"
-            rules = rules.inside(at)
-        return rules
 
     def _listed(self, folder: str, rules: IgnoreFilter, stamp: int) -> _Folder:
         names: list[str] = []

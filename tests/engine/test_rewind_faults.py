@@ -1,0 +1,164 @@
+"""Going back where something goes wrong: killed at every step, elsewhere, large files, closed folders."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+from talk import Talk, Talks
+
+from crushpy.engine.rewind.rewinder import Rewinder
+from crushpy.errors import UsageError
+from crushpy.undo.states import FileState
+
+KILLER = Path(__file__).with_name("rewind_killer.py")
+
+
+def runs(command: str, **more: Any) -> Reply:
+    return Reply(calls=[Call("bash", {"command": command, **more})])
+
+
+def writes(name: str, content: str) -> Reply:
+    return Reply(calls=[Call("write", {"file_path": name, "content": content})])
+
+
+def files(folder: Path) -> dict[str, str]:
+    return {
+        str(path.relative_to(folder)): path.read_text() if path.is_file() else "folder"
+        for path in sorted(folder.rglob("*"))
+    }
+
+
+def rewinder_of(talk: Talk) -> tuple[Rewinder, str, str]:
+    conversation = talk.conversation
+    prompt = next(one.id for one in conversation.history if one.role == "user")
+    return conversation.rewinder, conversation.info.id, prompt
+
+
+@pytest.mark.timeout(300)
+async def test_a_rewind_killed_at_any_step_is_finished_at_the_next_start(
+    talks: Talks, llm: ScriptedLLM, workspace: Path, home: Path
+) -> None:
+    (workspace / "changed.txt").write_text("old\n")
+    (workspace / "swap").write_text("a file\n")
+    (workspace / "gone").mkdir()
+    (workspace / "gone" / "inner.txt").write_text("inner\n")
+    before = files(workspace)
+    talk = await talks(yolo=True)
+    llm.script(
+        runs("echo new > changed.txt; rm -r gone; rm swap; mkdir swap; echo x > swap/x; mkdir -p made/deep"),
+        writes("made/deep/file.txt", "made\n"),
+        "Done.",
+    )
+    await talk.ask("change everything")
+    after = files(workspace)
+    _, session, prompt = rewinder_of(talk)
+    await talk.close()
+    done = subprocess.run(
+        [sys.executable, str(KILLER), str(home), str(workspace), session, prompt],
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert done.returncode == 0, done.stderr
+    seen = [json.loads(line) for line in done.stdout.splitlines()]
+    assert len(seen) > 10
+    for one in seen:
+        if one["files"] == after:  # killed before anything was written down: nothing happened
+            assert one["forks"] == 0 and not one["said"]
+        else:
+            assert one["files"] == before and one["forks"] == 1 and one["left"] == 0
+    assert seen[-1]["files"] == before and any(one["said"] for one in seen)
+    assert [one["files"] == after for one in seen] == sorted(
+        [one["files"] == after for one in seen], reverse=True
+    )
+
+
+async def test_background_commands_and_sub_agents_count_and_what_changes_between_turns_does_not(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    talk = await talks(yolo=True)
+    llm.script(
+        runs("echo job > job.txt; exec sleep 60", background=True),
+        Reply(calls=[Call("job_output", {"job_id": "job1", "wait": 1})]),
+        Reply(calls=[Call("task", {"prompt": "make a file"})]),
+        writes("task.txt", "task\n"),
+        "Made.",
+        "Done.",
+    )
+    await talk.ask("start")
+    await talk.conversation.rewinder.points(talk.conversation.info.id)
+    (workspace / "mine.txt").write_text("mine\n")
+    llm.script("Nothing to do.")
+    await talk.ask("and then?")
+    rewinder, session, prompt = rewinder_of(talk)
+    planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
+    assert sorted(view.path for view in planned.views) == ["job.txt", "task.txt"]
+    await talk.conversation.put_back(planned)
+    assert files(workspace) == {"mine.txt": "mine\n"}
+
+
+async def test_files_go_back_only_where_they_were_changed(
+    talks: Talks, llm: ScriptedLLM, workspace: Path, home: Path
+) -> None:
+    talk = await talks(yolo=True)
+    llm.script(writes("a.txt", "a\n"), "Done.")
+    await talk.ask("make it")
+    (home / "undo" / "machine").write_text("another")
+    talk.conversation._files.__dict__.pop("machine", None)
+    rewinder, session, prompt = rewinder_of(talk)
+    target = await rewinder.target(session, prompt)
+    with pytest.raises(UsageError, match=r"a\.txt was changed on .*another home"):
+        await rewinder.plan_rewind(session, target)
+    assert (await rewinder.rewind(talk.conversation.info, target, None)).session is not None
+    assert (workspace / "a.txt").exists()
+
+
+async def test_large_files_and_links_that_came_later_are_refused_by_name(
+    talks: Talks, llm: ScriptedLLM, workspace: Path, tmp_path: Path
+) -> None:
+    (workspace / "large.bin").write_bytes(b"x" * 1_100_000)
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "a.txt").write_text("old\n")
+    talk = await talks(yolo=True, flags={"undo.max_file_mb": 1})
+    llm.script(runs("echo more >> large.bin; echo new > sub/a.txt; echo b > b.txt"), "Done.")
+    await talk.ask("change them")
+    outside = tmp_path / "outside"
+    (workspace / "sub").rename(outside)
+    (workspace / "sub").symlink_to(outside)
+    rewinder, session, prompt = rewinder_of(talk)
+    planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
+    reasons = {view.path: view.note for view in planned.views if view.action == "conflict"}
+    assert "undo.max_file_mb" in reasons["large.bin"]
+    assert "sub/a.txt" in reasons
+    outcome = await talk.conversation.put_back(planned)
+    assert outcome is not None and not (workspace / "b.txt").exists()
+    assert (outside / "a.txt").read_text() == "new\n"
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+async def test_a_closed_folder_is_a_conflict(talks: Talks, llm: ScriptedLLM, workspace: Path) -> None:
+    (workspace / "sub").mkdir()
+    (workspace / "sub" / "a.txt").write_text("old\n")
+    talk = await talks(yolo=True)
+    llm.script(runs("echo new > sub/a.txt; echo b > b.txt"), "Done.")
+    await talk.ask("change them")
+    (workspace / "sub").chmod(0o555)
+    rewinder, session, prompt = rewinder_of(talk)
+    planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
+    outcome = await talk.conversation.put_back(planned)
+    (workspace / "sub").chmod(0o755)
+    assert outcome is not None and [one.path for one in outcome.conflicts] == [
+        str(workspace / "sub" / "a.txt")
+    ]
+    assert not (workspace / "b.txt").exists()
+
+
+def test_states_tell_what_a_person_would() -> None:
+    assert FileState("file", "a", mode=0o644).same(FileState("file", "a", mode=0o644, kept="store"))
+    assert not FileState("file", "a", mode=0o644).same(FileState("file", "a", mode=0o755))
