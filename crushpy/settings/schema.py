@@ -251,7 +251,9 @@ class Settings(Data, frozen=True):
     database_url: Annotated[
         str, Meta(description="Where sessions are stored, as an SQLAlchemy address; empty: crushpy.db.")
     ] = ""
-    theme: Annotated[str, Meta(description="Colours of the app; empty: Textual's own choice.")] = ""
+    theme: Annotated[
+        str, Meta(description="Colours of the app; empty: crushpy-dark or crushpy-light, as the terminal is.")
+    ] = ""
     welcome: Annotated[
         Literal["show", "hide"],
         Meta(description="Whether the app greets with a line about the built-in demo; Esc there hides it."),

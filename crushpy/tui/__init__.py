@@ -8,14 +8,17 @@ def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
     """Runs the app until the user leaves; the exit code. `images` go with the first prompt."""
     import gc
 
-    from crushpy.tui.terminal.raw_mode import held
+    from crushpy.tui.terminal import background
+    from crushpy.tui.terminal.raw_mode import held, typed_meanwhile
 
     with held() as typed:
+        background.ask()
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.terminal.attention import give_title_back
 
-        app = CrushpyApp(options, typed, images)
+        more, light = background.answered(typed_meanwhile())
+        app = CrushpyApp(options, typed + more, images, light=light)
         app.run()
         give_title_back()
     if app.farewell:

@@ -18,6 +18,8 @@ from crushpy.engine.unexpected import unexpected
 from crushpy.start_options import StartOptions
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
+from crushpy.tui.terminal.background import colours, guessed
+from crushpy.tui.themes import THEMES, fitting_theme
 
 if TYPE_CHECKING:
     from textual.command import Provider
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
 
     from crushpy.messages import Image
     from crushpy.settings import Settings
+    from crushpy.tui.terminal.keyboard import BackgroundTold
 
 log = logging.getLogger(__name__)
 
@@ -73,9 +76,21 @@ class CrushpyApp(App[object]):
         ),
     ]
 
-    def __init__(self, options: StartOptions, typed: str = "", images: "tuple[Image, ...]" = ()) -> None:
-        """`typed` was typed before the app was there; `images` go with the first prompt."""
+    def __init__(
+        self,
+        options: StartOptions,
+        typed: str = "",
+        images: "tuple[Image, ...]" = (),
+        *,
+        light: bool | None = None,
+    ) -> None:
+        """`typed` was typed before the app was there; `images` go with the first prompt. `light`: what the
+        terminal said of its background."""
         super().__init__()
+        for theme in THEMES:
+            self.register_theme(theme)
+        self._chosen_theme = ""
+        self.theme = fitting_theme(light=guessed() if light is None else light, colours=colours())
         self._images = images
         self._options = options
         self._typed = typed
@@ -113,6 +128,10 @@ class CrushpyApp(App[object]):
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
 
+    def on_background_told(self, event: "BackgroundTold") -> None:
+        if not self._chosen_theme:
+            self.theme = fitting_theme(light=event.light, colours=colours())
+
     def watch_theme(self) -> None:
         """Without colours, a theme of the terminal's own needs another filter than one that names them."""
         filters = self._filters
@@ -137,6 +156,7 @@ class CrushpyApp(App[object]):
 
     def adopt(self, settings: "Settings") -> None:
         """Takes over what the settings say about colours and keys."""
+        self._chosen_theme = settings.theme
         if settings.theme in self.available_themes:
             self.theme = settings.theme
         elif settings.theme:

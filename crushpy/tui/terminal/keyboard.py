@@ -13,7 +13,9 @@ from threading import Event
 from typing import Any
 
 from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
 
+from crushpy.tui.terminal.background import LateAnswer
 from crushpy.tui.terminal.paste_reader import PasteReader
 
 HALF_A_KEY = 0.1
@@ -37,6 +39,14 @@ class WaitableEvent(Event):
         super().clear()
 
 
+class BackgroundTold(Message):
+    """The terminal said, late, what its background is."""
+
+    def __init__(self, light: bool) -> None:
+        super().__init__()
+        self.light = light
+
+
 class Keyboard(LinuxDriver):
     """Textual's driver for terminals, with a reader of its own."""
 
@@ -47,6 +57,7 @@ class Keyboard(LinuxDriver):
     def run_input_thread(self) -> None:
         parser = PasteReader(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
+        late = LateAnswer()
         files = [self.fileno, self.exit_event.file]
         while not self.exit_event.is_set():
             ready, _, _ = select.select(files, [], [], HALF_A_KEY if parser.is_half_way else None)
@@ -55,7 +66,10 @@ class Keyboard(LinuxDriver):
                 if not data:  # nobody will ever type again
                     self.exit_event.wait()
                     return
-                for message in parser.feed(decode(data)):
+                keys, light = late.take(decode(data))
+                if light is not None:
+                    self._app.post_message(BackgroundTold(light))
+                for message in parser.feed(keys) if keys else ():
                     self.process_message(message)
             for message in parser.tick():
                 self.process_message(message)

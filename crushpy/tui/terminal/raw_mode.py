@@ -44,15 +44,27 @@ def held() -> Generator[str]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
+def typed_meanwhile() -> str:
+    """What was typed since, and the terminal's answers; inside `held`."""
+    try:
+        return _waiting(sys.stdin.fileno()).decode("utf-8", "replace")
+    except (OSError, ValueError):
+        return ""
+
+
 def _typed(descriptor: int) -> str:
     """What waits to be read. The kernel has made line feeds of the Enter keys in it."""
+    return _waiting(descriptor).decode("utf-8", "replace").replace("\n", "\r")
+
+
+def _waiting(descriptor: int) -> bytes:
     typed = b""
     while select.select([descriptor], [], [], 0)[0]:
         piece = os.read(descriptor, 4096)
         if not piece:
             break
         typed += piece
-    return typed.decode("utf-8", "replace").replace("\n", "\r")
+    return typed
 
 
 def _watch(descriptor: int) -> None:
