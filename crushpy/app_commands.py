@@ -151,6 +151,7 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Review", "review", "Have the agent look over those changes.", "review", "[focus words]"),
     AppCommand("Write AGENTS.md", "init", "Have the agent write it from a look at the project.", "init"),
     AppCommand("Redraw", "redraw", "Draw the screen anew, should something have written over it.", key="f5"),
+    AppCommand("Words", "glossary", "What fresh start, evidence and the other words mean.", "glossary"),
     AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
     AppCommand(
         "Quit", "quit", "Leave; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)

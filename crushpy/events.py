@@ -284,6 +284,8 @@ class Boundary(Event, frozen=True, tag="boundary"):
     """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
     waited_ms: int = 0
     """How long the turn stood still for it."""
+    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    """For each kind of fact: how many there were, how many the prose has, how many were carried."""
 
 
 class Notice(Event, frozen=True, tag="notice"):

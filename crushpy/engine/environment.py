@@ -83,6 +83,19 @@ def describe(cwd: Path, now: float, files: tuple[ContextFile, ...]) -> str:
     return "\n".join(lines)
 
 
+def git_branch(cwd: Path) -> str:
+    """The branch, or `detached`; empty where there is no repository. Read from the files of .git."""
+    state = git_state(cwd)
+    if state.startswith("on branch "):
+        return state.removeprefix("on branch ").rpartition(" at ")[0] or state.removeprefix("on branch ")
+    return "detached" if state.startswith("detached") else ""
+
+
+def instruction_files(system: str) -> tuple[str, ...]:
+    """The context files whose text a system prompt of `describe` holds."""
+    return tuple(re.findall(r'^<instructions path="([^"\n]*)">$', system, re.MULTILINE))
+
+
 def git_state(cwd: Path) -> str:
     """Branch and commit, read from the files of .git: starting git itself takes longer than all the rest."""
     for folder in (cwd, *cwd.parents):

@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import func, insert, select, update
 
 from crushpy.errors import UsageError
-from crushpy.messages import Cut, Message
+from crushpy.messages import Cut, Message, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage import statements
 from crushpy.storage.conversation_table import DELETED, ConversationTable
@@ -20,6 +20,7 @@ from crushpy.storage.row_mapping import (
     message_from_row,
     session_from_row,
     session_to_row,
+    usage_from_column,
 )
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
@@ -212,6 +213,18 @@ class Boundaries:
         for session, last in self.reach(session_id):
             statement = select(messages).where(_M.session_id == session, _M.number <= last).order_by(_M.seq)
             found += [message_from_row(row) for row in self._execute(statement)]
+        return found
+
+    def lineage_usage(self, session_id: str) -> list[tuple[str, Usage]]:
+        """What each model call from the root to this session reported, with the session it was made in."""
+        found: list[tuple[str, Usage]] = []
+        for session, last in self.reach(session_id):
+            statement = (
+                select(_M.usage)
+                .where(_M.session_id == session, _M.number <= last, _M.usage.is_not(None))
+                .order_by(_M.seq)
+            )
+            found += [(session, usage_from_column(usage)) for usage in self._execute(statement).scalars()]
         return found
 
     def reach(self, session_id: str) -> list[tuple[str, int]]:

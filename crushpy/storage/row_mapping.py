@@ -93,6 +93,10 @@ def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
     }
 
 
+def usage_from_column(usage: str) -> Usage:
+    return _usage.decode(usage)
+
+
 def message_from_row(row: Row[Any]) -> Message:
     return Message(
         id=row.id,

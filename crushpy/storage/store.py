@@ -315,6 +315,10 @@ class Store:
         """The sessions that led here, the first first, each with the number of its last message that did."""
         return await self._do(lambda database: database.boundaries.reach(session_id))
 
+    async def lineage_usage(self, session_id: str) -> list[tuple[str, Usage]]:
+        """What each model call from the root to this session reported, with the session it was made in."""
+        return await self._do(lambda database: database.boundaries.lineage_usage(session_id))
+
     # --- pins ------------------------------------------------------------------------------------------
 
     async def pins(self, root_id: str) -> list[Pin]:

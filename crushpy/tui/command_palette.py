@@ -6,6 +6,7 @@ from typing import Protocol, cast
 
 from textual import on
 from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
 
@@ -15,6 +16,16 @@ from crushpy.tui.widgets.key_bar import LOW, key_name
 
 LAST = 0.001
 """The score of a command whose title does not match, but the words that explain it do."""
+
+
+WIDTH = 80
+"""Columns of the palette, where the terminal has them."""
+FRAME = 6
+"""Columns that its edge, its padding and its scrollbar take."""
+GAP = 2
+LEAST_WORDS = 12
+_used: list[AppCommand] = []
+"""What was taken from the palette since the app was started, the latest first."""
 
 
 class CommandRunner(Protocol):
@@ -29,21 +40,23 @@ class CommandRunner(Protocol):
 
 
 class TableProvider(Provider):
-    """Gives Textual's palette the commands of the table."""
+    """Gives Textual's palette the commands of the table, those used lately first."""
 
     async def discover(self) -> Hits:
-        for command in APP_COMMANDS:
-            yield DiscoveryHit(command.title, self._doing(command), help=self._shown_help(command))
+        for command in _recent_first():
+            yield DiscoveryHit(
+                self._row(command, Content(command.title)), self._doing(command), command.title
+            )
 
     async def search(self, query: str) -> Hits:
         matcher = self.matcher(query)
         for command in APP_COMMANDS:
-            help_text = self._help(command)
             if (score := matcher.match(command.title)) > 0:
-                shown = self._shown_help(command)
-                yield Hit(score, matcher.highlight(command.title), self._doing(command), help=shown)
-            elif query.casefold() in f"/{command.slash} {help_text}".casefold():
-                yield Hit(LAST, command.title, self._doing(command), help=self._shown_help(command))
+                row = self._row(command, matcher.highlight(command.title))
+                yield Hit(score, row, self._doing(command), command.title)
+            elif query.casefold() in f"/{command.slash} {command.help}".casefold():
+                row = self._row(command, Content(command.title))
+                yield Hit(LAST, row, self._doing(command), command.title)
 
     @property
     def _runner(self) -> CommandRunner:
@@ -51,21 +64,38 @@ class TableProvider(Provider):
 
     def _doing(self, command: AppCommand) -> Callable[[], None]:
         runner = self._runner
-        return lambda: runner.action_command(command.action)
 
-    def _shown_help(self, command: AppCommand) -> str | None:
-        """Where there are few rows, each is a command."""
-        return self._help(command) if app_of(self.screen).size.height >= LOW else None
+        def do() -> None:
+            if command in _used:
+                _used.remove(command)
+            _used.insert(0, command)
+            runner.action_command(command.action)
 
-    def _help(self, command: AppCommand) -> str:
+        return do
+
+    def _row(self, command: AppCommand, title: Content) -> Content:
+        """One row: the title, what it does where there is room, and at the right its name and key."""
+        width = min(WIDTH, app_of(self.screen).size.width) - FRAME
         key = self._runner.keys.get(command.action) or command.key
-        return f"{command.help} · {key_name(key)}" if key else command.help
+        slash = f"/{command.slash}" if command.slash else ""
+        names = "  ".join(filter(None, (slash, key_name(key.partition(",")[0]) if key else "")))
+        room = width - title.cell_length - len(names) - 2 * GAP
+        what = Content(command.help).truncate(room, ellipsis=True) if room >= LEAST_WORDS else Content("")
+        gap = " " * max(1, width - title.cell_length - what.cell_length - len(names) - (GAP if what else 0))
+        return Content.assemble(
+            title, " " * GAP if what else "", what.stylize("$text-muted"), gap, (names, "$text-muted")
+        )
+
+
+def _recent_first() -> list[AppCommand]:
+    return [*_used, *(command for command in APP_COMMANDS if command not in _used)]
 
 
 class TablePalette(CommandPalette):
     """Textual's palette, but Enter takes from the list of what was typed, never from the one before."""
 
     DEFAULT_CSS = """
+    TablePalette > Vertical { width: 80; max-width: 100%; }
     TablePalette.-tiny > Vertical { margin-top: 0; }
     TablePalette.-tiny #--input { border: none; }
     TablePalette.-tiny #--input Label { margin-top: 0; }

@@ -1,12 +1,14 @@
 """What the app asks of the engine when it is needed: importing it takes a tenth of a second, in a thread."""
 
 import asyncio
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from crushpy.start_options import StartOptions
+from crushpy.tui.widgets.welcome_card import Greeting
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -84,3 +86,48 @@ def trust_project(cwd: Path) -> str:
     except CrushpyError as error:
         return str(error)
     return f"Trusted: {root}. Its settings and templates count from the next start on."
+
+
+async def greeting_for(conversation: "Conversation") -> Greeting:
+    """What the card of a new conversation says of it and of its folder."""
+    from crushpy import __version__
+    from crushpy.engine.environment import instruction_files
+
+    info = conversation.info
+    folder, branch = place_of(info.cwd)
+    names = [_shortened(Path(path), Path(info.cwd)) for path in instruction_files(info.system)]
+    return Greeting(
+        __version__, folder, branch, info.model, info.compaction, tuple(names), await _last(conversation)
+    )
+
+
+async def _last(conversation: "Conversation") -> str:
+    """The latest conversation of this folder; empty where there is none, or none can be read."""
+    from crushpy.engine.session.export import age
+    from crushpy.errors import CrushpyError
+
+    try:
+        rows = await conversation.library.conversations(conversation.info.cwd, 1)
+    except CrushpyError:
+        return ""
+    if not rows:
+        return ""
+    ago = age(time.time() - rows[0].updated_at)
+    return f"“{rows[0].title[:60]}”, {ago if ago == 'now' else f'{ago} ago'}"
+
+
+def place_of(cwd: str) -> tuple[str, str]:
+    """A folder as people write it, and its branch."""
+    from crushpy.engine.environment import git_branch
+
+    path = Path(cwd)
+    home = Path.home()
+    folder = f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else cwd
+    return ("~" if path == home else folder), git_branch(path)
+
+
+def _shortened(path: Path, cwd: Path) -> str:
+    if path.is_relative_to(cwd):
+        return str(path.relative_to(cwd))
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path.is_relative_to(home) else str(path)

@@ -6,6 +6,8 @@
 from collections.abc import Sequence
 from typing import Literal, Protocol
 
+import msgspec
+
 from crushpy.context.cuts import SentState
 from crushpy.messages import (
     CallDecision,
@@ -121,7 +123,16 @@ class ErrorItem(Data, frozen=True):
 
 
 ItemAction = Literal[
-    "copy", "fork", "open_parent", "undo", "edit_template", "lineage", "pin", "open_task", "copy_block"
+    "copy",
+    "fork",
+    "open_parent",
+    "undo",
+    "edit_template",
+    "lineage",
+    "pin",
+    "open_task",
+    "copy_block",
+    "glossary",
 ]
 """What a key or a click on an item asks for; the screen does it (`Transcript.ItemActivated`)."""
 
@@ -130,6 +141,7 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "u": ("undo", "undo"),
     "t": ("edit_template", "template"),
     "l": ("lineage", "lineage"),
+    "g": ("glossary", "words"),
 }
 """Keys on the card of a fresh start, what they ask for and how the card names it."""
 ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
@@ -155,6 +167,8 @@ class BoundaryItem(Data, frozen=True):
     """Share of the facts left behind that what was carried over still holds."""
     prose_coverage: float | None = None
     """The same for the summary alone."""
+    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    """By kind: how many there were, how many the prose has, how many were carried."""
     summary_source: str = ""
     """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
     summary_model: str = ""

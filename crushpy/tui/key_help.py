@@ -64,6 +64,7 @@ _ON_A_BOUNDARY: dict[ItemAction, str] = {
     "undo": "undo it, where it is the last one",
     "edit_template": "edit the summary template",
     "lineage": "the lineage of the conversation",
+    "glossary": "what its words mean",
 }
 
 

@@ -46,6 +46,7 @@ class StatusPresenter:
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
         self._set(yolo=yolo)
+        self._locate(conversation)
         self.refresh()
 
     def refresh(self) -> None:
@@ -78,6 +79,12 @@ class StatusPresenter:
         if self._conversation is not None:
             self._set(reading=_reading(self._conversation))
 
+    def _locate(self, conversation: "Conversation") -> None:
+        from crushpy.tui.engine_access import place_of
+
+        folder, branch = place_of(conversation.info.cwd)
+        self._set(folder=folder, branch=branch)
+
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)
 
@@ -105,6 +112,8 @@ class StatusPresenter:
                 self._set(activity=f"retrying in {event.seconds:g} s")
             case TurnEnded():
                 self._set(activity="")
+                if self._conversation is not None:  # a command may have changed the branch
+                    self._locate(self._conversation)
             case _:
                 pass
         if isinstance(event, ToolFinished):

@@ -148,6 +148,7 @@ def boundary_event(boundary: BoundaryInfo, coverage: Coverage, seed: Seed) -> Bo
         prepared=boundary.prepared,
         moment=boundary.moment,
         waited_ms=boundary.waited_ms,
+        facts=counts(coverage),
     )
 
 

@@ -13,6 +13,7 @@ import msgspec
 
 from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
+from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import as_markdown, edited, led_to, redacted
 from crushpy.engine.session.fork import fork_session
@@ -243,6 +244,10 @@ class SessionBrowser:
         boundaries = {boundary.child_id: boundary for boundary in await self._store.boundaries(root_id)}
         tip = await self._store.tip(root_id)
         return arrange(sessions, boundaries, tip.id)
+
+    async def requests(self, session_id: str) -> list[RequestMade]:
+        """How large each request from the root to this session was."""
+        return requests_made(await self._store.lineage_usage(session_id))
 
     async def preview(self, session_id: str, many: int = 3) -> Preview:
         """A session's summary, its first messages and its last."""

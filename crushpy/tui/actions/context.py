@@ -89,6 +89,7 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
             thresholds=thresholds,
             pin=pin,
             edit=conversation.edit_context,
+            requests=lambda: conversation.library.requests(conversation.info.id),
         )
     )
     if conversation.sent_states != before:

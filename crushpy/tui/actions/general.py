@@ -13,6 +13,13 @@ async def show_help(chat: CommandHost, argument: str) -> None:
     await chat.show(HelpScreen(keys=keys))
 
 
+@performs("glossary")
+async def show_words(chat: CommandHost, argument: str) -> None:
+    from crushpy.tui.screens.glossary import GlossaryScreen
+
+    await chat.show(GlossaryScreen())
+
+
 @performs("copy_reply")
 async def copy_last_reply(chat: CommandHost, argument: str) -> None:
     history = chat.conversation.history if chat.conversation else ()

@@ -38,6 +38,7 @@ from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
+from crushpy.tui.widgets.welcome_card import LEAST_ROWS, WelcomeCard
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -133,6 +134,7 @@ class ChatScreen(ChatLayout):
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
         self._welcome.greet(conversation)
+        await self._greet(conversation)
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.post_message(self.Opened(conversation.settings))
@@ -150,6 +152,19 @@ class ChatScreen(ChatLayout):
             self.run_worker(self.perform("sessions"))
         if conversation.plan is not None:
             self._offer_plan()
+
+    async def _greet(self, conversation: "Conversation") -> None:
+        """The card of a new conversation, where there is room for it."""
+        self._end_greeting()
+        if conversation.history or self._early or app_of(self).size.height < LEAST_ROWS:
+            return
+        from crushpy.tui.engine_access import greeting_for
+
+        self.mount(WelcomeCard(await greeting_for(conversation)), before=self.transcript)
+
+    def _end_greeting(self) -> None:
+        for greeting in self.query(WelcomeCard):
+            greeting.remove()
 
     async def _recall(self, conversation: "Conversation") -> None:
         """Brings the earlier prompts of this folder, for Up and Down."""
@@ -188,6 +203,7 @@ class ChatScreen(ChatLayout):
             case ModeChanged() if event.mode != "plan":
                 self._drop_plan()
             case PromptQueued() | PromptCommitted():
+                self._end_greeting()
                 self._drop_plan()
                 self._show_queue()
                 self._name_window()
@@ -407,7 +423,7 @@ class ChatScreen(ChatLayout):
                 return
             await self.perform("undo_boundary")
         else:
-            await self.perform("edit_template" if action == "edit_template" else "lineage")
+            await self.perform(action if action in ("edit_template", "glossary") else "lineage")
 
     def _task_went_on(self, event: TaskProgress) -> None:
         """Whoever reads what a sub-agent does sees it grow."""

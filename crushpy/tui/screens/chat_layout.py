@@ -41,6 +41,7 @@ class ChatLayout(TranscriptScreen):
     DEFAULT_CSS = """
     ChatLayout { layout: vertical; overflow: hidden; }
     ChatLayout Transcript { height: 1fr; }
+    ChatLayout.-airy PromptInput { margin-top: 1; }
     ChatLayout.-cramped PromptInput { max-height: 1; }
     ChatLayout.-cramped QueueView { max-height: 0; }
     ChatLayout.-cramped AttachmentList { max-height: 1; }
@@ -49,6 +50,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
+    VERTICAL_BREAKPOINTS = [(0, "-close"), (20, "-airy")]
     BINDINGS = [
         Binding("escape", "escape", "Back to the prompt"),
         Binding("ctrl+d", "leave_if_empty", "Leave", show=False),

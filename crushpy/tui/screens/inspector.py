@@ -14,6 +14,7 @@ from crushpy.context.budget import Budget
 from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
 from crushpy.context.forecast import in_words
 from crushpy.context.inspect import Inspection, Row
+from crushpy.context.requests_made import RequestMade
 from crushpy.errors import CrushpyError
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
@@ -23,6 +24,7 @@ from crushpy.tui.screens.picker import spread
 from crushpy.tui.widgets.key_bar import KeyBar, flow
 from crushpy.tui.widgets.row_list import RowList
 from crushpy.tui.widgets.status_bar import short
+from crushpy.tui.widgets.window_chart import window_chart
 
 KINDS: dict[str, tuple[str, str]] = {
     "tool": ("▒", "$secondary"),
@@ -40,6 +42,10 @@ KINDS: dict[str, tuple[str, str]] = {
 MESSAGES = ("user", "assistant", "tool output")
 OTHER = ("░", "$text-muted")
 FREE = "·"
+TOOL = "tool"
+HIGH = 30
+"""Rows of the terminal from which on there is room for the window over time."""
+CHART_ROWS = 6
 
 
 def bar(inspection: Inspection, width: int) -> Content:
@@ -82,6 +88,16 @@ def figures(budget: Budget) -> str:
     return f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
 
 
+def _grouped(rows: Sequence[Row]) -> list[Row]:
+    """The same with all tools as one row."""
+    tools = [row for row in rows if row.kind == TOOL]
+    if len(tools) < 2:
+        return list(rows)
+    tokens, cached = sum(row.tokens for row in tools), all(row.cached for row in tools)
+    group = Row(TOOL, f"{len(tools)} tools", tokens, cached)
+    return [group, *(row for row in rows if row.kind != TOOL)]
+
+
 def _ordered(by_kind: Mapping[str, int]) -> list[str]:
     return [kind for kind in KINDS if kind in by_kind] + [kind for kind in by_kind if kind not in KINDS]
 
@@ -103,6 +119,8 @@ class InspectorScreen(Screen[None]):
     InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
     InspectorScreen #forecast { height: auto; max-height: 2; padding: 0 1; }
     InspectorScreen #chart { height: auto; padding: 0 1; }
+    InspectorScreen #time { height: auto; padding: 0 1; display: none; }
+    InspectorScreen.-over-time #time { display: block; }
     InspectorScreen #legend { height: auto; max-height: 5; padding: 0 1; margin-bottom: 1; }
     InspectorScreen.-short #legend { max-height: 2; margin-bottom: 0; }
     InspectorScreen.-tiny #legend, InspectorScreen.-tiny #forecast, InspectorScreen.-tiny #chart {
@@ -112,8 +130,10 @@ class InspectorScreen(Screen[None]):
     InspectorScreen #effect.-said { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "Largest first or in order"),
+        Binding("s", "sort", "In order or largest first"),
         Binding("k", "kinds", "Kinds or parts"),
+        Binding("t", "tools", "Tools"),
+        Binding("w", "over_time", "Window over time"),
         Binding("p", "pin", "Pin"),
         Binding("r", "refresh_figures", "Refresh"),
         Binding("d", "edit('drop')", "Drop"),
@@ -133,8 +153,9 @@ class InspectorScreen(Screen[None]):
         thresholds: Mapping[str, float] | None = None,
         pin: Callable[[str], Awaitable[str]] | None = None,
         edit: EditContext | None = None,
+        requests: Callable[[], Awaitable[Sequence[RequestMade]]] | None = None,
     ) -> None:
-        """`pin` pins a message by its id, and gives what to tell."""
+        """`pin` pins a message by its id, and gives what to tell. `requests`: how large those so far were."""
         super().__init__()
         self._pin = pin
         self._edit = edit
@@ -145,17 +166,28 @@ class InspectorScreen(Screen[None]):
         self._thresholds = dict(thresholds or {})
         self._inspection = read()
         self._rows: list[Row] = []
-        self._sorted = False
+        self._sorted = True
         self._by_kind = False
+        self._tools_apart = False
+        self._ask_requests = requests
+        self._requests: Sequence[RequestMade] = ()
+        self._over_time: bool | None = None
+        """Whether the window over time is shown; None: where there is room for it."""
 
     def compose(self) -> ComposeResult:
         yield Static(classes="title", id="heading")
         yield Static(id="forecast")
+        yield Static(id="time")
         yield Static(id="chart")
         yield Static(id="legend")
         yield Static(id="effect")
         yield RowList()
         yield KeyBar()
+
+    async def on_mount(self) -> None:
+        if self._ask_requests is not None:
+            self._requests = await self._ask_requests()
+            self._show()
 
     def on_resize(self) -> None:
         self._show()
@@ -174,6 +206,7 @@ class InspectorScreen(Screen[None]):
         words = ". ".join(in_words(forecast)) if forecast and forecast.turns else ""
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
         self.query_one("#forecast").display = bool(words)
+        self._show_time(width)
         chart = [bar(inspection, width)]
         if self._thresholds:
             chart.append(threshold_marks(self._thresholds, width))
@@ -181,6 +214,16 @@ class InspectorScreen(Screen[None]):
         self.query_one("#legend", Static).update(self._legend())
         self._offer()
         self._fill()
+
+    def _show_time(self, width: int) -> None:
+        high = app_of(self).size.height >= HIGH
+        shown = len(self._requests) > 1 and (high if self._over_time is None else self._over_time)
+        self.set_class(shown, "-over-time")
+        if shown:
+            window = self._inspection.budget.window
+            threshold = self._thresholds.get("auto", self._thresholds.get("fallback"))
+            chart = window_chart(self._requests, window, width, CHART_ROWS if high else 3, threshold)
+            self.query_one("#time", Static).update(chart)
 
     def _legend(self) -> Content:
         inspection = self._inspection
@@ -209,7 +252,7 @@ class InspectorScreen(Screen[None]):
             by_kind = self._inspection.by_kind()
             rows = [Row(kind, "", by_kind[kind], False) for kind in _ordered(by_kind)]
         else:
-            rows = list(self._inspection.rows)
+            rows = list(self._inspection.rows) if self._tools_apart else _grouped(self._inspection.rows)
         self._rows = sorted(rows, key=lambda row: -row.tokens) if self._sorted else rows
         self.query_one(RowList).show(len(rows), self._draw, self.query_one(RowList).highlighted)
 
@@ -226,6 +269,15 @@ class InspectorScreen(Screen[None]):
 
     def action_sort(self) -> None:
         self._sorted = not self._sorted
+        self._show()
+
+    def action_tools(self) -> None:
+        """Tools one by one, or as one row."""
+        self._tools_apart = not self._tools_apart
+        self._show()
+
+    def action_over_time(self) -> None:
+        self._over_time = not self.has_class("-over-time")
         self._show()
 
     def action_kinds(self) -> None:

@@ -34,12 +34,13 @@ class PromptInput(FoldingTextArea):
     DEFAULT_CSS = """
     PromptInput {
         height: auto; min-height: 1; max-height: 33vh;
-        border: none; border-left: thick $primary; padding: 0 1;
+        border: none; border-left: thick $primary; padding: 0 1; background: $surface;
         scrollbar-size-vertical: 1;
         &:focus { border: none; border-left: thick $primary; }
         &:blur { border-left: thick $border-blurred; }
         &.-command, &.-command:focus { border-left: outer $accent; }
         &.-shell, &.-shell:focus { border-left: double $warning; }
+        & .text-area--placeholder { color: $text-muted; }
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -1,4 +1,6 @@
-"""The line that is always in view: model, compaction method, how full the window is, and the cost."""
+"""The line that is always in view, in three places: what goes on, where, and how full the window is."""
+
+from collections.abc import Sequence
 
 from textual.content import Content
 from textual.reactive import reactive
@@ -45,6 +47,8 @@ class StatusBarState(Data, frozen=True):
     """How long the session still lasts; empty while that does not matter."""
     below: int = 0
     """Lines of the transcript below what is seen."""
+    folder: str = ""
+    branch: str = ""
 
 
 def short(tokens: int) -> str:
@@ -78,8 +82,8 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
 
 
 SHRINKING = (
-    *("forecast", "activity", "below", "session", "method", "model", "gauge", "model", "session", "gauge"),
-    *("below", "model", "method", "cost"),
+    *("forecast", "folder", "activity", "below", "session", "folder", "method", "model", "gauge", "folder"),
+    *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
 
@@ -101,6 +105,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
         ),
         "model": _forms(model, name, name if len(name) <= 12 else f"{name[:11]}…", ""),
         "method": _forms(f"compaction {state.method}", state.method, ""),
+        "folder": _forms(*_where(state), style="$text-disabled"),
         "gauge": [
             gauge(state.reading),
             gauge(state.reading, bar=False),
@@ -118,25 +123,57 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
     }
 
 
+def _where(state: StatusBarState) -> tuple[str, ...]:
+    """Folder and branch, then the folder's own name with it, then the branch."""
+    folder, branch = clean(state.folder), clean(state.branch)
+    if not folder:
+        return ()
+    name = folder.rpartition("/")[2] or folder
+    forms = [f"{folder} · {branch}", f"{name} · {branch}", branch] if branch else [folder, name]
+    return (*dict.fromkeys(forms), "")
+
+
 def _forms(*texts: str, style: str = "") -> list[Content]:
     return [Content.styled(text, style) for text in texts] or [Content("")]
+
+
+PLACES = (
+    ("activity", "below", "model", "method"),
+    ("folder",),
+    ("gauge", "forecast", "session", "cost", "mode", "yolo"),
+)
+"""What stands at the left, in the middle and at the right."""
+GAP = 2
 
 
 def fitted(state: StatusBarState, width: int) -> Content:
     """The line, with as much as there is room for; how full the window is stays to the last."""
     forms = parts(state)
-    line = _joined(forms)
     for giving_way in SHRINKING:
-        if line.cell_length <= width:
+        if _length(forms) <= width:
             break
         if len(forms[giving_way]) > 1:
             del forms[giving_way][0]
-            line = _joined(forms)
-    return line.truncate(max(1, width), ellipsis=True)
+    return _placed([_joined(forms, names) for names in PLACES], width).truncate(max(1, width), ellipsis=True)
 
 
-def _joined(forms: dict[str, list[Content]]) -> Content:
-    return Content("  ").join([form[0] for form in forms.values() if form[0]])
+def _joined(forms: dict[str, list[Content]], names: Sequence[str]) -> Content:
+    return Content(" " * GAP).join([forms[name][0] for name in names if forms[name][0]])
+
+
+def _length(forms: dict[str, list[Content]]) -> int:
+    shown = [form[0].cell_length for form in forms.values() if form[0]]
+    return sum(shown) + GAP * (len(shown) - 1)
+
+
+def _placed(places: list[Content], width: int) -> Content:
+    """The right one ends at the edge, the middle one stands in the middle where there is room for that."""
+    left, middle, right = places
+    free = width - left.cell_length - middle.cell_length - right.cell_length
+    if not middle:
+        return Content.assemble(left, " " * max(GAP if left and right else 0, free), right)
+    before = max(GAP if left else 0, min((width - middle.cell_length) // 2 - left.cell_length, free - GAP))
+    return Content.assemble(left, " " * before, middle, " " * max(GAP, free - before), right)
 
 
 class StatusBar(Widget):

@@ -1,7 +1,7 @@
 """The card at a boundary: who decided, why, what it cost, what was carried over, and what can be done now."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 from rich.segment import Segment
 from rich.style import Style
@@ -43,7 +43,12 @@ def draw_boundary_card(item: BoundaryItem, canvas: Canvas, margin: Margin, *, op
     inside = margin.add(Segment("  ", palette.text))
     if why:
         canvas.prose([[(why, palette.text)]], inside, palette.text)
-    for words, style in ((_figures(item), palette.text), (_origin(item), palette.muted)):
+    kept = kept_words(item.facts)
+    for words, style in (
+        (kept, palette.text),
+        (_figures(item), palette.text),
+        (_origin(item), palette.muted),
+    ):
         if words:
             canvas.prose([[(words, style)]], inside, palette.text)
     if item.messages_before:
@@ -77,10 +82,43 @@ def _rule(title: str, canvas: Canvas, margin: Margin) -> None:
     canvas.rows.append(row)
 
 
+_ONE = {
+    "paths": "path",
+    "commands": "command",
+    "failures": "failing command",
+    "todos": "todo",
+    "requests": "request of yours",
+    "notes": "earlier note",
+    "pins": "pin",
+}
+"""A fact of each kind, in the words of people."""
+
+
+def kept_words(facts: Mapping[str, tuple[int, int, int]]) -> str:
+    """What was kept of what mattered, in plain words; empty where there was nothing to keep."""
+    total = sum(count[0] for count in facts.values())
+    kept = sum(count[2] for count in facts.values())
+    if not total:
+        return ""
+    lost = [
+        _many(count[0] - count[2], _ONE.get(kind, one_line(kind)))
+        for kind, count in facts.items()
+        if count[0] > count[2]
+    ]
+    if not lost:
+        return f"all {total} facts kept" if total > 1 else "the one fact kept"
+    return f"{kept} of {total} facts kept; not kept: {', '.join(lost)}"
+
+
+def _many(number: int, one: str) -> str:
+    first, space, rest = one.partition(" of ")
+    return f"1 {one}" if number == 1 else f"{number} {first}s{space}{rest}"
+
+
 def _figures(item: BoundaryItem) -> str:
     known = item.tokens_before or item.tokens_after
     parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens"] if known else []
-    if item.coverage is not None:
+    if item.coverage is not None and not item.facts:
         prose = "" if item.prose_coverage is None else f" (summary alone {item.prose_coverage:.0%})"
         parts.append(f"coverage {item.coverage:.0%}{prose}")
     if item.cost:

@@ -15,6 +15,10 @@ LEAST = 8
 """Cells that are left for text however deep it is nested."""
 
 
+PROSE = 100
+"""Columns of prose: longer lines are hard to read, however wide the terminal is."""
+
+
 class Pending(NamedTuple):
     """Rows of code that are drawn again when their colours are known: as many as before."""
 
@@ -66,7 +70,7 @@ class Canvas:
         """Lines of spans, each broken at spaces where it is too long."""
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
-            cuts = wrap(text, self.room(margin))
+            cuts = wrap(text, min(self.room(margin), max(LEAST, PROSE - margin.width)))
             self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
             margin = margin.later
 

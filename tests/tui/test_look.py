@@ -1,0 +1,200 @@
+"""Colours that can be read, the theme that fits the terminal, and what a new conversation greets with."""
+
+import itertools
+
+import pytest
+from driving import Start, start
+from rich.style import Style
+from scripted_llm.server import ScriptedLLM
+from textual.color import Color
+
+from crushpy.context.requests_made import RequestMade, requests_made
+from crushpy.messages import Usage
+from crushpy.tui.terminal import background
+from crushpy.tui.terminal.background import LateAnswer, answered
+from crushpy.tui.themes import THEMES, fitting_theme
+from crushpy.tui.transcript.render.boundary_card import kept_words
+from crushpy.tui.transcript.render.styles import BLOCKS
+from crushpy.tui.widgets.welcome_card import Greeting, card, short_card
+from crushpy.tui.widgets.window_chart import window_chart
+
+__all__ = ["start"]
+
+READABLE = 4.5
+"""WCAG AA, for text of any size."""
+TEXTS = (
+    *("foreground", "text-muted", "text-disabled", "text-primary", "text-secondary", "text-accent"),
+    *("text-success", "text-warning", "text-error", "primary", "accent", "success", "warning", "error"),
+)
+
+
+def contrast(one: Color, other: Color) -> float:
+    def light(colour: Color) -> float:
+        parts = [part / 255 for part in colour.rgb]
+        red, green, blue = (p / 12.92 if p <= 0.03928 else ((p + 0.055) / 1.055) ** 2.4 for p in parts)
+        return 0.2126 * red + 0.7152 * green + 0.0722 * blue
+
+    lighter, darker = sorted((light(one), light(other)), reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+@pytest.mark.parametrize("ground", ["background", "surface", "panel"])
+def test_every_text_colour_can_be_read_on_every_ground(theme: object, ground: str) -> None:
+    colours = theme.to_color_system().generate()  # pyright: ignore[reportAttributeAccessIssue]
+    found = {name: contrast(Color.parse(colours[name]), Color.parse(colours[ground])) for name in TEXTS}
+    assert {name: round(value, 1) for name, value in found.items() if value < READABLE} == {}
+
+
+@pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
+async def test_everything_the_transcript_draws_can_be_read(start: Start, light: bool) -> None:
+    async with start() as app:
+        await app.opened()
+        app.app.theme = THEMES[light].name
+        await app.pilot.pause()
+        palette = app.chat.transcript.current_palette()
+        for name in BLOCKS:
+            style: Style = palette[name]
+            if name in ("track", "thumb", "user-bar", "rule") or style.color is None:
+                continue
+            ground = style.bgcolor or palette["text"].bgcolor
+            assert ground is not None
+            pair = [Color.from_rich_color(one) for one in (style.color, ground)]
+            assert contrast(*pair) >= READABLE, name
+
+
+@pytest.mark.parametrize(
+    ("answer", "light"),
+    [
+        ("\x1b]11;rgb:ffff/ffff/ffff\x1b\\", True),
+        ("\x1b]11;rgb:fb/fa/f7\x07", True),
+        ("\x1b]11;rgba:1212/1414/1c1c/ffff\x1b\\", False),
+        ("\x1b]11;rgb:0/0/0\x07", False),
+    ],
+)
+def test_the_answer_of_a_terminal_is_taken_out_of_what_was_typed(answer: str, light: bool) -> None:
+    assert answered(f"fix {answer}it\r") == ("fix it\r", light)
+    for cut in range(2, len(answer)):
+        late = LateAnswer()
+        first, told = late.take("a" + answer[:cut])
+        rest, told_later = late.take(answer[cut:] + "b")
+        assert (first + rest, told_later if told is None else told) == ("ab", light), cut
+
+
+@pytest.mark.parametrize("keys", ["", "fix it", "\x1b", "\x1b[A", "\x1b]0;title\x07x"])
+def test_what_is_no_answer_stays(keys: str) -> None:
+    assert answered(keys) == (keys, None)
+    assert LateAnswer().take(keys) == (keys, None)
+
+
+def test_after_a_while_no_answer_is_expected_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(background, "PATIENCE", -1.0)
+    assert LateAnswer().take("\x1b]1") == ("\x1b]1", None)
+
+
+def test_the_theme_fits_the_terminal() -> None:
+    assert fitting_theme(light=False, colours=1 << 24) == "crushpy-dark"
+    assert fitting_theme(light=True, colours=256) == "crushpy-light"
+    assert fitting_theme(light=True, colours=0) == "crushpy-light"
+    assert fitting_theme(light=False, colours=16) == "ansi-dark"
+    assert fitting_theme(light=True, colours=16) == "ansi-light"
+
+
+def test_the_environment_is_asked_where_the_terminal_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    for value, light in (("0;15", True), ("15;0", False), ("0;default;15", True), ("", False)):
+        monkeypatch.setenv("COLORFGBG", value)
+        assert background.guessed() is light
+
+
+# --- the welcome -------------------------------------------------------------------------------------------
+
+GREETING = Greeting("1.2.3", "~/shop", "main", "openai/gpt", "llm", ("AGENTS.md",), "“fix it”, 2h ago")
+
+
+@pytest.mark.parametrize("draw", [card, short_card])
+def test_it_says_who_is_here_where_and_what_to_try(draw: object) -> None:
+    text = draw(GREETING).plain  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+    for part in (
+        "crushpy",
+        "1.2.3",
+        "~/shop · main",
+        "AGENTS.md",
+        "“fix it”, 2h ago",
+        "Ctrl+P",
+        "@",
+        "!",
+        "?",
+    ):
+        assert part in text
+    evil = Greeting("1", "\x1b]0;x\x07~", "\n", "m", files=("\x1b[31m",), last="\x07")
+    assert not set("\x1b\x07") & set(draw(evil).plain)  # pyright: ignore
+
+
+async def test_a_new_conversation_greets_until_the_first_prompt(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    async with start(size=(120, 40)) as app:
+        await app.sees("◆ crushpy", "no AGENTS.md here", "Explain this project")
+        await app.say("hi")
+        await app.sees("Hello.")
+        await app.sees_no("◆ crushpy")
+        await app.rests()
+    async with start(size=(100, 24)) as app:
+        await app.sees("◆ crushpy", "last here: “hi”")
+    async with start(size=(40, 12)) as app:
+        await app.opened()
+        assert "◆ crushpy" not in app.text
+
+
+# --- the window over time ----------------------------------------------------------------------------------
+
+
+def test_requests_are_those_that_were_reported_with_fresh_starts_marked() -> None:
+    told = [("a", Usage(100, 9, 50)), ("a", Usage()), ("a", Usage(80, 5, 120)), ("b", Usage(30, 1))]
+    assert requests_made(told) == [RequestMade(150, 50), RequestMade(200, 120), RequestMade(30, 0, True)]
+    assert requests_made([]) == []
+
+
+@pytest.mark.parametrize(("width", "height", "many"), itertools.product((10, 40, 120), (3, 6), (1, 7, 500)))
+def test_the_chart_fits_and_is_as_high_as_the_window_was_full(width: int, height: int, many: int) -> None:
+    requests = [RequestMade(1_000 * (n % 10), 500 * (n % 10), n == many // 2) for n in range(many)]
+    rows = window_chart(requests, 10_000, width, height, 0.75).plain.split("\n")
+    assert len(rows) == height + 2
+    assert all(len(row) <= width for row in rows)
+    assert rows[0].count("▼") == 1
+    if many >= 10 and width > 10:
+        assert any(set(row) & set("▁▂▃▄▅▆▇█") for row in rows[2:])
+        assert "▒" in "".join(rows)
+
+
+def test_there_is_no_chart_of_nothing() -> None:
+    assert window_chart([], 10_000, 80, 6).plain == ""
+    assert window_chart([RequestMade(10)], 0, 80, 6).plain == ""
+
+
+# --- what was kept -----------------------------------------------------------------------------------------
+
+
+def test_what_was_kept_is_said_in_plain_words() -> None:
+    assert kept_words({}) == kept_words({"paths": (0, 0, 0)}) == ""
+    assert kept_words({"paths": (1, 0, 1)}) == "the one fact kept"
+    assert kept_words({"paths": (3, 0, 3), "todos": (2, 1, 2)}) == "all 5 facts kept"
+    lost = {"paths": (40, 9, 39), "commands": (8, 1, 8), "requests": (2, 0, 0)}
+    assert kept_words(lost) == "47 of 50 facts kept; not kept: 1 path, 2 requests of yours"
+
+
+async def test_prose_stops_at_a_hundred_columns(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("word " * 100)
+    async with start(size=(180, 30)) as app:
+        await app.say("go")
+        await app.rests()
+        rows = [line for line in app.text.splitlines() if line.count("word") > 3]
+        assert rows and all(len(row.rstrip()) <= 101 for row in rows)
+
+
+async def test_words_are_a_key_away(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.say("/glossary")
+        await app.sees("fresh start", "The moment a session ends")
+        await app.press("escape")
+        await app.sees_no("The moment a session ends")
