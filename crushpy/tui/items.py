@@ -141,7 +141,7 @@ BOUNDARY_ACTIONS: dict[str, tuple[ItemAction, str]] = {
     "u": ("undo", "undo"),
     "t": ("edit_template", "template"),
     "l": ("lineage", "lineage"),
-    "g": ("glossary", "words"),
+    "w": ("glossary", "words"),
 }
 """Keys on the card of a fresh start, what they ask for and how the card names it."""
 ALL_BOUNDARY_ACTIONS: tuple[ItemAction, ...] = tuple(action for action, _ in BOUNDARY_ACTIONS.values())
@@ -167,8 +167,6 @@ class BoundaryItem(Data, frozen=True):
     """Share of the facts left behind that what was carried over still holds."""
     prose_coverage: float | None = None
     """The same for the summary alone."""
-    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
-    """By kind: how many there were, how many the prose has, how many were carried."""
     summary_source: str = ""
     """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
     summary_model: str = ""
@@ -190,6 +188,8 @@ class BoundaryItem(Data, frozen=True):
     """How to get to its keys."""
     offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS
     """What can be done where it is shown."""
+    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    """By kind: how many there were, how many the prose has, how many were carried."""
 
     @property
     def actions(self) -> tuple[ItemAction, ...]:

@@ -98,7 +98,7 @@ async def test_old_views_are_offered_and_cut_and_what_cannot_be_is_said(
         await read_twice(app, llm, workspace)
         await inspector(app)
         await app.sees("1 old view, ", "o cuts them")
-        await app.press("home", "d")
+        await app.press("s", "home", "d")
         await app.sees("Only messages can be edited")
         await highlight(app, "read it twice")
         await app.press("d")

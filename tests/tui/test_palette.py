@@ -44,10 +44,33 @@ def listed(screen: object) -> list[str]:
     """The titles in the palette."""
     assert isinstance(screen, TablePalette)
     options = screen.query_one(OptionList)
-    return [str(options.get_option_at_index(at).prompt).split("\n")[0] for at in range(options.option_count)]
+    titles = sorted((command.title for command in APP_COMMANDS), key=len, reverse=True)
+    rows = [str(options.get_option_at_index(at).prompt) for at in range(options.option_count)]
+    return [next(one for one in titles if row.startswith(one)) for row in rows]
 
 
 async def test_in_a_very_small_terminal_there_are_commands_to_see(start: Start) -> None:
     async with start(size=(30, 8)) as app:
         await app.press("ctrl+p")
         await app.sees("Select Compaction Method", "Compact Now", "Hand Off")
+
+
+async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_used_comes_first(
+    start: Start,
+) -> None:
+    async with start(size=(120, 40)) as app:
+        await app.opened()
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        await app.until(lambda: listed(app.chat.app.screen), "the list")
+        rows = [line for line in app.text.splitlines() if "/context" in line]
+        assert len(rows) == 1 and rows[0].split()[-2:] == ["/context", "Ctrl+O"]
+        palette = app.chat.app.screen.query_one("#--container")
+        assert palette.outer_size.width <= 80
+        await app.type("words")
+        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Words"], "the glossary")
+        await app.press("enter")
+        await app.sees("fresh start", "evidence", "coverage")
+        await app.press("escape", "ctrl+p")
+        await app.shows(TablePalette)
+        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Words"], "what was used")

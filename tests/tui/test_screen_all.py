@@ -27,6 +27,7 @@ from crushpy.storage.store import Store
 from crushpy.tui import screens
 from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen
+from crushpy.tui.screens.glossary import GlossaryScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.key_entry import KeyScreen
@@ -59,6 +60,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "models": lambda *_: ModelsScreen(Settings(), "demo/tour", lambda _: None),
     "template": lambda *_: TemplateScreen(Templates(Paths().templates)),
     "help": lambda *_: HelpScreen(),
+    "glossary": lambda *_: GlossaryScreen(),
     "search": lambda library, _: SearchScreen(library, "/work", "zebra"),
     "connect": lambda *_: ConnectScreen(Settings()),
     "key": lambda *_: KeyScreen("openai", "Secret Service"),

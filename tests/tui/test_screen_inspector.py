@@ -41,11 +41,12 @@ async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tu
 
 async def test_rows_stand_in_order_or_by_size_or_by_kind() -> None:
     async with shown(inspector()) as screen:
+        assert screen.text.index("click") < screen.text.index("please repair")
+        await screen.press("s")
         lines = [line for line in screen.lines if " 0.5%  tool" in line]
         assert "cached" in lines[0]
         assert screen.text.index("please repair") < screen.text.index("click")
         await screen.press("s")
-        assert screen.text.index("click") < screen.text.index("please repair")
         await screen.press("k")
         assert "please repair" not in screen.text
         assert "   40,000  40.0%  tool output" in screen.text
@@ -108,7 +109,7 @@ async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: Scri
     talk = await talks()
     await talk.ask("What is this about?")
     async with shown(InspectorScreen(talk.conversation.inspect, talk.conversation.info.compaction)) as screen:
-        await screen.press("s")
+        await screen.press("s", "t")
         for part in ("system", "bash", "What is this about?", "An answer of some words."):
             await screen.press("end" if part not in screen.text else "home")
             assert part in screen.text

@@ -1,5 +1,7 @@
 """The line that is always in view: what it says at which width, and what gives way first."""
 
+import re
+
 import pytest
 
 from crushpy.tui.widgets.status_bar import Reading, StatusBarState, fitted
@@ -19,7 +21,7 @@ BUSY = StatusBarState(
 def line(state: StatusBarState, width: int) -> str:
     text = fitted(state, width).plain
     assert len(text) <= width
-    return text
+    return re.sub(r" {2,}", "  ", text)
 
 
 def test_with_room_everything_is_said() -> None:
@@ -65,3 +67,21 @@ def test_a_million_is_1m() -> None:
     figures = {999: "999", 1_000: "1.0k", 12_345: "12k", 999_999: "999k", 1_000_000: "1M", 1_048_576: "1M"}
     assert {tokens: short(tokens) for tokens in figures} == figures
     assert short(2_500_000) == "2.5M"
+
+
+def test_it_has_three_places_what_goes_on_where_and_how_full_the_window_is() -> None:
+    state = StatusBarState(
+        model="openai/test-model",
+        reading=Reading(50_000, 200_000, estimated=False),
+        folder="~/work/shop",
+        branch="main",
+        mode="plan mode",
+    )
+    text = fitted(state, 120).plain
+    assert len(text) == 120
+    assert text.startswith("openai/test-model  compaction auto")
+    assert text.endswith("25% 50k/200k  plan mode")
+    middle = text.index("~/work/shop · main")
+    assert abs(middle + len("~/work/shop · main") / 2 - 60) <= 2
+    assert "shop · main" in fitted(state, 90).plain
+    assert "25%" in fitted(state, 30).plain and "shop" not in fitted(state, 30).plain

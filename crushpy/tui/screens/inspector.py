@@ -130,7 +130,7 @@ class InspectorScreen(Screen[None]):
     InspectorScreen #effect.-said { display: block; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("s", "sort", "In order or largest first"),
+        Binding("s", "sort", "Largest first or in order"),
         Binding("k", "kinds", "Kinds or parts"),
         Binding("t", "tools", "Tools"),
         Binding("w", "over_time", "Window over time"),

@@ -5,6 +5,7 @@ from textual.widget import Widget
 
 from crushpy.messages import Data
 from crushpy.sanitize import one_line
+from crushpy.tui.app_type import app_of
 
 TRY = (
     ("Explain this project", "a prompt in your own words"),
@@ -12,8 +13,10 @@ TRY = (
     ("Ctrl+P", "everything crushpy can do; ? shows the keys"),
 )
 LABEL = 11
-LEAST_ROWS = 18
+LEAST_ROWS = 16
 """Where the terminal has fewer rows, they are left to the conversation."""
+ROOMY = 30
+"""Rows from which on there is a line for each thing."""
 
 
 class Greeting(Data, frozen=True):
@@ -28,6 +31,25 @@ class Greeting(Data, frozen=True):
     """Names of the context files the agent has read."""
     last: str = ""
     """The last conversation of this folder, and when; empty where there was none."""
+
+
+def short_card(greeting: Greeting) -> Content:
+    """The same in three rows."""
+    where = one_line(greeting.folder) + (f" · {one_line(greeting.branch)}" if greeting.branch else "")
+    about = [
+        f"reads {', '.join(map(one_line, greeting.files))}" if greeting.files else "no AGENTS.md here: /init"
+    ]
+    about += [f"last here: {one_line(greeting.last)}"] if greeting.last else []
+    keys = "? keys  Ctrl+P everything  @ a file  ! a command of your own"
+    return Content("\n").join(
+        [
+            Content.assemble(
+                ("◆ crushpy", "bold $accent"), (f" {greeting.version}", "$text-muted"), f"  {where}"
+            ),
+            Content.styled(f"  {' · '.join(about)}", "$text-muted"),
+            Content.styled(f"  {keys}", "$text-muted"),
+        ]
+    )
 
 
 def card(greeting: Greeting) -> Content:
@@ -61,7 +83,7 @@ def _row(label: str, text: str) -> Content:
 
 class WelcomeCard(Widget):
     DEFAULT_CSS = """
-    WelcomeCard { height: auto; padding: 1 2 0 1; }
+    WelcomeCard { height: auto; padding: 0 2 0 1; }
     """
 
     def __init__(self, greeting: Greeting) -> None:
@@ -69,4 +91,4 @@ class WelcomeCard(Widget):
         self._greeting = greeting
 
     def render(self) -> Content:
-        return card(self._greeting)
+        return (card if app_of(self).size.height >= ROOMY else short_card)(self._greeting)
