@@ -189,9 +189,11 @@ class ChatScreen(ChatLayout):
             case ApprovalNeeded():
                 from crushpy.tui.widgets.approval import ApprovalPanel
 
+                self.add_class("-asking")
                 self.mount(ApprovalPanel(event, self.transcript.current_palette), before=self.prompt)
                 call(app_of(self), f"crushpy asks: {event.name}")
             case ApprovalDone():
+                self.remove_class("-asking")
                 for panel in self.query("ApprovalPanel"):
                     panel.remove()
                 self.prompt.focus()

@@ -42,6 +42,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout { layout: vertical; overflow: hidden; }
     ChatLayout Transcript { height: 1fr; }
     ChatLayout.-airy PromptInput { margin-top: 1; }
+    ChatLayout.-asking PromptInput { margin-top: 0; }
     ChatLayout.-cramped PromptInput { max-height: 1; }
     ChatLayout.-cramped QueueView { max-height: 0; }
     ChatLayout.-cramped AttachmentList { max-height: 1; }

@@ -82,7 +82,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
 
 
 SHRINKING = (
-    *("forecast", "folder", "activity", "below", "session", "folder", "method", "model", "gauge", "folder"),
+    *("folder", "folder", "forecast", "activity", "below", "session", "method", "model", "gauge", "folder"),
     *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
