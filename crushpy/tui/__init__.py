@@ -12,7 +12,7 @@ def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
     from crushpy.tui.terminal.raw_mode import held, typed_meanwhile
 
     with held() as typed:
-        background.ask()
+        background.ask_background()
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.terminal.attention import give_title_back

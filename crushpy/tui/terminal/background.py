@@ -18,7 +18,7 @@ PATIENCE = 3.0
 """Seconds within which an answer is expected."""
 
 
-def ask() -> None:
+def ask_background() -> None:
     """Sends the question. The answer comes as if somebody had typed it; some terminals never answer."""
     if os.environ.get("TERM", "") not in ("", "dumb", "linux"):
         with suppress(OSError, ValueError):
