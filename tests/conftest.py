@@ -55,7 +55,8 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         if name not in KEPT and not name.startswith(KEPT_FAMILIES):
             monkeypatch.delenv(name)
     monkeypatch.setenv("LANG", "C.UTF-8")
-    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
     monkeypatch.setenv("CRUSHPY_HOME", str(folder))
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     # Questions are the same on machines with and without a sandbox; tests of it take this away.

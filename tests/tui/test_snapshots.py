@@ -1,4 +1,4 @@
-"""Every screen as it looks, at two sizes: a picture that changes is a change somebody has to look at.
+"""Every screen as it looks, in sizes and colours: a picture that changes is a change somebody has to look at.
 
 `pytest tests/tui/test_snapshots.py --snapshot-update` takes the pictures anew.
 """
@@ -37,7 +37,15 @@ from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
 
-SMALL, LARGE = (80, 24), (140, 40)
+USUAL = (80, 24)
+LOOKS: dict[str, tuple[tuple[int, int], str]] = {
+    "80x24": (USUAL, "crushpy-dark"),
+    "120x36": ((120, 36), "crushpy-dark"),
+    "40x12": ((40, 12), "crushpy-dark"),
+    "light": (USUAL, "crushpy-light"),
+    "16 colours": (USUAL, "ansi-dark"),
+}
+"""Sizes and themes; what is done before the picture is done in the usual size."""
 NOW = 1_750_000_000.0
 CART = """RATE = 0.19
 
@@ -96,7 +104,7 @@ def workspace(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-@pytest.fixture(params=[SMALL, LARGE], ids=["80x24", "140x40"])
+@pytest.fixture(params=list(LOOKS.values()), ids=list(LOOKS))
 def picture(
     request: pytest.FixtureRequest,
     snap_compare: Callable[..., bool],
@@ -115,10 +123,16 @@ def picture(
     _freeze(monkeypatch)
     Counter().wait()  # else the figures are guesses, until some test has loaded the vocabulary
 
+    size, theme = request.param
+
     async def acted(pilot: Pilot[Any], act: Act) -> None:
         driven = Driven(pilot)
         await driven.opened()
+        driven.app.theme = theme
         await act(driven)
+        if size != USUAL:
+            await pilot.resize_terminal(*size)
+            await pilot.pause()
         if driven.approval is None and not isinstance(driven.app.screen, ReviewScreen):
             await driven.rests()
         for field in driven.app.screen.query("*"):
@@ -131,7 +145,7 @@ def picture(
         app = PicturedApp(StartOptions(cwd=str(workspace), model=MODEL))
         app.folder = str(workspace.parent)
         app.animation_level = "none"
-        return snap_compare(app, terminal_size=request.param, run_before=lambda pilot: acted(pilot, act))
+        return snap_compare(app, terminal_size=USUAL, run_before=lambda pilot: acted(pilot, act))
 
     return compare
 
