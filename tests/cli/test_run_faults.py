@@ -222,7 +222,7 @@ def run_with_room(room: int, llm_env: dict[str, str], workspace: Path) -> Done:
     return Done(done.returncode, done.stdout, done.stderr)
 
 
-@pytest.mark.parametrize(("room", "length"), [(0, 1), (300_000, 1), (360_000, 1), (400_000, 20_000)])
+@pytest.mark.parametrize(("room", "length"), [(0, 1), (600_000, 1), (660_000, 1), (700_000, 20_000)])
 def test_a_disk_that_takes_no_more_ends_with_1_and_the_session_goes_on_when_there_is_room_again(
     run: Run, llm: ScriptedLLM, llm_env: dict[str, str], workspace: Path, room: int, length: int
 ) -> None:

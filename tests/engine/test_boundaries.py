@@ -934,7 +934,7 @@ async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talk
     assert "try something else" in texts(llm.requests[-1]) and "the first request" in texts(llm.requests[-1])
     store = Store(Paths().database)
     (row,) = await store.conversation_tips()
-    assert row.id == source.id, "one row for the conversation, and not the branch"
+    assert row.id == branch.conversation.info.id, "one row for the conversation: where somebody spoke last"
     assert (await store.tip(source.id)).id == source.id
     await store.close()
 

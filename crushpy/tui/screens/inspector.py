@@ -142,7 +142,7 @@ class InspectorScreen(Screen[None]):
         Binding("o", "cut_old_views", "Old views"),
         Binding("escape", "close", "Close"),
     ]
-    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (16, "-short"), (20, "-tall")]
     AUTO_FOCUS = "RowList"
 
     def __init__(
