@@ -102,8 +102,9 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Cost",
         "show_cost",
-        "Tokens and money of this conversation, and what lies ahead.",
+        "Tokens and money: this conversation, what lies ahead, and the last days.",
         "cost",
+        "[days]",
     ),
     AppCommand(
         "Switch Model",

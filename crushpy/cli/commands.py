@@ -7,6 +7,7 @@ COMMANDS = {
     "template": "See, change and check what the model is told.",
     "config": "Read and change settings.",
     "models": "List models, their windows and prices.",
+    "stats": "Show tokens and money by day, model, project and conversation.",
     "connect": "Store a provider's key in the system's keyring.",
     "permissions": "List, test and revoke permission rules.",
     "audit": "Show what was decided and changed, and verify the record of it.",

@@ -23,6 +23,7 @@ from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.task_results import TaskResults
+from crushpy.storage.usage_sums import UsageSums
 
 
 class Database:
@@ -44,6 +45,7 @@ class Database:
         self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
         self.task_results = TaskResults(self.connection)
+        self.usage_sums = UsageSums(self.connection)
 
     def tidy(self) -> bool:
         """A little work on the database itself. False where there is none."""

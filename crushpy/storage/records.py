@@ -185,6 +185,18 @@ class SearchHit(Data, frozen=True, omit_defaults=False):
     snippet: str
 
 
+class UsageSum(Data, frozen=True):
+    """What calls of one model used on one day in one conversation."""
+
+    day: str
+    """2026-01-31, in local time."""
+    model: str
+    cwd: str
+    root_id: str
+    title: str
+    usage: Usage
+
+
 class SessionBusy(UsageError):
     """Another process writes to this session."""
 

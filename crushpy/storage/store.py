@@ -30,6 +30,7 @@ from crushpy.storage.records import (
     SessionInfo,
     StorageError,
     TaskResult,
+    UsageSum,
 )
 from crushpy.undo.states import FileState, RecordedChange
 
@@ -318,6 +319,10 @@ class Store:
     async def lineage_usage(self, session_id: str) -> list[tuple[str, Usage]]:
         """What each model call from the root to this session reported, with the session it was made in."""
         return await self._do(lambda database: database.boundaries.lineage_usage(session_id))
+
+    async def usage_since(self, moment: float) -> list[UsageSum]:
+        """What all sessions used that went on since then, by day, model and conversation."""
+        return await self._do(lambda database: database.usage_sums.since(moment))
 
     # --- pins ------------------------------------------------------------------------------------------
 

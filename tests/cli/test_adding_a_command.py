@@ -13,7 +13,7 @@ from crushpy.cli.commands import COMMANDS
 ROOM = Path(crushpy.cli.__file__).parent
 ROOT = ROOM.parents[1]
 PAGES = "".join(page.read_text() for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))))
-GROUPED = {"lineage", "pins", "session_context", "session_import"}
+GROUPED = {"lineage", "pins", "rewinding", "session_context", "session_import"}
 """Modules whose commands belong to the group of another: `crushpy sessions tree`."""
 
 

@@ -17,6 +17,7 @@ from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import as_markdown, edited, led_to, redacted
 from crushpy.engine.session.fork import fork_session
+from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.marks import Mark
 from crushpy.messages import Data, Message, Seed
@@ -141,6 +142,10 @@ class SessionBrowser:
     async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
         """What was asked in this folder, the latest last, nothing twice."""
         return await self._store.prompts(cwd, limit)
+
+    async def usage_report(self, days: int) -> UsageReport:
+        """What was used on the last so many days, today included; 0: ever."""
+        return await usage_report(self._store, days)
 
     async def rename(self, root_id: str, title: str) -> str:
         """Gives a conversation another title, and returns it as stored."""

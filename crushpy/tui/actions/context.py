@@ -5,6 +5,11 @@ from crushpy.errors import CrushpyError
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.actions.pins import pinned_words
 
+LONGEST_DAYS = 5
+"""Digits of a number of days."""
+WIDEST_CHART, NARROWEST_CHART = 90, 24
+AROUND_NOTICE = 6
+"""Columns that a notice has not for itself."""
 METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
 
@@ -99,12 +104,27 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
 
 @performs("show_cost")
 async def show_cost(chat: CommandHost, argument: str) -> None:
-    """What the conversation used and cost, and what lies ahead."""
-    if chat.conversation is not None:
-        from crushpy.engine.session.cost_report import cost_report
+    """What the conversation used and cost, what lies ahead, and what all of them used on the last days."""
+    conversation = chat.conversation
+    if conversation is None:
+        return
+    from crushpy.engine.session.cost_report import cost_report
+    from crushpy.engine.session.usage_chart import usage_chart
+    from crushpy.engine.session.usage_report import DAYS
 
-        await chat.conversation.count_exactly()
-        chat.say("\n".join(cost_report(chat.conversation.usage, chat.conversation.forecast())))
+    wanted = argument.strip() or str(DAYS)
+    if not (wanted.isdecimal() and len(wanted) <= LONGEST_DAYS):
+        chat.say(f"{wanted!r} is no number of days. /cost 7 shows the last seven, /cost 0 all.", warning=True)
+        return
+    await conversation.count_exactly()
+    here = cost_report(conversation.usage, conversation.forecast())
+    try:
+        report = await conversation.library.usage_report(int(wanted))
+    except CrushpyError as error:
+        chat.say("\n".join([*here, f"The figures of other days cannot be read: {error}"]), warning=True)
+        return
+    width = min(WIDEST_CHART, max(NARROWEST_CHART, chat.transcript.size.width - AROUND_NOTICE))
+    chat.say("\n".join([*here, "", *usage_chart(report, width)]))
 
 
 @performs("edit_template")

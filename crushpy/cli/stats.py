@@ -1,0 +1,56 @@
+"""`crushpy stats`: tokens and money by day, model, project and conversation."""
+
+import asyncio
+import shutil
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.stored_sessions import open_browser
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.usage_report import UsageReport
+
+WIDEST = 100
+
+Days = Annotated[
+    int, typer.Option("--days", metavar="N", min=0, max=99_999, help="The last N days; 0 counts all.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    app.command("stats")(stats_command)
+
+
+def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
+    """Show tokens and money by day, model, project and conversation."""
+    report = asyncio.run(_report(days))
+    if as_json:
+        print_json(_as_json(report))
+        return
+    from crushpy.engine.session.usage_chart import EIGHTHS, PLAIN, usage_chart
+
+    width = min(WIDEST, shutil.get_terminal_size().columns)
+    lines = usage_chart(report, width, marks=EIGHTHS if _can_say(EIGHTHS) else PLAIN)
+    print_text("\n".join(lines) + "\n")
+
+
+async def _report(days: int) -> "UsageReport":
+    async with open_browser() as browser:
+        return await browser.usage_report(days)
+
+
+def _as_json(report: "UsageReport") -> Any:
+    import msgspec
+
+    return msgspec.to_builtins(report)
+
+
+def _can_say(text: str) -> bool:
+    try:
+        text.encode(sys.stdout.encoding or "utf-8")
+    except UnicodeEncodeError:
+        return False
+    return True
