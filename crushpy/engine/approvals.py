@@ -97,6 +97,11 @@ class Approvals:
         """The sandbox that every command runs in; empty where there is none."""
         return self._guard.sandbox
 
+    @property
+    def why_no_sandbox(self) -> str:
+        """Why there is none although one is wanted; else empty."""
+        return self._guard.why_not
+
     def answer(self, call_id: str, answer: Answer) -> bool:
         """Answers an approval that waits; False where none of that id does."""
         waiting = self._waiting.get(call_id)

@@ -560,6 +560,11 @@ class Conversation:
         """What commands run in; empty where nothing is around them."""
         return self._approvals.sandbox
 
+    @property
+    def why_no_sandbox(self) -> str:
+        """Why commands run in none although one is wanted; else empty."""
+        return self._approvals.why_no_sandbox
+
     async def hold(self) -> None:
         """Makes sure that this process is the only one that writes here, after another of its own let go."""
         if self._session.stored:

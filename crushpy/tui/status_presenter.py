@@ -83,7 +83,7 @@ class StatusPresenter:
         from crushpy.tui.engine_access import place_of
 
         folder, branch = place_of(conversation.info.cwd)
-        self._set(folder=folder, branch=branch)
+        self._set(folder=folder, branch=branch, unconfined=bool(conversation.why_no_sandbox))
 
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)

@@ -119,6 +119,7 @@ def picture(
     for name, value in {"CRUSHPY_SMALL_MODEL": "demo/tour", **llm.env}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setenv("TZ", "UTC")
+    monkeypatch.setenv("CRUSHPY_SANDBOX__MODE", "off")  # the same with and without one
     time.tzset()
     _freeze(monkeypatch)
     Counter().wait()  # else the figures are guesses, until some test has loaded the vocabulary

@@ -85,3 +85,9 @@ def test_it_has_three_places_what_goes_on_where_and_how_full_the_window_is() -> 
     assert abs(middle + len("~/work/shop · main") / 2 - 60) <= 2
     assert "shop · main" in fitted(state, 90).plain
     assert "25%" in fitted(state, 30).plain and "shop" not in fitted(state, 30).plain
+
+
+def test_a_missing_sandbox_is_said() -> None:
+    state = StatusBarState(model="openai/test-model", unconfined=True)
+    assert line(state, 80).endswith("no sandbox") and "no sandbox" in line(state, 30)
+    assert "sandbox" not in line(StatusBarState(model="openai/test-model"), 80)

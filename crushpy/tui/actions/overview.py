@@ -31,7 +31,7 @@ async def show_status(chat: CommandHost, argument: str) -> None:
         "context": f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
         f", compaction {info.compaction}",
         "mode": conversation.mode,
-        "sandbox": conversation.sandbox or "none: commands run as you do",
+        "sandbox": conversation.sandbox or _no_sandbox(conversation.why_no_sandbox),
         "jobs": ", ".join(job.id for job in conversation.running_jobs) or "none",
     }
     chat.say("\n".join(f"{name:<8} {one_line(value)}" for name, value in rows.items()))
@@ -151,3 +151,7 @@ async def changed(conversation: "Conversation") -> str:
     if len(text) <= LONGEST_DIFF:
         return text
     return f"{text[:LONGEST_DIFF]}\n... {counted(len(text) - LONGEST_DIFF, 'more character')}"
+
+
+def _no_sandbox(why: str) -> str:
+    return f"none: commands run as you do{f' ({why})' if why else ''}"

@@ -49,6 +49,8 @@ class StatusBarState(Data, frozen=True):
     """Lines of the transcript below what is seen."""
     folder: str = ""
     branch: str = ""
+    unconfined: bool = False
+    """A sandbox is wanted, and none works here."""
 
 
 def short(tokens: int) -> str:
@@ -119,6 +121,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
             *((state.mode,) if state.mode else ()),
             style="bold $accent" if state.mode != MODE_WORDS["ask"] else "",
         ),
+        "sandbox": _forms(*(("no sandbox",) if state.unconfined else ()), style="$warning"),
         "yolo": _forms(*(("yolo",) if state.yolo else ()), style="bold $error"),
     }
 
@@ -140,7 +143,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 PLACES = (
     ("activity", "below", "model", "method"),
     ("folder",),
-    ("gauge", "forecast", "session", "cost", "mode", "yolo"),
+    ("gauge", "forecast", "session", "cost", "mode", "sandbox", "yolo"),
 )
 """What stands at the left, in the middle and at the right."""
 GAP = 2

@@ -14,6 +14,8 @@ LINE = "╌"
 AXIS = 7
 """Columns at the left for the figures."""
 LEAST_HEIGHT = 3
+WIDEST = 6
+"""Columns that one request takes at most."""
 
 
 def window_chart(
@@ -62,7 +64,12 @@ def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
     """A column for each request; where there are more, one for the fullest of a few."""
     many = len(requests)
     if many <= width:
-        return list(requests)
+        wide = min(WIDEST, width // max(1, many))
+        return [
+            RequestMade(one.tokens, one.cached, one.opens and place == 0)
+            for one in requests
+            for place in range(wide)
+        ]
     found: list[RequestMade] = []
     for column in range(width):
         some = requests[column * many // width : (column + 1) * many // width]
