@@ -4,7 +4,6 @@ Each is read and scaled once, in a thread; what is stored with the prompt is wha
 """
 
 import asyncio
-import re
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from pathlib import Path
@@ -15,14 +14,13 @@ from crushpy.engine.models import Models
 from crushpy.errors import UsageError
 from crushpy.events import Event, Notice
 from crushpy.images import SUFFIXES, ImageLimits, read_picture, scale_image
+from crushpy.mentions import mentioned_files
 from crushpy.messages import Image, Message
 from crushpy.sanitize import encodable, one_line
 from crushpy.start_soon import start_soon
 
 MAX_TOGETHER = 15_000_000
 """Bytes of all pictures of a prompt: 20 MB in base64, the most that every vendor takes in a request."""
-_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;=:]))@("[^"\n]{1,1000}"|[^\s"]{1,1000})""")
-_AROUND = "\"'`.,;:!?)]}>"
 
 
 class Attachments:
@@ -137,9 +135,5 @@ def _too_much(name: str) -> UsageError:
 
 
 def mentioned(text: str) -> list[str]:
-    """The files that a prompt mentions as `@picture.png` or `@"a picture.png"`, each once, in order."""
-    if "@" not in text:
-        return []
-    words = (match[1] for match in _MENTION.finditer(text))
-    names = (word.strip('"') if word.startswith('"') else word.rstrip(_AROUND) for word in words)
-    return list(dict.fromkeys(name for name in names if name.lower().endswith(SUFFIXES)))
+    """The pictures that a prompt mentions as `@picture.png` or `@"a picture.png"`, each once, in order."""
+    return [name for name in mentioned_files(text) if name.lower().endswith(SUFFIXES)]

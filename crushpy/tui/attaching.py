@@ -2,9 +2,12 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from crushpy.errors import CrushpyError
+from crushpy.mentions import mentioned_files
 from crushpy.tui.terminal.dropped_paths import existing_pictures
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import PromptInput
@@ -13,6 +16,8 @@ if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
     from crushpy.messages import Image, Message
 
+MOST_MENTIONS = 20
+"""So many mentions of a draft are looked at."""
 PASTED = "pasted.png"
 """What a picture from the clipboard is called."""
 
@@ -39,6 +44,8 @@ class Attaching:
         self._chat = chat
         self._folder = folder
         self._waiting: list[Callable[[], None]] = []
+        self._draft = ""
+        """What was looked through for files last."""
 
     def when_read(self, then: Callable[[], None]) -> None:
         """Does something once no picture is on its way any more: at once, mostly."""
@@ -54,6 +61,20 @@ class Attaching:
     def clipboard(self) -> None:
         """Attaches the picture on the clipboard; without one, text is pasted."""
         self._begin(self._clipboard())
+
+    def mentioned(self, draft: str) -> None:
+        """Has it said what becomes of the files that a draft mentions."""
+        if "@" not in draft:
+            self._draft = draft
+            self._chat.attachments.mentions = ()
+        elif draft != self._draft:
+            self._draft = draft
+            self._chat.run_worker(self._look_for(draft))
+
+    async def _look_for(self, draft: str) -> None:
+        found = await asyncio.to_thread(_existing, mentioned_files(draft)[:MOST_MENTIONS], self._folder)
+        if draft == self._draft:
+            self._chat.attachments.mentions = found
 
     def restore(self, prompt: "Message") -> None:
         """Attaches again what a prompt had with it that was taken back."""
@@ -109,3 +130,13 @@ class Attaching:
         for image in images:
             tokens = conversation.attachments.tokens(image) if conversation is not None else 0
             self._chat.attachments.add(image, tokens)
+
+
+def _existing(names: list[str], folder: str) -> tuple[str, ...]:
+    """Those of the names that are files; a decorator or somebody's name is none."""
+    found: list[str] = []
+    for name in names:
+        with suppress(OSError, ValueError, RuntimeError):  # no such home, a name that cannot be one
+            if (folder / Path(name).expanduser()).is_file():
+                found.append(name)
+    return tuple(found)

@@ -198,3 +198,25 @@ def test_paths_are_read_as_terminals_write_them(tmp_path: Path) -> None:
     assert existing_pictures("c.JPG", str(tmp_path)) == [second]
     assert existing_pictures(f"look at {second}", "/") == []
     assert not may_be_pictures("words") and not may_be_pictures("")
+
+
+async def test_a_mentioned_file_says_whether_it_is_attached_or_only_named(
+    start: Start, llm: ScriptedLLM, shot: Path, workspace: Path
+) -> None:
+    llm.script("Read.")
+    (workspace / "notes.txt").write_text("words")
+    async with start(size=(100, 30)) as app:
+        await app.type("see @not")
+        await app.sees("notes.txt", "only named")
+        await app.type(" @a")
+        await app.sees("a shot.png", "attached")
+        await app.press("escape")
+        await app.press("ctrl+u")
+        await app.type('see @notes.txt, @property and @"a shot.png" ')
+        await app.sees("@notes.txt · only named: the agent reads it where it needs to")
+        await app.sees("@a shot.png · attached when the prompt is sent")
+        await app.sees_no("@property ·")
+        await app.press("enter")
+        await app.sees("Read.")
+        await app.sees_no("only named")
+        assert len(sent(llm)) == 1

@@ -261,6 +261,7 @@ class ChatScreen(ChatLayout):
 
     @on(PromptInput.Changed)
     def _typing(self) -> None:
+        self.attaching.mentioned(self.prompt.draft)
         if self.conversation is not None:
             self.conversation.expect_prompt()
 

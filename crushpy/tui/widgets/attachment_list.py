@@ -1,4 +1,7 @@
-"""Pictures that go with the next prompt: a line each above it, removed by Backspace or by a click."""
+"""What goes with the next prompt: its pictures, a line each above it, removed by Backspace or by a click.
+
+And what becomes of the files that it mentions.
+"""
 
 from typing import NamedTuple
 
@@ -8,11 +11,17 @@ from textual.widget import Widget
 
 from crushpy.messages import Image
 from crushpy.sanitize import one_line
+from crushpy.tui.widgets.completion_list import what_becomes_of
 from crushpy.tui.widgets.fitting import window
 from crushpy.tui.widgets.status_bar import short
 
 MAX_ROWS = 4
+MAX_MENTIONS = 2
 REMOVE = " ✕"
+_FATE = {
+    "attached": "attached when the prompt is sent",
+    "only named": "only named: the agent reads it where it needs to",
+}
 
 
 class Attached(NamedTuple):
@@ -31,7 +40,7 @@ class AttachmentList(Widget):
 
     DEFAULT_CSS = """
     AttachmentList {
-        height: auto; max-height: 5; display: none;
+        height: auto; max-height: 7; display: none;
         border-left: thick $border-blurred; padding: 0 1; color: $text-muted;
     }
     """
@@ -40,6 +49,18 @@ class AttachmentList(Widget):
         super().__init__()
         self._rows: list[Attached] = []
         self._reading = 0
+        self._mentions: tuple[str, ...] = ()
+
+    @property
+    def mentions(self) -> tuple[str, ...]:
+        """Files that the draft mentions."""
+        return self._mentions
+
+    @mentions.setter
+    def mentions(self, names: tuple[str, ...]) -> None:
+        if names != self._mentions:
+            self._mentions = names
+            self._changed()
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -72,7 +93,7 @@ class AttachmentList(Widget):
             self._changed()
 
     def _changed(self) -> None:
-        self.display = bool(self._rows or self._reading)
+        self.display = bool(self._rows or self._reading or self._mentions)
         self.refresh(layout=True)
 
     def render(self) -> Content:
@@ -80,7 +101,14 @@ class AttachmentList(Widget):
         rows = [Content(self._label(at)).truncate(width, ellipsis=True) for at in self._shown]
         if self._reading:
             rows.append(Content("[reading a picture …]").truncate(width, ellipsis=True))
+        rows += [Content(line).truncate(width, ellipsis=True) for line in self._mention_lines()]
         return Content("\n").join(rows)
+
+    def _mention_lines(self) -> list[str]:
+        most = len(self._mentions) if len(self._mentions) <= MAX_MENTIONS else MAX_MENTIONS - 1
+        lines = [f"@{one_line(name)} · {_FATE[what_becomes_of(name)]}" for name in self._mentions[:most]]
+        left = len(self._mentions) - most
+        return [*lines, f"and {left} more files are mentioned"] if left else lines
 
     @property
     def _shown(self) -> range:

@@ -14,6 +14,8 @@ from crushpy.messages import Data
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
 
 MAX_ROWS = 8
+ROOM_FOR_DETAIL = 36
+"""Columns from which on a path leaves room for what becomes of it."""
 _OPENERS = "([{<\"'`,;=:"
 
 
@@ -52,6 +54,7 @@ class Completion(Data, frozen=True):
     detail: str = ""
     runs: bool = False
     """A command that takes no argument: Enter on it does it at once."""
+    is_path: bool = False
 
 
 def token_at(line: str, row: int, column: int) -> Token | None:
@@ -105,7 +108,12 @@ def did_you_mean(commands: Sequence[CommandHint], name: str) -> str:
 
 
 def file_completions(paths: Sequence[str]) -> list[Completion]:
-    return [Completion(f"{_written(path)} ", path) for path in paths]
+    return [Completion(f"{_written(path)} ", path, what_becomes_of(path), is_path=True) for path in paths]
+
+
+def what_becomes_of(path: str) -> str:
+    """Whether the model gets a file with the prompt, or only its name."""
+    return "attached" if path.lower().endswith(SUFFIXES) else "only named"
 
 
 def _written(path: str) -> str:
@@ -182,8 +190,11 @@ class CompletionList(Widget):
 
     def _row(self, index: int) -> Content:
         choice, width = self.choices[index], max(1, self._width - len(POINTER))
-        if not choice.detail:
+        if choice.is_path and width < ROOM_FOR_DETAIL:
             row = Content(end_of(choice.label, width))
+        elif choice.is_path:
+            path = end_of(choice.label, max(1, width - len(choice.detail) - 2))
+            row = Content.assemble(path.ljust(min(40, width // 2)), "  ", (choice.detail, "$text-muted"))
         else:
             label = Content(choice.label.ljust(min(28, width // 2)))
             row = Content.assemble(label, "  ", (choice.detail, "$text-muted"))

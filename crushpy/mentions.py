@@ -1,0 +1,15 @@
+"""The files that a prompt mentions with an @."""
+
+import re
+
+_MENTION = re.compile(r"""(?:^|(?<=[\s(\[{<"'`,;=:]))@("[^"\n]{1,1000}"|[^\s"]{1,1000})""")
+_AROUND = "\"'`.,;:!?)]}>"
+
+
+def mentioned_files(text: str) -> list[str]:
+    """What stands in a prompt as `@file` or `@"a file"`, each once, in order, whether it is there or not."""
+    if "@" not in text:
+        return []
+    words = (match[1] for match in _MENTION.finditer(text))
+    names = (word.strip('"') if word.startswith('"') else word.rstrip(_AROUND) for word in words)
+    return list(dict.fromkeys(names))
