@@ -105,9 +105,9 @@ class ProjectEnvironment:
         return Guard(
             self.trusted,
             sandbox.name if sandbox.on else "",
-            chosen.auto_allow,
+            chosen.auto_allow and sandbox.keeps_repository,
             write=tuple(str(Path(folder).expanduser()) for folder in chosen.write),
-            why_not=sandbox.why_not if chosen.mode == "on" else "",
+            why_not=sandbox.why_not if chosen.mode == "on" and not sandbox.on else "",
         )
 
     def granted_hosts(self) -> tuple[str, ...]:

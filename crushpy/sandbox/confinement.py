@@ -12,6 +12,7 @@ from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
 from crushpy.sandbox.guards import Guards
 from crushpy.sandbox.joined_network import join_network, joins_networks
 from crushpy.sandbox.keeper_handle import Keeper
+from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
 from crushpy.sandbox.surroundings import Grounds, Surroundings
@@ -205,11 +206,44 @@ class Bubblewrap(Unconfined):
         return survivors
 
 
+class Landlock(Bubblewrap):
+    """Commands of one conversation that see the machine as it is, and may open what they were given."""
+
+    def _start(self, needs: Needs) -> Keeper:
+        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        words = [*self._allowance.words(), f"network={int(needs.network)}"]
+        return Keeper(words, options=list(landlock_rules(self._surroundings.view(needs))))
+
+    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+        held = super().environment(environment, Needs(git=needs.git))
+        return {**held, "TMPDIR": str(self._private.tmp)}
+
+    def check(self, needs: Needs) -> list[str]:
+        said = super().check(needs)
+        if needs.hosts and not needs.network:
+            said.append("Landlock cannot let a command reach some hosts alone: it had no network")
+        return said
+
+    def inside(self, path: Path) -> Path:
+        return path
+
+    def outside(self, path: Path) -> Path:
+        return path
+
+
 def confine(mode: str, grounds: Grounds, folder: Path, allowance: Allowance | None = None) -> Unconfined:
     """What holds the commands of a conversation under `sandbox.mode`."""
-    sandbox = find_sandbox(mode)
+    return confine_in(find_sandbox(mode), grounds, folder, allowance)
+
+
+def confine_in(
+    sandbox: Sandbox, grounds: Grounds, folder: Path, allowance: Allowance | None = None
+) -> Unconfined:
+    """What holds the commands of a conversation in `sandbox`."""
     if sandbox.name == "bubblewrap":
         return Bubblewrap(sandbox, grounds, folder, allowance)
+    if sandbox.name == "landlock":
+        return Landlock(sandbox, grounds, folder, allowance)
     return Unconfined(sandbox)
 
 

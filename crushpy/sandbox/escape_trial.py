@@ -12,7 +12,7 @@ from pathlib import Path
 from crushpy.access import Needs
 from crushpy.ids import new_id
 from crushpy.messages import Data
-from crushpy.sandbox.confinement import Allowance, Bubblewrap
+from crushpy.sandbox.confinement import Allowance, confine_in
 from crushpy.sandbox.escapes import ESCAPED, ESCAPES
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.surroundings import Grounds
@@ -26,6 +26,8 @@ class Trial(Data, frozen=True):
     name: str
     held: bool
     said: str = ""
+    known: bool = False
+    """It is documented that this sandbox does not hold it."""
 
 
 class _Heard:
@@ -75,7 +77,8 @@ class EscapeTrial:
         }
         self._values["port"] = self._listen()
         grounds = Grounds(self.workspace, home, (folder,), self._folder / "outputs", self._folder / "aside")
-        self._confinement = Bubblewrap(
+        self._sandbox = sandbox
+        self._confinement = confine_in(
             sandbox, grounds, self._folder / "private", Allowance(200, 2_000, 1_000)
         )
 
@@ -95,7 +98,8 @@ class EscapeTrial:
             escaped = ESCAPED in output and not escape.leaves
             left = [place for place in (self._home / _LEFT_BEHIND, _LEFT_IN_ETC) if place.exists()]
             last = output.strip().splitlines()[-1] if output else ""
-            yield Trial(escape.name, not escaped and not left, last)
+            known = escape.in_repository and not self._sandbox.keeps_repository
+            yield Trial(escape.name, not escaped and not left, last, known)
         yield await self._planting()
         yield await self._bomb()
         yield await self._staying()
@@ -107,6 +111,9 @@ class EscapeTrial:
         return Trial("plant an .envrc", not (self.workspace / ".envrc").exists(), "; ".join(said))
 
     async def _bomb(self) -> Trial:
+        if self._sandbox.name != "bubblewrap":
+            # Nothing but a pid namespace ends them all in one step: trying it could take the machine with it.
+            return Trial("start processes without end", False, "not tried: they are only counted", known=True)
         bomb = (
             "import os\nwhile True:\n    try:\n        os.fork()\n"
             "    except OSError as error:\n        print(error, flush=True)\n        os._exit(0)"

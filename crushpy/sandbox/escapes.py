@@ -12,6 +12,8 @@ class Escape(Data, frozen=True):
     script: str
     leaves: bool = False
     """It leads out only where what it wrote is found outside: a /tmp of one's own may be written."""
+    in_repository: bool = False
+    """It changes `.git`, which not every sandbox can keep from a command that may write the workspace."""
 
 
 def _try(action: str) -> str:
@@ -41,9 +43,13 @@ ESCAPES = (
     ),
     Escape("change the machine's settings", _try("open('/proc/sys/kernel/core_pattern', 'r+')")),
     Escape("press the system's magic key", _try("open('/proc/sysrq-trigger', 'w')")),
-    Escape("rename .git away", _try("import os\nos.rename('.git', 'git')")),
-    Escape("plant a hook", _try("open('.git/hooks/pre-commit', 'w').write('x')")),
-    Escape("change .git through a hard link", _try("import os\nos.link('.git/config', 'linked')")),
+    Escape("plant a hook", _try("open('.git/hooks/pre-commit', 'w').write('x')"), in_repository=True),
+    Escape(
+        "change .git through a hard link",
+        _try("import os\nos.link('.git/config', 'linked')"),
+        in_repository=True,
+    ),
+    Escape("rename .git away", _try("import os\nos.rename('.git', 'git')"), in_repository=True),
     Escape(
         "make the root writable",
         "import subprocess\nasked = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped && echo "

@@ -4,11 +4,12 @@ import shutil
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Literal
 
 from crushpy.messages import Data
 
-SandboxName = Literal["bubblewrap", "none"]
+SandboxName = Literal["bubblewrap", "landlock", "none"]
 
 _TRIAL_SECONDS = 10
 NAMESPACES = (
@@ -24,19 +25,39 @@ NAMESPACES = (
 )
 """What bubblewrap takes away from every command, whatever it needs; the network comes beside them."""
 
+_TRY_LANDLOCK = """
+import sys
+sys.path.append(sys.argv[1])
+from crushpy.sandbox.keeper.landlock import FIRST_THAT_HOLDS, hold, landlock_version
+from crushpy.sandbox.keeper.socket_filter import filters_sockets
+if landlock_version() < FIRST_THAT_HOLDS or not filters_sockets():
+    sys.exit(1)
+hold([], network=False)
+try:
+    open("/proc/self/stat")
+except PermissionError:
+    sys.exit(0)
+sys.exit(1)
+"""
+
 
 class Sandbox(Data, frozen=True):
     """What holds commands here."""
 
     name: SandboxName
     why_not: str = ""
-    """Where nothing does: the reason, and the way out."""
+    """Where nothing does, or not the better one: the reason, and the way out."""
     program: str = ""
     """The program that makes it."""
 
     @property
     def on(self) -> bool:
         return self.name != "none"
+
+    @property
+    def keeps_repository(self) -> bool:
+        """Whether `.git` and what else runs by itself stays as it is, so that commands need no question."""
+        return self.name == "bubblewrap"
 
 
 def find_sandbox(mode: str = "on") -> Sandbox:
@@ -49,7 +70,8 @@ def find_sandbox(mode: str = "on") -> Sandbox:
 @cache
 def working_sandbox() -> Sandbox:
     if sys.platform.startswith("linux"):
-        return _bubblewrap()
+        found = _bubblewrap()
+        return found if found.on else _landlock(found.why_not)
     return Sandbox("none", f"there is none for {sys.platform} yet")
 
 
@@ -72,6 +94,20 @@ def _bubblewrap() -> Sandbox:
     if tried.returncode != 0:
         return Sandbox("none", f"bubblewrap does not work here: {_first_line(tried.stderr)}")
     return Sandbox("bubblewrap", program=program)
+
+
+def _landlock(why_not: str) -> Sandbox:
+    """Whether a process can be held by it here: tried by one that holds itself."""
+    tried = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_TRIAL_SECONDS,
+        check=False,
+    )
+    if tried.returncode == 0:
+        return Sandbox("landlock", why_not)
+    return Sandbox("none", f"{why_not}; Landlock does not hold here either (it needs Linux 6.2)")
 
 
 def _first_line(text: bytes) -> str:

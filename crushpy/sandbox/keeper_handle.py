@@ -61,14 +61,17 @@ class Keeper:
     def __init__(
         self, words: Sequence[str] = (), around: Sequence[str] = (), options: Sequence[str] = ()
     ) -> None:
-        """`options`: arguments for the sandbox, handed over by descriptor since they may be many."""
+        """`options`: for the sandbox, handed over by descriptor since they may be many; for the keeper itself
+        where nothing is around it."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno()]
-            command = [*keeper_program([str(theirs.fileno()), *words])]
-            handed = _as_file(options) if around else None
+            handed = _as_file(options) if options else None
+            held = () if around or handed is None else (f"landlock={handed}",)
+            command = [*keeper_program([str(theirs.fileno()), *words, *held])]
             if handed is not None:
                 descriptors.append(handed)
+            if around:
                 command = [*around, "--args", str(handed), "--", *command]
             try:
                 self._process = subprocess.Popen(

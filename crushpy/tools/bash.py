@@ -102,15 +102,22 @@ def _ended(process: Process, context: ToolContext) -> Outcome:
         job = context.jobs.adopt(process)
         stays = f"a background process still holds the output; it is {job.id} now (job_output, job_kill)"
     noticed = context.jobs.noticed(context.needs)
-    held_by = context.needs if context.jobs.confinement.sandbox.on else None
+    sandbox = context.jobs.confinement.sandbox
+    held_by = context.needs if sandbox.on else None
     notes = (how, process.trouble, stays, *noticed)
-    return _outcome(process, *notes, is_error=process.exit_code != 0, held_by=held_by)
+    return _outcome(
+        process, *notes, is_error=process.exit_code != 0, held_by=held_by, mounts=sandbox.keeps_repository
+    )
 
 
-def _outcome(process: Process, *notes: str, is_error: bool, held_by: Needs | None = None) -> Outcome:
-    """`held_by`: what it was granted, where a sandbox kept it from all else."""
+def _outcome(
+    process: Process, *notes: str, is_error: bool, held_by: Needs | None = None, mounts: bool = True
+) -> Outcome:
+    """`held_by`: what it was granted, where a sandbox kept it from all else, by `mounts` or by refusing."""
     taken = process.output.take()
-    why = why_it_failed(taken.text, process.exit_code, held_by) if is_error and held_by is not None else ""
+    why = ""
+    if is_error and held_by is not None:
+        why = why_it_failed(taken.text, process.exit_code, held_by, mounts=mounts)
     said = [note for note in (*notes, why) if note]
     seconds = round(process.seconds, 3)
     return Outcome(

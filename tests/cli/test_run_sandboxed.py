@@ -11,7 +11,9 @@ from scripted_llm import Call, Reply, ScriptedLLM
 
 from crushpy.sandbox.finding import find_sandbox
 
-pytestmark = pytest.mark.skipif(not find_sandbox().on, reason=f"no sandbox: {find_sandbox().why_not}")
+pytestmark = pytest.mark.skipif(
+    find_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {find_sandbox().why_not}"
+)
 GIT = shutil.which("git")
 ESCAPE = """python3 -c 'open("/usr/outside", "w")' 2>/dev/null"""
 

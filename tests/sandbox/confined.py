@@ -15,7 +15,9 @@ from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
 
-needs_sandbox = pytest.mark.skipif(not find_sandbox().on, reason=f"no sandbox here: {find_sandbox().why_not}")
+needs_sandbox = pytest.mark.skipif(
+    find_sandbox().name != "bubblewrap", reason=f"no bubblewrap here: {find_sandbox().why_not}"
+)
 
 
 @asynccontextmanager

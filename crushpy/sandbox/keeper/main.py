@@ -232,6 +232,10 @@ def main() -> None:
     told = dict(word.split("=", 1) for word in sys.argv[2:])
     link = socket.socket(fileno=int(sys.argv[1]))
     link.set_inheritable(False)
+    if "landlock" in told:
+        from crushpy.sandbox.keeper.landlock import enter
+
+        enter(int(told["landlock"]), link, network=told["network"] == "1")
     process_control(PR_SET_DUMPABLE, 0)  # commands of the same user could trace us otherwise
     process_control(PR_SET_CHILD_SUBREAPER, 1)
     if "scoped" in told:

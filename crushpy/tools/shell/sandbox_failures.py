@@ -24,13 +24,16 @@ _GIT = re.compile(
 )
 
 
-def why_it_failed(output: str, exit_code: int | None, needs: Needs) -> str:
-    """What the sandbox kept a command from, and how to ask for it; empty where it was not the sandbox."""
+def why_it_failed(output: str, exit_code: int | None, needs: Needs, *, mounts: bool = True) -> str:
+    """What the sandbox kept a command from, and how to ask for it; empty where it was not the sandbox.
+
+    `mounts`: whether it has a file system of its own; otherwise what was not given is refused.
+    """
     if exit_code == 0:
         return ""
     output = output[-_TAIL:]
     held = bool(_READ_ONLY.search(output))
-    if (held or _DENIED.search(output)) and _GIT.search(output) and not needs.git:
+    if (held or _DENIED.search(output)) and _GIT.search(output) and not needs.git and mounts:
         return (
             "the sandbox keeps `.git` read-only: call the git command that changes it alone: it is asked for"
         )
@@ -38,6 +41,11 @@ def why_it_failed(output: str, exit_code: int | None, needs: Needs) -> str:
         only = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
         return (
             f"commands have no network{only} in the sandbox: call again with needs.network, naming the hosts"
+        )
+    if not mounts and _DENIED.search(output):
+        return (
+            "the sandbox lets commands write in the workspace and in $TMPDIR alone (not in /tmp), and read "
+            "no secrets: use $TMPDIR, or call again with needs.write, naming the folder"
         )
     if held:
         return (
