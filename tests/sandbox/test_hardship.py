@@ -1,0 +1,139 @@
+"""The sandbox under hardship: two crushpys in one workspace, a full /tmp, endless output, another user."""
+
+import asyncio
+import os
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confined import bash, confined, needs_sandbox
+from headless import Start, until
+from process_state import marked
+from scripted_llm.replies import Call, Reply
+from scripted_llm.server import ScriptedLLM
+
+from crushpy.sandbox.confinement import Allowance
+
+pytestmark = needs_sandbox
+NOBODY = 65534
+
+
+async def test_two_conversations_in_one_workspace_share_it_and_nothing_else(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with confined(workspace, tmp_path / "a") as one, confined(workspace, tmp_path / "b") as other:
+        both = await asyncio.gather(
+            bash(one, "echo 1 > one; echo mine > /tmp/mine; echo $$ > pid; sleep 60 >/dev/null 2>&1 &"),
+            bash(other, "echo 2 > two; ls /tmp"),
+        )
+        assert [outcome.is_error for outcome in both] == [False, False]
+        seen = await bash(other, "cat one two; cat /tmp/mine; cat /proc/[0-9]*/cmdline | tr '\\0' ' '")
+        assert seen.text.startswith("1\n2\n")
+        assert "mine\n" not in seen.text and "sleep 60" not in seen.text
+        planted = await asyncio.gather(*(bash(each, "echo x > .envrc") for each in (one, other)))
+        assert any("put aside" in outcome.text for outcome in planted)
+    assert not (workspace / ".envrc").exists()
+
+
+def test_a_run_that_ends_leaves_the_commands_of_another_in_the_same_workspace_alone(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    mark = f"86400.{os.getpid()}5"
+    llm.script(Reply(calls=[Call("bash", {"command": f"touch begun; sleep {mark}"})]))
+    first = start("--yolo", "stay")
+    until(lambda: (workspace / "begun").exists() and marked(mark), "the first one's command runs")
+    llm.script(Reply(calls=[Call("bash", {"command": "echo second > second"})]), "Done.")
+    assert start("--yolo", "go").end().code == 0
+    assert (workspace / "second").read_text() == "second\n"
+    assert marked(mark)
+    first.process.kill()
+    until(lambda: not marked(mark), "it is gone with its own crushpy")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A home for crushpy with room for one megabyte."""
+    place = tmp_path / "small"
+    place.mkdir(mode=0o700)
+    made = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m,mode=0700", "none", str(place)], capture_output=True
+    )
+    if made.returncode != 0:
+        pytest.skip("a small file system takes root to mount")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+async def test_a_full_tmp_is_said_by_who_fills_it_and_the_next_command_runs(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with confined(workspace, small_disk / "home") as context:
+        full = await bash(context, "head -c 5000000 /dev/zero > /tmp/large")
+        assert full.is_error and "No space left on device" in full.text
+        assert (await bash(context, "echo still here; touch made")).text == "still here"
+        assert (await bash(context, "rm /tmp/large; echo x > /tmp/small; cat /tmp/small")).text == "x"
+    assert (workspace / "made").exists()
+
+
+async def test_a_flood_of_output_is_ended_by_its_time_and_bounded_on_disk(tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    home = tmp_path / "crushpy"
+    async with confined(workspace, home, Allowance(file_mb=1)) as context:
+        outcome = await bash(context, "yes a long line of a flood | head -c 100000000; echo the end")
+        assert "the end" in outcome.text and len(outcome.text) < 100_000
+        endless = await bash(context, "yes", timeout=1)
+        assert "timed out after 1 s" in endless.text and len(endless.text) < 100_000
+        assert (await bash(context, "echo still here")).text == "still here"
+
+
+@pytest.fixture
+def home_of_nobody() -> Iterator[Path]:
+    """Outside /tmp, where everybody may get to."""
+    if os.getuid() != 0 or not shutil.which("setpriv"):
+        pytest.skip("becoming nobody takes root and setpriv")
+    place = Path(tempfile.mkdtemp(prefix="crushpy-nobody-", dir="/var/lib"))
+    (place / ".ssh").mkdir()
+    (place / ".ssh" / "id_rsa").write_text("the key\n")
+    for each in (place, place / ".ssh", place / ".ssh" / "id_rsa"):
+        os.chown(each, NOBODY, NOBODY)
+    yield place
+    shutil.rmtree(place)
+
+
+def _open_to_all(path: Path) -> bool:
+    return all(
+        above.stat().st_mode & stat.S_IXOTH for place in (path, path.resolve()) for above in place.parents
+    )
+
+
+def test_every_way_out_is_held_for_nobody_too(home_of_nobody: Path) -> None:
+    system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
+    ours = Path(sys.executable)
+    program = next((each for each in (ours, system) if each.exists() and _open_to_all(each)), None)
+    if program is None or not _open_to_all(Path(__file__)):
+        pytest.skip("nobody cannot get to a Python or to the code")
+    become = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+    done = subprocess.run(
+        [*become, str(program), "-m", "crushpy", "doctor", "--sandbox"],
+        cwd=home_of_nobody,
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(home_of_nobody),
+            "PYTHONPATH": os.pathsep.join(each for each in sys.path if each),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "held: read keys in ~/.ssh" in done.stdout
+    assert "escaped:" not in done.stdout and "not held" not in done.stdout
