@@ -15,6 +15,7 @@ from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
+from crushpy.sandbox.seatbelt_profile import seatbelt_profile
 from crushpy.sandbox.surroundings import Grounds, Surroundings
 
 if TYPE_CHECKING:
@@ -221,7 +222,7 @@ class Landlock(Bubblewrap):
     def check(self, needs: Needs) -> list[str]:
         said = super().check(needs)
         if needs.hosts and not needs.network:
-            said.append("Landlock cannot let a command reach some hosts alone: it had no network")
+            said.append(f"{self.sandbox.name} cannot open some hosts alone: the command had no network")
         return said
 
     def inside(self, path: Path) -> Path:
@@ -229,6 +230,16 @@ class Landlock(Bubblewrap):
 
     def outside(self, path: Path) -> Path:
         return path
+
+
+class Seatbelt(Landlock):
+    """Commands of one conversation on macOS, under a profile of `sandbox-exec`."""
+
+    def _start(self, needs: Needs) -> Keeper:
+        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        profile = self._private.root / f"profile-{len(self._current)}-{len(self._retired)}"
+        profile.write_text(seatbelt_profile(self._surroundings.view(needs), network=needs.network))
+        return Keeper(self._allowance.words(), [self.sandbox.program, "-f", str(profile)])
 
 
 def confine(mode: str, grounds: Grounds, folder: Path, allowance: Allowance | None = None) -> Unconfined:
@@ -244,6 +255,8 @@ def confine_in(
         return Bubblewrap(sandbox, grounds, folder, allowance)
     if sandbox.name == "landlock":
         return Landlock(sandbox, grounds, folder, allowance)
+    if sandbox.name == "sandbox-exec":
+        return Seatbelt(sandbox, grounds, folder, allowance)
     return Unconfined(sandbox)
 
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from crushpy.messages import Data
 
-SandboxName = Literal["bubblewrap", "landlock", "none"]
+SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 
 _TRIAL_SECONDS = 10
 NAMESPACES = (
@@ -72,7 +72,9 @@ def working_sandbox() -> Sandbox:
     if sys.platform.startswith("linux"):
         found = _bubblewrap()
         return found if found.on else _landlock(found.why_not)
-    return Sandbox("none", f"there is none for {sys.platform} yet")
+    if sys.platform == "darwin":
+        return _sandbox_exec()
+    return Sandbox("none", f"there is none for {sys.platform}")
 
 
 def _bubblewrap() -> Sandbox:
@@ -94,6 +96,22 @@ def _bubblewrap() -> Sandbox:
     if tried.returncode != 0:
         return Sandbox("none", f"bubblewrap does not work here: {_first_line(tried.stderr)}")
     return Sandbox("bubblewrap", program=program)
+
+
+def _sandbox_exec() -> Sandbox:
+    program = shutil.which("sandbox-exec", path="/usr/bin")
+    if program is None:
+        return Sandbox("none", "sandbox-exec is not there")
+    tried = subprocess.run(
+        [program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        timeout=_TRIAL_SECONDS,
+        check=False,
+    )
+    if tried.returncode != 0:
+        return Sandbox("none", f"sandbox-exec does not work here: {_first_line(tried.stderr)}")
+    return Sandbox("sandbox-exec", program=program)
 
 
 def _landlock(why_not: str) -> Sandbox:

@@ -72,7 +72,8 @@ class Keeper:
             if handed is not None:
                 descriptors.append(handed)
             if around:
-                command = [*around, "--args", str(handed), "--", *command]
+                given = [] if handed is None else ["--args", str(handed), "--"]
+                command = [*around, *given, *command]
             try:
                 self._process = subprocess.Popen(
                     command,
