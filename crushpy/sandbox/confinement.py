@@ -178,11 +178,15 @@ class Bubblewrap(Unconfined):
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
     def inside(self, path: Path) -> Path:
-        """Where file tools find what commands see at `path`."""
+        """Where file tools find what commands see at `path`.
+
+        What only the user has there (a log they speak of, say) is theirs: outside, for the rules to judge.
+        """
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
             plain = Path(os.path.normpath(path))
             if plain.is_relative_to(shown) and not plain.is_relative_to(self._grounds.workspace):
-                return real / plain.relative_to(shown)
+                own = real / plain.relative_to(shown)
+                return path if os.path.lexists(path) and not os.path.lexists(own) and plain != shown else own
         return path
 
     def outside(self, path: Path) -> Path:

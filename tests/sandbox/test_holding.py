@@ -226,3 +226,17 @@ async def test_the_whole_system_as_workspace_stays_read_only(home: Path) -> None
         outcome = await bash(context, "touch /x; touch /tmp/x && echo written")
     assert "Read-only" in outcome.text and "written" in outcome.text
     assert not Path("/x").exists()
+
+
+async def test_what_only_the_user_has_in_tmp_is_outside_and_judged_so(
+    workspace: Path, home: Path, tmp_path: Path
+) -> None:
+    theirs = tmp_path / "error.log"
+    theirs.write_text("what went wrong\n")
+    async with confined(workspace, home) as context:
+        assert real_path(context, str(theirs)) == str(theirs.resolve()), "outside: the rules decide"
+        missing = tmp_path / "new.txt"
+        assert real_path(context, str(missing)).startswith(str(home)), "new files are the conversation's own"
+        await bash(context, f"mkdir -p {tmp_path}; echo mine > {theirs}")
+        assert locate(context, str(theirs)).read_text() == "mine\n"
+    assert theirs.read_text() == "what went wrong\n"
