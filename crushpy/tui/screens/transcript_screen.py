@@ -2,9 +2,11 @@
 
 from typing import TYPE_CHECKING
 
-from textual import on
+from textual import events, on
 from textual.screen import Screen
+from textual.widgets import Input
 
+from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import BoundaryItem, ItemAction, ReplyItem, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
@@ -61,6 +63,48 @@ class TranscriptScreen(Screen[str | None]):
                 self.read_session(self.library, worker)
             case _:
                 await self.act(item, action)
+
+    # --- finding -----------------------------------------------------------------------------------------
+
+    @on(Transcript.FindAsked)
+    async def _ask_what_to_find(self) -> None:
+        from crushpy.tui.widgets.find_line import FindLine
+
+        if not self.query("FindLine"):
+            line = FindLine()
+            await self.mount(line, after=self.query_one(Transcript))
+            line.focus()
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        if event.input in self.query("FindLine"):
+            event.stop()
+            self.query_one(Transcript).find(event.value)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        if event.input not in self.query("FindLine"):
+            return
+        event.stop()
+        transcript = self.query_one(Transcript)
+        if not transcript.find(event.value):
+            tell(self, f"{one_line(event.value)!r} does not stand in the transcript.", "warning")
+            return
+        transcript.visit()
+        event.input.remove()
+
+    def on_find_line_ended(self) -> None:
+        transcript = self.query_one(Transcript)
+        transcript.end_find()
+        transcript.visit()
+        self.query("FindLine").remove()
+
+    @on(events.DescendantFocus)
+    def _focus_left(self) -> None:
+        """Whoever goes on elsewhere has found it."""
+        transcript = self.query_one(Transcript)
+        lines = self.query("FindLine")
+        if self.focused not in (transcript, *lines):
+            transcript.end_find()
+            lines.remove()
 
     async def _copy_block(self, key: int, text: str) -> None:
         """The first code block of a reply; asked again, the next one."""

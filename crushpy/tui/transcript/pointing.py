@@ -6,6 +6,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Offset
 from textual.selection import Selection
 
 from crushpy.tui.focus import Visited
@@ -19,10 +20,11 @@ from crushpy.tui.items import (
     ToolItem,
     is_message,
 )
+from crushpy.tui.transcript.finding import Match, find_match
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
-from crushpy.tui.transcript.selection import named_line, whole_item, word_at, words_in
+from crushpy.tui.transcript.selection import name_line, named_line, whole_item, word_at, words_in
 
 
 class Pointing(Visited, Scrolling):
@@ -44,6 +46,10 @@ class Pointing(Visited, Scrolling):
         Binding("y", "activate('copy_block')", "Copy code", tooltip="copy a code block; again, the next"),
         Binding("s", "activate('open_task')", "Sub-agent", tooltip="read what the sub-agent of a task does"),
         Binding("o", "open_link", "Open link", tooltip="open its link; again, the next one"),
+        Binding("slash", "find", "Find", tooltip="find words in the transcript"),
+        Binding("n", "find_next(1)", "Next match", tooltip="the next match, while something is sought"),
+        Binding("N", "find_next(-1)", "Match before", tooltip="the match before it"),
+        Binding("escape", "end_find", "End finding", show=False),
         *(
             Binding(key, f"activate('{action}')", name.capitalize())
             for key, (action, name) in BOUNDARY_ACTIONS.items()
@@ -59,6 +65,9 @@ class Pointing(Visited, Scrolling):
         """The item and the link in it that was opened last by key."""
         self._over_bar = False
         self._dragging = False
+        self._origin: Match | None = None
+        """Where finding was begun."""
+        self._found: Match | None = None
         self._led = False
         """The focus comes with `reveal`, which has set the cursor."""
 
@@ -96,15 +105,74 @@ class Pointing(Visited, Scrolling):
         self._unfold(index, True)
         chosen = words_in(self._sheet, key, words)
         row = named_line(chosen.start.y)[1] if chosen is not None and chosen.start is not None else 0
+        self._show_row(index, row)
+        self._led = not self.has_focus
+        self.focus()
+        self._set_cursor(index)
+        self._select(chosen)
+
+    def _show_row(self, index: int, row: int) -> None:
+        """Has a row of an item stand a third below the top, where there is enough above it."""
+        self.set_reactive(Scrolling.following, False)
         # What is near is measured first: before that, heights are estimates.
         self._anchor = (index, max(0, row + self._sheet.space(index) - self.size.height // 3))
         if row < self.size.height // 3:
             above = self._sheet.heights.before(index) - (self.size.height // 3 - row)
             self._anchor = self._sheet.heights.find(max(0, above))
+
+    # --- finding -----------------------------------------------------------------------------------------
+
+    @abstractmethod
+    def ask_what_to_find(self) -> None: ...
+
+    def find(self, words: str) -> bool:
+        """Highlights the words wherever they stand, and goes to the first place from where it was begun."""
+        self.sought = words.lower()
+        index = self._cursor_index()
+        self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
+        self._found = None
+        self.screen.clear_selection()
+        if self.sought and self._go_to_match(self._origin, 1):
+            return True
+        self.show_changes()
+        return not self.sought
+
+    def _go_to_match(self, start: Match, step: int) -> bool:
+        match = find_match(self._sheet, self.sought, start, step)
+        if match is None:
+            return False
+        self._found = match
+        self._show_row(match.item, match.row)
+        self._set_cursor(match.item)
+        name = name_line(self._sheet[match.item].key, match.row)
+        self._select(Selection(Offset(match.start, name), Offset(match.start + len(self.sought), name)))
+        return True
+
+    def visit(self) -> None:
+        """Takes the focus and leaves the cursor where it is."""
         self._led = not self.has_focus
         self.focus()
-        self._set_cursor(index)
-        self._select(chosen)
+        self.refresh_bindings()
+
+    def end_find(self) -> None:
+        """Nothing is sought any more."""
+        if self.sought or self._origin is not None:
+            self.sought, self._origin, self._found = "", None, None
+            self.screen.clear_selection()
+            self.show_changes()
+            self.refresh_bindings()
+
+    def action_find(self) -> None:
+        self.end_find()
+        self.ask_what_to_find()
+
+    def action_find_next(self, step: int) -> None:
+        start = self._found or self._origin
+        if start is not None:
+            self._go_to_match(start, step)
+
+    def action_end_find(self) -> None:
+        self.end_find()
 
     # --- keys --------------------------------------------------------------------------------------------
 
@@ -159,6 +227,8 @@ class Pointing(Visited, Scrolling):
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """The keys of a fresh start's card are keys only there, and only messages are pinned."""
+        if action in ("find_next", "end_find"):
+            return bool(self.sought)
         if action != "activate" or parameters == ("copy",):
             return True
         index = self._cursor_index()

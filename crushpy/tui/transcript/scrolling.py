@@ -13,14 +13,16 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from crushpy.tui.transcript.finding import spans_of
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.selection import name_line, span_in
 from crushpy.tui.transcript.sheet import Sheet
 
-Marks = tuple[tuple[int, int] | None, bool, str]
-"""What lies over a row: the selected characters, the cursor, a piece of the scrollbar."""
-PLAIN: Marks = (None, False, "")
+Marks = tuple[tuple[int, int] | None, tuple[tuple[int, int], ...], bool, str]
+"""What lies over a row: selected characters, those that were sought, the cursor, a piece of the scrollbar."""
+PLAIN: Marks = (None, (), False, "")
+FOUND = Style(reverse=True)
 
 
 class Scrolling(ScrollView, can_focus=True):
@@ -38,6 +40,8 @@ class Scrolling(ScrollView, can_focus=True):
         """The item at the top and how many of its rows are above: what must not move when heights change."""
         self._seen = (0, 0)
         """The size that was laid out last."""
+        self.sought = ""
+        """What is highlighted wherever it stands, in lower case; empty: nothing."""
         self._stale = True
         self._strips: list[Strip] = []
         self._painted: list[Strip | None] = []
@@ -206,7 +210,8 @@ class Scrolling(ScrollView, can_focus=True):
                 row = rows[number] if number >= 0 else blank
                 name = name_line(entry.key, number)
                 span = span_in(row, selection, name) if selection is not None and number >= 0 else None
-                marks = (span, under and number >= 0, bar[len(strips)] if bar else "")
+                found = spans_of(row, self.sought) if self.sought else ()
+                marks = (span, found, under and number >= 0, bar[len(strips)] if bar else "")
                 strips.append(row.strip(width) if marks == PLAIN else self._mark(row, marks, width))
                 places.append(name)
             index, offset = sheet.neighbour(index, 1), 0
@@ -224,13 +229,14 @@ class Scrolling(ScrollView, can_focus=True):
         known = self._marked.get(row)
         if known is not None and known[0] == marks and row is not self._blank:
             return known[1]
-        span, under, bar = marks
+        span, found, under, bar = marks
         palette = self.current_palette()
         strip = row.strip(width)
+        for one in found:
+            if one != span:
+                strip = _styled(strip, one, FOUND)
         if span is not None:
-            start, end = (strip.index_to_cell_position(at) for at in span)
-            chosen = Segment.apply_style(strip.crop(start, end), post_style=self._selection_look())
-            strip = Strip.join([strip.crop(0, start), Strip(chosen, end - start), strip.crop(end)])
+            strip = _styled(strip, span, self._selection_look())
         if under:
             strip = Strip.join([Strip([Segment("▌", palette["cursor"])], 1), strip.crop(1)])
         if bar:
@@ -240,6 +246,13 @@ class Scrolling(ScrollView, can_focus=True):
             self._marked.clear()
         self._marked[row] = (marks, strip)
         return strip
+
+
+def _styled(strip: Strip, span: tuple[int, int], style: Style) -> Strip:
+    """A strip with a style over some of its characters."""
+    start, end = (strip.index_to_cell_position(at) for at in span)
+    chosen = Segment.apply_style(strip.crop(start, end), post_style=style)
+    return Strip.join([strip.crop(0, start), Strip(chosen, end - start), strip.crop(end)])
 
 
 def _scrollbar(top: int, total: int, height: int) -> str:

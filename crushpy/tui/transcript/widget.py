@@ -61,6 +61,9 @@ class Transcript(Pointing):
             self.key = key
             self.action: ItemAction = action
 
+    class FindAsked(Message):
+        """Somebody wants to find words in it."""
+
     def __init__(self) -> None:
         super().__init__()
         self.auto_links = False
@@ -131,6 +134,9 @@ class Transcript(Pointing):
 
     def follow_link(self, href: str) -> None:
         self.post_message(self.LinkClicked(href))
+
+    def ask_what_to_find(self) -> None:
+        self.post_message(self.FindAsked())
 
     def item(self, key: int) -> TranscriptItem | None:
         """The item with that key as it is now; None where it is gone."""

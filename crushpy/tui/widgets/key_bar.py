@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _GAP = 2
 LOW = 12
 """Rows of the terminal below which the keys take one line."""
-_NAMES = {"escape": "Esc", "delete": "Del", "pageup": "PgUp", "pagedown": "PgDn"}
+_NAMES = {"escape": "Esc", "delete": "Del", "pageup": "PgUp", "pagedown": "PgDn", "slash": "/"}
 
 
 def key_name(key: str) -> str:
