@@ -28,12 +28,12 @@ def project(folder: Path) -> Path:
     (shop / "src").mkdir(parents=True)
     (shop / "README.md").write_text("# Shop\n\nA tiny shop.\n")
     (shop / "src" / "cart.py").write_text(CODE)
-    subprocess.run(["git", "init", "-q", str(shop)], check=False)
+    subprocess.run(["git", "init", "-q", "-b", "main", str(shop)], check=False)
     return shop
 
 
 async def main(folder: Path) -> None:
-    os.environ["CRUSHPY_HOME"] = str(folder / "home")
+    os.environ |= {"CRUSHPY_HOME": str(folder / "home"), "HOME": str(folder), "COLORTERM": "truecolor"}
     shop = project(folder)
     os.chdir(shop)
     from crushpy.start_options import StartOptions
