@@ -71,7 +71,7 @@ def find_sandbox(mode: str = "on") -> Sandbox:
 def working_sandbox() -> Sandbox:
     if sys.platform.startswith("linux"):
         found = _bubblewrap()
-        return found if found.on else _landlock(found.why_not)
+        return found if found.on else working_landlock(found.why_not)
     if sys.platform == "darwin":
         return _sandbox_exec()
     return Sandbox("none", f"there is none for {sys.platform}")
@@ -114,7 +114,7 @@ def _sandbox_exec() -> Sandbox:
     return Sandbox("sandbox-exec", program=program)
 
 
-def _landlock(why_not: str) -> Sandbox:
+def working_landlock(why_not: str = "") -> Sandbox:
     """Whether a process can be held by it here: tried by one that holds itself."""
     tried = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])],
