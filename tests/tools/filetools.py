@@ -2,7 +2,6 @@
 
 import os
 from pathlib import Path
-from typing import Any, cast
 
 import pytest
 
@@ -11,13 +10,14 @@ from crushpy.tools.base import AnyTool, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import check_args
+from crushpy.tools.shell.jobs import Jobs
 
 PNG = b"\x89PNG\r\n\x1a\n" + b"\0" * 20
 
 
 def lend(workspace: Path) -> ToolContext:
     """A context whose memory is empty. File tools start no background jobs."""
-    return ToolContext(workspace, workspace.parent / "outputs", FileMemory(), cast(Any, None))
+    return ToolContext(workspace, workspace.parent / "outputs", FileMemory(), Jobs())
 
 
 async def call(tool: AnyTool, context: ToolContext, **args: object) -> Outcome:
