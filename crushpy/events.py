@@ -303,6 +303,10 @@ class Retry(Event, frozen=True, tag="retry"):
     seconds: float
     """How long until then."""
     reason: str
+    of: int = 0
+    """How many attempts there will be at most."""
+    status: int | None = None
+    """What the server answered with, where it did."""
 
 
 class Error(Event, frozen=True, tag="error"):

@@ -5,6 +5,7 @@ import os
 from crushpy.llm.errors import ModelError
 
 MAX_ATTEMPTS = 6
+MAX_RETRIES = MAX_ATTEMPTS - 1
 BASE = 1.0
 CAP = 30.0
 PATIENCE = 120.0

@@ -8,17 +8,17 @@ def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
     """Runs the app until the user leaves; the exit code. `images` go with the first prompt."""
     import gc
 
-    from crushpy.tui.terminal import background
+    from crushpy.tui.terminal.background import ask_background
     from crushpy.tui.terminal.raw_mode import held, typed_meanwhile
 
     with held() as typed:
-        background.ask_background()
+        ask_background()
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
         from crushpy.tui.terminal.attention import give_title_back
+        from crushpy.tui.terminal.early_keys import EarlyKeys
 
-        more, light = background.answered(typed_meanwhile())
-        app = CrushpyApp(options, typed + more, images, light=light)
+        app = CrushpyApp(options, EarlyKeys(typed + typed_meanwhile()), images)
         app.run()
         give_title_back()
     if app.farewell:

@@ -1,6 +1,7 @@
 """What runs now, and since when: made from events, told in rows. Knows no widget and no clock of its own."""
 
 from collections.abc import Callable, Iterator
+from math import ceil
 
 import msgspec
 
@@ -33,6 +34,7 @@ from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING = "Waiting for the model", "Thinking", "Writing"
 SUMMARY = "Making a summary"
+TRYING = "trying again in"
 CHARS_PER_TOKEN = 4
 """Of what streams, until the provider has said how many tokens it was."""
 MOST_LINE = 2_000
@@ -74,7 +76,9 @@ class Activity:
         self._in_turn = False
         self._phase = ""
         self._since = 0.0
+        self._retry: Retry | None = None
         self._again_at = 0.0
+        self._then = WAITING
         self._asked = 0
         self._sent = 0
         self._received = 0
@@ -104,6 +108,7 @@ class Activity:
         self._tools[command_id] = RunningTool(f"Running {command}", since, _last_line(output))
 
     def hear(self, event: Event) -> None:
+        self._end_countdown()
         match event:
             case TextDelta():
                 self._streamed += len(event.text)
@@ -128,9 +133,11 @@ class Activity:
             case Boundary() | Notice() if self._phase == SUMMARY or isinstance(event, Boundary):
                 self._wait()
             case Retry():
-                self._again_at = self._clock() + event.seconds
+                if self._phase != TRYING:
+                    self._then = SUMMARY if self._phase == SUMMARY else WAITING
+                self._retry, self._again_at = event, self._clock() + event.seconds
                 self._streamed = 0
-                self._enter("Trying again in")
+                self._enter(TRYING)
             case Progress():
                 self._progressed(event)
             case TurnEnded():
@@ -173,6 +180,11 @@ class Activity:
         self._sent = self._in_use()
         self._enter(WAITING if self._in_turn else "")
 
+    def _end_countdown(self) -> None:
+        """It is tried again now: what was going on goes on."""
+        if self._phase == TRYING and self._clock() >= self._again_at:
+            self._phase, self._since = self._then, self._again_at
+
     def _enter(self, phase: str) -> None:
         if phase != self._phase:
             self._phase, self._since = phase, self._clock()
@@ -181,6 +193,7 @@ class Activity:
 
     def rows(self) -> list[ActivityRow]:
         """What there is to say now, the most important first; nothing where nothing runs."""
+        self._end_countdown()
         tools = [tool for tool in self._tools.values() if tool.task is None]
         tasks = [tool for tool in self._tools.values() if tool.task is not None]
         rows = [
@@ -202,12 +215,16 @@ class Activity:
         elif self._phase and not self._asked and not tasks:
             if self._phase == SUMMARY and self._progress:
                 return
-            yield ActivityRow(f"{self._phase} {self._phase_time()}", self._tokens())
+            if self._phase == TRYING and self._retry is not None:
+                yield self._countdown(self._retry)
+            else:
+                yield ActivityRow(f"{self._phase} {self._age(self._since)}", self._tokens())
 
-    def _phase_time(self) -> str:
-        if self._phase.startswith("Trying"):
-            return _seconds(max(0.0, self._again_at - self._clock()))
-        return self._age(self._since)
+    def _countdown(self, retry: Retry) -> ActivityRow:
+        what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
+        left = ceil(self._again_at - self._clock())
+        which = f" · {retry.attempt} of {retry.of}" if retry.of else ""
+        return ActivityRow(f"{what} {left} s{which}", rest=one_line(retry.reason))
 
     def _tokens(self) -> str:
         received = self._received + self._streamed // CHARS_PER_TOKEN

@@ -19,6 +19,7 @@ from crushpy.start_options import StartOptions
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 from crushpy.tui.terminal.background import colours, guessed
+from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.themes import THEMES, fitting_theme
 
 if TYPE_CHECKING:
@@ -79,21 +80,19 @@ class CrushpyApp(App[object]):
     def __init__(
         self,
         options: StartOptions,
-        typed: str = "",
+        early_keys: EarlyKeys | None = None,
         images: "tuple[Image, ...]" = (),
-        *,
-        light: bool | None = None,
     ) -> None:
-        """`typed` was typed before the app was there; `images` go with the first prompt. `light`: what the
-        terminal said of its background."""
+        """`early_keys` were read before the app was there; `images` go with the first prompt."""
+        self.early_keys = early_keys or EarlyKeys()
         super().__init__()
         for theme in THEMES:
             self.register_theme(theme)
         self._chosen_theme = ""
+        light = self.early_keys.light
         self.theme = fitting_theme(light=guessed() if light is None else light, colours=colours())
         self._images = images
         self._options = options
-        self._typed = typed
         self._chat: ChatScreen | None = None
         self.ended_by = 0
         """The signal that asked us to go, if one did."""
@@ -109,7 +108,7 @@ class CrushpyApp(App[object]):
         return Keyboard
 
     def get_default_screen(self) -> Screen[str | None]:
-        self._chat = ChatScreen(self._options, self._typed, self._images)
+        self._chat = ChatScreen(self._options, self.early_keys.typed, self._images)
         return self._chat
 
     @property
@@ -143,6 +142,9 @@ class CrushpyApp(App[object]):
         # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.
         if self.screen_stack:
             self.screen.refresh()
+
+    def on_chat_screen_ready(self) -> None:
+        self.early_keys.wanted.set()
 
     def on_chat_screen_opened(self, event: ChatScreen.Opened) -> None:
         self.adopt(event.settings)

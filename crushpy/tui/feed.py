@@ -149,7 +149,6 @@ class Feed:
                     self.show(NoticeItem(CUT_REPLY))
             case Retry():
                 self._drop_reply()
-                self.show(NoticeItem(f"{event.reason} Trying again in {event.seconds:g} s.", "warning"))
             case PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id))
             case ToolCalled():

@@ -10,6 +10,7 @@ from crushpy.events import (
     Boundary,
     Compacting,
     Event,
+    JobEnded,
     ModeChanged,
     PreparationChanged,
     PromptCommitted,
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 _MEASURED_AFTER = (
     *(PromptCommitted, UsageReported, Boundary, SessionOpened, TurnEnded),
-    *(PreparationChanged, ModeChanged),
+    *(PreparationChanged, ModeChanged, JobEnded),
 )
 FRAME = 1 / 30
 """Seconds: results come by the thousand, and more often than that nobody sees a difference."""
@@ -109,7 +110,7 @@ class StatusPresenter:
             case Compacting():
                 self._set(activity="compacting")
             case Retry():
-                self._set(activity=f"retrying in {event.seconds:g} s")
+                self._set(activity="retrying")
             case TurnEnded():
                 self._set(activity="")
                 if self._conversation is not None:  # a command may have changed the branch

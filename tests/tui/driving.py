@@ -15,6 +15,7 @@ from textual.screen import Screen
 from crushpy.engine.conversation import Conversation
 from crushpy.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
+from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
 
@@ -133,7 +134,9 @@ def start(llm: ScriptedLLM, workspace: Path, monkeypatch: pytest.MonkeyPatch) ->
         typed: str = "",
         **options: Any,
     ) -> AsyncIterator[Driven]:
-        app = SoundApp(StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}), typed)
+        app = SoundApp(
+            StartOptions(**{"cwd": str(workspace), "model": MODEL, **options}), EarlyKeys(typed.encode())
+        )
         app.animation_level = "none"
         async with app.run_test(size=size, notifications=toasts) as pilot:
             driven = Driven(pilot)

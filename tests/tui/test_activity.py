@@ -6,7 +6,7 @@ from pathlib import Path
 
 from asking import armed, bash
 from driving import Driven, Start, start
-from scripted_llm.replies import Call, Reply, Stall
+from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.messages import Usage
@@ -33,6 +33,32 @@ async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwar
         assert app.chat.activity.ticking
         llm.release()
         await app.sees("Hello.")
+        await rests(app)
+
+
+async def test_retries_are_one_line_that_counts_down_and_goes(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(RateLimit(retry_after=2), Fail(503, headers={"retry-after": "2"}), "Here.")
+    async with start() as app:
+        await app.say("hi")
+        await app.sees("429: trying again in 2 s · 1 of 5")
+        await app.sees("429: trying again in 1 s · 1 of 5")
+        await app.sees("503: trying again in 2 s · 2 of 5")
+        assert app.text.count("rying again") == 1 and "429" not in app.text
+        await app.sees("503: trying again in 1 s · 2 of 5")
+        await app.sees("Here.")
+        await rests(app)
+        assert "rying again" not in app.text
+
+
+async def test_a_try_that_takes_its_time_is_waited_for(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(RateLimit(retry_after=0.3), Stall(Reply("Here."), after=0))
+    async with start() as app:
+        await app.say("hi")
+        await app.sees("429: trying again in 1 s · 1 of 5")
+        await app.sees("Waiting for the model")
+        assert "rying again" not in app.text
+        llm.release()
+        await app.sees("Here.")
         await rests(app)
 
 

@@ -1,6 +1,8 @@
 """Commands that tell how things stand, and what hands know from elsewhere."""
 
+import asyncio
 import json
+import os
 from pathlib import Path
 
 from driving import Driven, Start, start
@@ -93,6 +95,21 @@ async def test_jobs_are_in_the_status_line_listed_with_output_and_named_when_lea
         await app.sees("job1", "    hello from the job")
         await app.chat.leave()
         assert "Ended with it: job1, echo hello from the job; sleep 1000" in app.chat.farewell
+
+
+async def test_the_number_of_jobs_falls_when_one_ends_while_the_agent_rests(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    llm.script(Reply(calls=[Call("bash", {"command": "cat gate", "background": True})]), "It runs.")
+    async with start(size=(140, 30), yolo=True) as app:
+        await app.say("start it")
+        await app.sees("It runs.")
+        await app.rests()
+        await app.until(lambda: "1 job" in app.text.rstrip().split("\n")[-1], "the number")
+        await asyncio.to_thread((workspace / "gate").write_text, "")
+        await app.sees("job1 ended with exit code 0")
+        await app.until(lambda: "1 job" not in app.text.rstrip().split("\n")[-1], "the number to fall")
 
 
 async def test_a_prompt_of_the_command_line_is_sent_and_a_list_is_shown_to_pick_from(

@@ -22,7 +22,7 @@ from crushpy.llm.protocol import (
     ThinkingPiece,
 )
 from crushpy.llm.read_json import too_deep
-from crushpy.llm.retry import delay
+from crushpy.llm.retry import MAX_RETRIES, delay
 from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.sanitize import encodable
 
@@ -168,7 +168,8 @@ class ModelCall:
                 seconds = delay(error, attempt, random.random())  # noqa: S311
                 if seconds is None or not self._ask_again(error):
                     raise
-                self._emit(Retry(attempt, round(seconds, 2), f"{error.message.rstrip('.')}."))
+                reason = f"{error.message.rstrip('.')}."
+                self._emit(Retry(attempt, round(seconds, 2), reason, MAX_RETRIES, error.status))
                 await asyncio.sleep(seconds)
 
     def _check(self) -> None:

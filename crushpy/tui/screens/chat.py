@@ -63,6 +63,9 @@ NOT_OPEN = "No conversation is open: mend what is said above, then /new tries ag
 class ChatScreen(ChatLayout):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
 
+    class Ready(Message):
+        """The prompt has what was typed before it was there, and takes keys."""
+
     class Opened(Message):
         """A conversation is open, with these settings."""
 
@@ -94,6 +97,7 @@ class ChatScreen(ChatLayout):
         self.prompt.focus()
         self.attaching.given(self._images)
         self.prompt.feed_keys(self._typed)
+        self.post_message(self.Ready())  # gets to the app behind the wish for the focus
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
     # --- the conversation --------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from crushpy.tui.terminal.background import LateAnswer
+from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.terminal.paste_reader import PasteReader
 
 HALF_A_KEY = 0.1
@@ -53,19 +54,30 @@ class Keyboard(LinuxDriver):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self.exit_event = WaitableEvent()
+        self._early: EarlyKeys | None = getattr(self._app, "early_keys", None)
+
+    def disable_input(self) -> None:
+        if self._early is not None:
+            self._early.wanted.set()  # no prompt will come any more, and the reader is waited for
+        super().disable_input()
 
     def run_input_thread(self) -> None:
+        rest = b""
+        if self._early is not None:
+            self._early.wanted.wait()
+            rest = self._early.take_rest()
+            if rest and select.select([self.fileno], [], [], HALF_A_KEY)[0]:
+                rest += os.read(self.fileno, 4096)
+        self._read_keys(rest)
+
+    def _read_keys(self, data: bytes) -> None:
+        """Reads until the end; `data` was read already."""
         parser = PasteReader(self._debug)
         decode = getincrementaldecoder("utf-8")("replace").decode
         late = LateAnswer()
         files = [self.fileno, self.exit_event.file]
         while not self.exit_event.is_set():
-            ready, _, _ = select.select(files, [], [], HALF_A_KEY if parser.is_half_way else None)
-            if self.fileno in ready:
-                data = os.read(self.fileno, 4096)
-                if not data:  # nobody will ever type again
-                    self.exit_event.wait()
-                    return
+            if data:
                 keys, light = late.take(decode(data))
                 if light is not None:
                     self._app.post_message(BackgroundTold(light))
@@ -73,3 +85,8 @@ class Keyboard(LinuxDriver):
                     self.process_message(message)
             for message in parser.tick():
                 self.process_message(message)
+            ready, _, _ = select.select(files, [], [], HALF_A_KEY if parser.is_half_way else None)
+            data = os.read(self.fileno, 4096) if self.fileno in ready else b""
+            if self.fileno in ready and not data:  # nobody will ever type again
+                self.exit_event.wait()
+                return

@@ -21,7 +21,7 @@ WIPE = "\x1b[0m\x1b[2J"
 
 
 @contextmanager
-def held() -> Generator[str]:
+def held() -> Generator[bytes]:
     """The terminal without echo and line editing, for the time of the block. Gives what was typed before."""
     try:
         import termios
@@ -29,7 +29,7 @@ def held() -> Generator[str]:
         descriptor = sys.stdin.fileno()
         before: list[Any] = termios.tcgetattr(descriptor)
     except (ImportError, OSError, ValueError):
-        yield ""
+        yield b""
         return
     quiet = termios.tcgetattr(descriptor)
     quiet[LFLAG] &= ~(termios.ECHO | termios.ICANON)
@@ -44,17 +44,17 @@ def held() -> Generator[str]:
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def typed_meanwhile() -> str:
+def typed_meanwhile() -> bytes:
     """What was typed since, and the terminal's answers; inside `held`."""
     try:
-        return _waiting(sys.stdin.fileno()).decode("utf-8", "replace")
+        return _waiting(sys.stdin.fileno())
     except (OSError, ValueError):
-        return ""
+        return b""
 
 
-def _typed(descriptor: int) -> str:
+def _typed(descriptor: int) -> bytes:
     """What waits to be read. The kernel has made line feeds of the Enter keys in it."""
-    return _waiting(descriptor).decode("utf-8", "replace").replace("\n", "\r")
+    return _waiting(descriptor).replace(b"\n", b"\r")
 
 
 def _waiting(descriptor: int) -> bytes:

@@ -143,7 +143,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 PLACES = (
     ("activity", "below", "model", "method"),
     ("folder",),
-    ("gauge", "forecast", "session", "cost", "mode", "sandbox", "yolo"),
+    ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
 )
 """What stands at the left, in the middle and at the right."""
 GAP = 2
