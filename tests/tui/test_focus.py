@@ -193,8 +193,8 @@ async def test_the_keys_of_the_queue_work_there_and_all_others_are_typed(
         await app.press("backspace")
         await app.until(lambda: app.chat.prompt.draft == "secon", "Backspace in the prompt")
         await go_there()
-        await app.press("s")
-        await app.until(lambda: app.chat.prompt.draft == "secons", "the letter in the prompt")
+        await app.press("q")
+        await app.until(lambda: app.chat.prompt.draft == "seconq", "the letter in the prompt")
         assert [one.text for one in app.conversation.queue] == ["fourth"]
         await go_there()
         await app.press("x")

@@ -511,6 +511,7 @@ class ChatScreen(ChatLayout):
 
         if action not in AT_ANY_TIME:
             await self._tried.wait()
+            self._end_greeting()
             if self.conversation is None and action != "new_conversation":
                 self.say(NOT_OPEN, warning=True)
                 return
