@@ -149,6 +149,8 @@ class Feed:
                     self.show(NoticeItem(CUT_REPLY))
             case Retry():
                 self._drop_reply()
+                if event.status is None and event.attempt == 1:  # nobody answered: more than a busy server
+                    self.show(NoticeItem(event.reason, "warning"))
             case PromptCommitted():
                 self.show(UserItem(event.text, event.images, event.message_id))
             case ToolCalled():

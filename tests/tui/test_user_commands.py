@@ -58,7 +58,7 @@ async def test_what_was_closed_by_hand_stays_closed(start: Start, workspace: Pat
         await app.press("f6", "f6")
         (workspace / "go").touch()
         await app.sees("▸ ✓ ! echo")
-        assert "     a line of it" not in app.text
+        assert "▾ ✓ ! echo" not in app.text
 
 
 @pytest.mark.parametrize("key", ["escape", "ctrl+c"])
@@ -177,7 +177,7 @@ async def test_its_block_comes_back_where_the_transcript_was_shown_anew(
         await app.rests()
         await run(app, f"{UNTIL_TOLD}; echo found it")
         await app.sees("● ! until")
-        app.chat.prompt.draft = "/undo"
+        app.chat.prompt.draft = "/undo-boundary"
         app.chat.prompt.action_submit()
         await app.sees("The fresh start is undone")
         (workspace / "go").touch()

@@ -310,6 +310,7 @@ class ChatScreen(ChatLayout):
         from crushpy.engine.user_commands import OwnCommands
         from crushpy.tui.user_command_blocks import run_shown
 
+        self._end_greeting()
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         shared = event.command.startswith("!")
         give = self._give_to_agent if shared else None

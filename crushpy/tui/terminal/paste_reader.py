@@ -42,7 +42,7 @@ class PasteReader(XTermParser):
 
     def _read_keys(self, data: str) -> Generator[Message, None, str]:
         """Reads up to the beginning of a paste; returns what is left."""
-        if self._open_end == "\x1b" and data[0] in "\r\n":  # Alt+Enter in two pieces
+        if self._open_end == "\x1b" and self.is_half_way and data[0] in "\r\n":  # Alt+Enter in two pieces
             data = f"[13;{_ALT}u{data[1:]}"
         seen = len(self._open_end)
         data = self._open_end + data
