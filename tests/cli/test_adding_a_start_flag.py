@@ -14,7 +14,7 @@ from crushpy.start_options import StartOptions, start_flags
 PACKAGE = Path(crushpy.__file__).parent
 DOCS = PACKAGE.parent / "docs"
 FIELDS = [field.name for field in msgspec.structs.fields(StartOptions)]
-SET_BY_CODE = {"interactive", "read_only"}
+SET_BY_CODE = {"interactive", "read_only", "prompt"}
 """Fields that no person asks for by a flag."""
 
 
