@@ -55,9 +55,10 @@ def clean(text: str) -> str:
 
     Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
     """
-    if text.isascii() and text.isprintable():
-        return text
-    if re.search(_SUSPECT, text) is None:
+    if text.isascii():
+        if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
+            return text
+    elif re.search(_SUSPECT, text) is None:
         return text
     return re.sub(_HARM, _harmless, text)
 

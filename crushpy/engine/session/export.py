@@ -22,7 +22,7 @@ from crushpy.messages import (
     headline,
     to_json,
 )
-from crushpy.redact import redact_data
+from crushpy.redact import Redactor
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -74,8 +74,10 @@ async def edited(store: Store, session_id: str) -> dict[str, SentState]:
 def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:
     """A session without what looks like a password, key or token."""
 
+    hide = Redactor().data
+
     def of(value: object, kind: type[T]) -> T:
-        return msgspec.convert(redact_data(msgspec.to_builtins(value)), kind)
+        return msgspec.convert(hide(msgspec.to_builtins(value)), kind)
 
     def of_message(message: Message) -> Message:
         pictures = iter(message.images)  # megabytes in which nothing is written
@@ -263,6 +265,6 @@ def _image(image: Image) -> str:
 def _fenced(text: str, language: str = "text") -> str:
     """A code block whose fence is longer than any in the text."""
     body = clean(text).strip("\n")
-    longest = max((len(run) for run in re.findall("`+", body)), default=0)
+    longest = max(map(len, re.findall("`+", body))) if "```" in body else 0
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{body}\n{fence}"
