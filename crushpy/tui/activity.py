@@ -108,11 +108,12 @@ class Activity:
         self._tools[command_id] = RunningTool(f"Running {command}", since, _last_line(output))
 
     def hear(self, event: Event) -> None:
+        if type(event) is TextDelta:
+            self._streamed += len(event.text)
+            self._enter(WRITING)
+            return
         self._end_countdown()
         match event:
-            case TextDelta():
-                self._streamed += len(event.text)
-                self._enter(WRITING)
             case ThinkingDelta():
                 self._streamed += len(event.text)
                 self._enter(THINKING)

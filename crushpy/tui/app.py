@@ -20,11 +20,12 @@ from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 from crushpy.tui.terminal.background import colours, guessed
 from crushpy.tui.terminal.early_keys import EarlyKeys
-from crushpy.tui.themes import THEMES, fitting_theme
+from crushpy.tui.themes import OWN_THEMES, fitting_theme
 
 if TYPE_CHECKING:
     from textual.command import Provider
     from textual.driver import Driver
+    from textual.theme import Theme
 
     from crushpy.messages import Image
     from crushpy.settings import Settings
@@ -85,12 +86,12 @@ class CrushpyApp(App[object]):
     ) -> None:
         """`early_keys` were read before the app was there; `images` go with the first prompt."""
         self.early_keys = early_keys or EarlyKeys()
-        super().__init__()
-        for theme in THEMES:
-            self.register_theme(theme)
-        self._chosen_theme = ""
         light = self.early_keys.light
-        self.theme = fitting_theme(light=guessed() if light is None else light, colours=colours())
+        fitting = fitting_theme(light=guessed() if light is None else light, colours=colours())
+        self.set_reactive(CrushpyApp.theme, fitting)  # before: a later change would read all styles twice
+        super().__init__()
+        self.watch_theme()
+        self._chosen_theme = ""
         self._images = images
         self._options = options
         self._chat: ChatScreen | None = None
@@ -98,6 +99,10 @@ class CrushpyApp(App[object]):
         """The signal that asked us to go, if one did."""
         self.keys: dict[str, str] = {}
         """Keys that the user changed, by action."""
+
+    @property
+    def available_themes(self) -> "dict[str, Theme]":
+        return super().available_themes | OWN_THEMES
 
     def get_driver_class(self) -> "type[Driver]":
         driver = super().get_driver_class()

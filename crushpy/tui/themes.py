@@ -64,7 +64,7 @@ LIGHT = Theme(
         "input-selection-background": "#006d62 25%",
     },
 )
-THEMES = (DARK, LIGHT)
+OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT)}
 
 
 def fitting_theme(*, light: bool, colours: int) -> str:

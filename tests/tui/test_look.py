@@ -12,7 +12,7 @@ from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.messages import Usage
 from crushpy.tui.terminal import background
 from crushpy.tui.terminal.background import LateAnswer, answered
-from crushpy.tui.themes import THEMES, fitting_theme
+from crushpy.tui.themes import OWN_THEMES, fitting_theme
 from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
 from crushpy.tui.widgets.welcome_card import Greeting, card, short_card
@@ -38,7 +38,7 @@ def contrast(one: Color, other: Color) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-@pytest.mark.parametrize("theme", THEMES, ids=lambda theme: theme.name)
+@pytest.mark.parametrize("theme", OWN_THEMES.values(), ids=lambda theme: theme.name)
 @pytest.mark.parametrize("ground", ["background", "surface", "panel"])
 def test_every_text_colour_can_be_read_on_every_ground(theme: object, ground: str) -> None:
     colours = theme.to_color_system().generate()  # pyright: ignore[reportAttributeAccessIssue]
@@ -50,7 +50,7 @@ def test_every_text_colour_can_be_read_on_every_ground(theme: object, ground: st
 async def test_everything_the_transcript_draws_can_be_read(start: Start, light: bool) -> None:
     async with start() as app:
         await app.opened()
-        app.app.theme = THEMES[light].name
+        app.app.theme = list(OWN_THEMES)[light]
         await app.pilot.pause()
         palette = app.chat.transcript.current_palette()
         for name in BLOCKS:

@@ -52,6 +52,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout.-reading KeyBar { display: block; }
     """
     VERTICAL_BREAKPOINTS = [(0, "-close"), (20, "-airy")]
+    AUTO_FOCUS = "PromptInput"
     BINDINGS = [
         Binding("escape", "escape", "Back to the prompt"),
         Binding("ctrl+d", "leave_if_empty", "Leave", show=False),
@@ -79,6 +80,10 @@ class ChatLayout(TranscriptScreen):
         self._last_stop = 0.0
 
     def compose(self) -> ComposeResult:
+        # As the first layout will find it: a class that comes later has all styles applied again.
+        airy = app_of(self).size.height >= self.VERTICAL_BREAKPOINTS[-1][0]
+        self.set_class(airy, "-airy", update=False)
+        self.set_class(not airy, "-close", update=False)
         yield self.transcript
         yield self.todos
         yield self.activity

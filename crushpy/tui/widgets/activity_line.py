@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.events import Event
+from crushpy.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
 from crushpy.tui.app_type import app_of
 from crushpy.tui.transcript.direct_paint import paint_directly
@@ -57,7 +57,8 @@ class ActivityLine(Widget):
 
     def hear(self, event: Event) -> None:
         self._activity.hear(event)
-        self._go_on()
+        if type(event) is not TextDelta or not self.ticking:  # thousands of them: they begin nothing twice
+            self._go_on()
 
     def clear(self) -> None:
         """Another conversation is shown."""
