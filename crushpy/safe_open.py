@@ -194,6 +194,18 @@ def remove_if_empty(folders: list[Path]) -> None:
             pass
 
 
+@contextmanager
+def open_parent(path: str, *, make: bool = False) -> Generator[tuple[Folder, str]]:
+    """The folder that a real path is in, and its name there. With `make`, missing folders are made.
+
+    Raises OSError: FileNotFoundError where a folder on the way is missing, NotADirectoryError or ELOOP where
+    one is a file or a link (now).
+    """
+    above = Path(path).parent
+    with make_folders(above)[0] if make else open_folder(above) as folder:
+        yield folder, os.path.basename(path)  # noqa: PTH119
+
+
 def open_regular(path: Path) -> int:
     """A handle to read the regular file at a real path. NotRegular for all else, which is never opened."""
     if not path.name:

@@ -1,17 +1,19 @@
 """Looks at a path and keeps what it holds, so that it can be put back."""
 
+import errno
 import os
 import stat
 from pathlib import Path
 
+from crushpy.safe_open import Folder, open_parent
 from crushpy.undo.git_objects import Committed, read_blob
-from crushpy.undo.no_links import Place, opened_place, read_bytes
 from crushpy.undo.object_store import ObjectStore, hash_of
 from crushpy.undo.states import MISSING, FileState, stored_path
 
 TOO_LARGE = "larger than undo.max_file_mb"
 NO_ROOM = "there was no room for a copy (undo.max_mb)"
 UNREADABLE = "could not be read"
+CHUNK = 1 << 20
 
 
 class Keeper:
@@ -28,29 +30,30 @@ class Keeper:
     def look(self, path: str, *, keep: bool = False) -> FileState:
         """What is at an absolute path. With `keep`, a file's bytes are kept, as far as that is possible."""
         try:
-            with opened_place(path) as place:
-                return self.look_in(place, keep=keep)
-        except FileNotFoundError:
-            return MISSING
-        except NotADirectoryError:
+            with open_parent(path) as (folder, name):
+                return self.look_in(folder, name, keep=keep)
+        except (FileNotFoundError, NotADirectoryError):
             return MISSING
         except OSError as error:
+            if error.errno == errno.ELOOP:
+                return MISSING  # a folder on the way is a link now
             return FileState("special", why=f"{UNREADABLE}: {error.strerror}")
 
-    def look_in(self, place: Place, *, keep: bool = False, room: int | None = None) -> FileState:
+    def look_in(self, folder: Folder, name: str, *, keep: bool = False, room: int | None = None) -> FileState:
         """The same for a name in an open folder; `room`: how many bytes may be kept."""
-        status = place.status()
-        if status is None:
+        try:
+            status = folder.status(name)
+        except FileNotFoundError:
             return MISSING
         mode = stat.S_IMODE(status.st_mode)
         if stat.S_ISDIR(status.st_mode):
             return FileState("folder", mode=mode)
         if stat.S_ISLNK(status.st_mode):
-            return FileState("link", target=stored_path(os.readlink(place.name, dir_fd=place.folder)))
+            return FileState("link", target=stored_path(folder.link_target(name)))
         if not stat.S_ISREG(status.st_mode):
             return FileState("special", why="is no ordinary file")
         try:
-            status, content = read_bytes(place, self._max_file_bytes)
+            status, content = _read(folder, name, self._max_file_bytes)
         except PermissionError:
             return _unread(status, UNREADABLE)
         if content is None:
@@ -77,8 +80,8 @@ class Keeper:
     def bytes_at(self, path: str) -> bytes | None:
         """What a file holds now; None where it is no file, or too large."""
         try:
-            with opened_place(path) as place:
-                return read_bytes(place, self._max_file_bytes)[1]
+            with open_parent(path) as (folder, name):
+                return _read(folder, name, self._max_file_bytes)[1]
         except OSError:
             return None
 
@@ -92,6 +95,25 @@ class Keeper:
         if content is None and len(state.hash) == 64:
             content = self.store.get(state.hash)
         return content
+
+
+def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes | None]:
+    """A regular file's status and bytes; None for the bytes where they are more than `limit`."""
+    handle = folder.open_regular(name)
+    try:
+        status = os.fstat(handle)
+        if status.st_size > limit:
+            return status, None
+        pieces: list[bytes] = []
+        size = 0
+        while piece := os.read(handle, CHUNK):
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                return os.fstat(handle), None
+        return os.fstat(handle), b"".join(pieces)
+    finally:
+        os.close(handle)
 
 
 def _unread(status: os.stat_result, why: str) -> FileState:

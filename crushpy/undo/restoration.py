@@ -1,10 +1,12 @@
 """Works out how files get back what they held: what is done to each path, and what must be left alone."""
 
+import errno
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from crushpy.messages import Data
+from crushpy.safe_open import open_folder
 from crushpy.undo.keeper import Keeper
-from crushpy.undo.no_links import entry_names, opened_place
 from crushpy.undo.states import FileState, RecordedChange
 
 
@@ -135,8 +137,8 @@ def _with_whole_folders(plan: RestorationPlan) -> RestorationPlan:
 
 def _names_in(folder: str) -> list[str]:
     try:
-        with opened_place(folder) as place:
-            return entry_names(place)
+        with open_folder(Path(folder)) as opened, opened.entries() as entries:
+            return [entry.name for entry in entries]
     except OSError:
         return []
 
@@ -158,20 +160,17 @@ def _reachable(plan: RestorationPlan) -> RestorationPlan:
 def blocked_by(path: str) -> str:
     """The first folder on the way to a path that is a link or a file now; empty where none is."""
     try:
-        with opened_place(path):
+        with open_folder(Path(path).parent):
             return ""
-    except NotADirectoryError:
-        pass
-    except OSError:
-        return ""
-    at = ""
-    for part in path.strip("/").split("/")[:-1]:
-        at = f"{at}/{part}"
+    except OSError as error:
+        if error.errno not in (errno.ENOTDIR, errno.ELOOP):
+            return ""
+    for above in reversed(Path(path).parents):
         try:
-            with opened_place(f"{at}/."):
+            with open_folder(above):
                 continue
         except OSError:
-            return at
+            return str(above)
     return ""
 
 

@@ -11,14 +11,14 @@ from contextlib import suppress
 
 from crushpy.errors import CrushpyError
 from crushpy.messages import Data
+from crushpy.safe_open import Folder, open_parent
 from crushpy.undo.keeper import Keeper
-from crushpy.undo.no_links import Place, opened_place
 from crushpy.undo.restoration import SINCE, Conflict, Step, blocked_by
 from crushpy.undo.states import FileState, path_from_stored
 
 _NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
-_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW | os.O_CLOEXEC
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
 
 
 class RestorationFailed(CrushpyError):
@@ -62,8 +62,8 @@ def restore(steps: Sequence[Step], staging: dict[str, str], keeper: Keeper) -> R
         done = [step for step in ready if step.path not in left]
     finally:
         for place in staging.values():
-            with suppress(OSError), opened_place(place) as temporary:
-                os.unlink(temporary.name, dir_fd=temporary.folder)
+            with suppress(OSError), open_parent(place) as (folder, name):
+                folder.remove(name)
     return Restored(tuple(done), tuple(conflicts))
 
 
@@ -111,33 +111,32 @@ def _lay_ready(
 
 
 def _stage(step: Step, staging: str, keeper: Keeper) -> None:
-    with opened_place(staging) as place:
+    with open_parent(staging) as (folder, name):
         if step.target.kind == "link":
-            with suppress(FileNotFoundError):
-                os.unlink(place.name, dir_fd=place.folder)
-            os.symlink(path_from_stored(step.target.target), place.name, dir_fd=place.folder)
+            folder.remove(name)
+            os.symlink(path_from_stored(step.target.target), name, dir_fd=folder.handle)
             return
         content = keeper.content(step.target)
         if content is None:
             raise _Left("what it held is kept no longer")
-        handle = os.open(place.name, _WRITE, 0o600, dir_fd=place.folder)
+        handle = folder.open(name, _WRITE, 0o600)
         with os.fdopen(handle, "wb") as file:
             file.write(content)
             file.flush()
-            _give_owner(handle, step, place)
+            _give_owner(handle, step, folder)
             os.fchmod(handle, step.target.mode)
             os.fsync(handle)
 
 
-def _give_owner(handle: int, step: Step, place: Place) -> None:
+def _give_owner(handle: int, step: Step, staged_in: Folder) -> None:
     """The owner of the file that is replaced, else of the folder: only root's files need it."""
     if os.geteuid() != 0:
         return
     status = None
     if step.now.kind == "file":
-        with suppress(OSError), opened_place(step.path) as there:
-            status = there.status()
-    status = status or os.fstat(place.folder)
+        with suppress(OSError), open_parent(step.path) as (folder, name):
+            status = folder.status(name)
+    status = status or os.fstat(staged_in.handle)
     with suppress(OSError):
         os.fchown(handle, status.st_uid, status.st_gid)
 
@@ -148,16 +147,16 @@ def _take_away(step: Step, keeper: Keeper) -> None:
     if now.kind == "missing" or now.same(step.target):
         return
     _require_same(now, step)
-    with opened_place(step.path) as place:
+    with open_parent(step.path) as (folder, name):
         if now.kind == "folder":
             try:
-                os.rmdir(place.name, dir_fd=place.folder)
+                folder.remove_folder(name)
             except OSError as error:
                 if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
                     raise _Left("holds something that stays") from error
                 raise
         else:
-            os.unlink(place.name, dir_fd=place.folder)
+            folder.remove(name)
 
 
 def _put(step: Step, staging: str, keeper: Keeper) -> None:
@@ -169,24 +168,24 @@ def _put(step: Step, staging: str, keeper: Keeper) -> None:
         _require_same(now, step)
     if blocked_by(step.path):
         raise _Left("a folder on its way is a link or a file now")
-    with opened_place(step.path, make=True) as place:
+    with open_parent(step.path, make=True) as (folder, name):
         if step.target.kind == "folder":
-            os.mkdir(place.name, dir_fd=place.folder)
+            folder.make_folder(name)
             with suppress(OSError):
-                os.chmod(place.name, step.target.mode, dir_fd=place.folder)  # just made: no link
+                os.chmod(name, step.target.mode, dir_fd=folder.handle)  # just made: no link
         elif _only_mode(step):
-            _set_mode(place, step.target.mode)
+            _set_mode(folder, name, step.target.mode)
         else:
-            _move(staging, place, over=now.kind != "missing")
+            _move(staging, folder, name, over=now.kind != "missing")
 
 
-def _move(staging: str, place: Place, *, over: bool) -> None:
-    with opened_place(staging) as waiting:
+def _move(staging: str, folder: Folder, name: str, *, over: bool) -> None:
+    with open_parent(staging) as (waiting, staged):
         if not over:
             try:
                 # Unlike a rename, this fails where something has come into being meanwhile.
                 os.link(
-                    waiting.name, place.name, src_dir_fd=waiting.folder, dst_dir_fd=place.folder,
+                    staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle,
                     follow_symlinks=False,
                 )  # fmt: skip
                 return
@@ -195,13 +194,11 @@ def _move(staging: str, place: Place, *, over: bool) -> None:
             except OSError as error:
                 if error.errno not in _NO_HARD_LINKS:
                     raise
-        os.rename(waiting.name, place.name, src_dir_fd=waiting.folder, dst_dir_fd=place.folder)
+        os.rename(staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle)
 
 
-def _set_mode(place: Place, mode: int) -> None:
-    handle = os.open(
-        place.name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=place.folder
-    )
+def _set_mode(folder: Folder, name: str, mode: int) -> None:
+    handle = folder.open_regular(name)
     try:
         os.fchmod(handle, mode)
     finally:

@@ -15,8 +15,8 @@ import msgspec
 
 from crushpy.messages import Data
 from crushpy.private_files import write_private
+from crushpy.safe_open import Folder, open_folder
 from crushpy.undo.keeper import Keeper
-from crushpy.undo.no_links import Place, opened_place
 from crushpy.undo.states import MISSING, FileState
 
 YOUNG = 50_000_000
@@ -208,9 +208,9 @@ class WorkspaceIndex:
         uncertain: list[str] = []
         for folder, paths in changed.items():
             try:
-                with opened_place(f"{folder.rstrip('/')}/.") as place:
+                with open_folder(Path(folder)) as opened:
                     for path in paths:
-                        noticed = self._read(Place(place.folder, path.rpartition("/")[2]), path, now)
+                        noticed = self._read(opened, path, now)
                         if noticed is None:
                             continue
                         if noticed.before.kind == "missing" and _was_ignored(path, noticed.after, earlier):
@@ -227,13 +227,15 @@ class WorkspaceIndex:
         self._dirty = self._dirty or bool(found)
         return Scan(tuple(found), tuple(uncertain))
 
-    def _read(self, place: Place, path: str, now: int) -> Noticed | None:
+    def _read(self, folder: Folder, path: str, now: int) -> Noticed | None:
         known = self._entries.get(path)
         before = known.state if known else MISSING
-        status = place.status()
-        if status is None:
+        name = path.rpartition("/")[2]
+        try:
+            status = folder.status(name)
+        except FileNotFoundError:
             return None
-        state = self._keeper.look_in(place, keep=True, room=self._max_bytes - self._copied)
+        state = self._keeper.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
         if state.kind == "missing":
             return None
         if state.kept == "store" and not before.same(state):
