@@ -94,7 +94,8 @@ def decision_words(decision: CallDecision) -> str:
             "once": "allowed once by you",
             "conversation": "allowed by you for this conversation",
             "always": "always allowed by you",
-        }.get(decision.answer, "denied by you")
+            "deny": "denied by you",
+        }.get(decision.answer, f"the question was {decision.answer}")
         said = [f"{how}, {moment}"]
     else:
         how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, and nobody to ask"}

@@ -159,7 +159,7 @@ class CallDecision(Data, frozen=True):
     reason: str = ""
     """What the rules said: which one speaks of it, or what none covers."""
     answer: str = ""
-    """What the user said: once, conversation, always or deny."""
+    """What the user said: once, conversation, always or deny; or how they ended the question."""
     covers: str = ""
     """What that answer holds for, in words."""
     words: str = ""

@@ -5,6 +5,7 @@ that a repository can choose. Nobody was asked about those, so they stay off.
 """
 
 import os
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -28,6 +29,21 @@ FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
 """Lists the settings of filters; `filter_names` reads the answer."""
 
 
+_HARMLESS_SECTIONS = frozenset(
+    ("user", "remote", "branch", "pull", "push", "fetch", "init", "color", "advice")
+)
+"""Of a repository's settings: whatever stands in these, reading commands run nothing because of it."""
+_HARMLESS_CORE = frozenset(
+    (
+        *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase"),
+        *("precomposeunicode", "symlinks", "autocrlf", "eol", "safecrlf", "quotepath"),
+    )
+)
+_SECTION = re.compile(r"\[([A-Za-z0-9.-]+)(?:[ \t]+\"[^\"\\\n]*\")?\]")
+_SETTING = re.compile(r"([A-Za-z][A-Za-z0-9-]*)[ \t]*(?:=.*)?")
+_MOST_SETTINGS = 100_000
+
+
 def git_command(folder: Path, *words: str) -> list[str]:
     """A call of git in `folder`. Start it with `git_environment`."""
     return ["git", "--no-pager", "--no-optional-locks", "-C", str(folder), *words]
@@ -48,3 +64,39 @@ def filter_names(listed: bytes) -> tuple[str, ...]:
     """The filters in what a call with `FILTERS` printed."""
     names = (os.fsdecode(key).removeprefix("filter.").rpartition(".")[0] for key in listed.split(b"\0"))
     return tuple(dict.fromkeys(name for name in names if name))
+
+
+def names_no_program(folder: Path) -> bool:
+    """True where no settings of the repository around `folder` make git's reading commands run anything.
+
+    What is not known to be harmless counts as a program. The user's own settings are their own.
+    """
+    repository = next((each / ".git" for each in (folder, *folder.parents) if (each / ".git").exists()), None)
+    if repository is None:
+        return True
+    hook = repository / "hooks" / "post-index-change"
+    more = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
+    if any(os.path.lexists(each) for each in more):  # submodules have settings of their own
+        return False
+    try:
+        with (repository / "config").open(encoding="utf-8") as file:
+            return _are_harmless(file.read(_MOST_SETTINGS + 1))
+    except (OSError, UnicodeError):
+        return False
+
+
+def _are_harmless(settings: str) -> bool:
+    section = ""
+    for line in map(str.strip, settings.splitlines()):
+        if not line or line[0] in "#;":
+            continue
+        if header := _SECTION.fullmatch(line):
+            section = header[1].lower()
+            continue
+        setting = _SETTING.fullmatch(line)
+        if setting is None or line.endswith("\\"):
+            return False
+        name = setting[1].lower()
+        if section not in _HARMLESS_SECTIONS and not (section == "core" and name in _HARMLESS_CORE):
+            return False
+    return len(settings) <= _MOST_SETTINGS

@@ -141,9 +141,11 @@ def _line(record: "AuditRecord") -> str:
 def _decision(content: dict[str, Any]) -> str:
     touched = ", ".join(str(one.get("value", "")) for one in content.get("touches", ()) if one.get("value"))
     who = f" by {content.get('user')}" if content.get("by") == "user" else ""
-    answer = {"conversation": " for this conversation", "once": " once", "always": " always"}
-    how = f"{content.get('verdict')}{answer.get(content.get('answer', ''), '')}{who}"
+    answer = {"conversation": " for this conversation", "once": " once", "always": " always", "deny": ""}
+    said = str(content.get("answer", ""))
+    how = f"{content.get('verdict')}{answer.get(said, '')}{who}"
     notes = [str(content.get("reason", ""))]
+    notes += [f"the question was {said}"] if said and said not in answer else []
     notes += [f'"{content["words"]}"'] if content.get("words") else []
     notes += [f"sandbox {content['sandbox']}"] if content.get("sandbox") else []
     notes += [f"{content['mode']} mode"] if content.get("mode") not in (None, "", "ask") else []

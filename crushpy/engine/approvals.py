@@ -23,6 +23,8 @@ from crushpy.permissions.needs.granted import rules_for
 from crushpy.permissions.rules import RuleSet
 
 Emit = Callable[[Event], None]
+BY_ESC = "ended by Esc"
+BY_LEAVING = "ended by leaving crushpy"
 
 
 class Answer(Data, frozen=True):
@@ -50,6 +52,8 @@ class Ruling(Data, frozen=True):
     """What a command gets beyond the usual."""
     covers: str = ""
     """What the user's answer holds for, in words."""
+    ended: str = ""
+    """How the turn was ended while the question stood, in words: whoever asked is to end too."""
 
 
 class Approvals:
@@ -91,6 +95,8 @@ class Approvals:
         self._find_guard = guard
         self._told = False
         self._remember_needs = remember_needs
+        self.ending = BY_ESC
+        """How a question ends that nobody answers."""
 
     @property
     def sandbox(self) -> str:
@@ -133,7 +139,7 @@ class Approvals:
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
     ) -> Ruling:
-        """Whether the call may run, and with what."""
+        """Whether the call may run, and with what. A cancellation while a question stands is a ruling too."""
         decision = self.judge(accesses)
         if decision.verdict == "ask" and self.interactive:
             async with self._line.turn() as place:  # an earlier answer may have settled this one
@@ -169,7 +175,10 @@ class Approvals:
             deeds(accesses, self._workspace),
             place,
         )
-        answer, chosen = await self._answer_to(question)
+        try:
+            answer, chosen = await self._answer_to(question)
+        except asyncio.CancelledError:
+            return Ruling(decision, "The question was not answered.", ended=self.ending)
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
@@ -192,10 +201,10 @@ class Approvals:
         answer = ruling.answer
         return CallDecision(
             verdict,
-            "user" if answer else "yolo" if self.yolo and verdict == "allowed" else "rules",
+            "user" if answer or ruling.ended else "yolo" if self.yolo and verdict == "allowed" else "rules",
             time.time(),
             ruling.decision.reason,
-            answer.kind if answer else "",
+            answer.kind if answer else ruling.ended,
             ruling.covers,
             answer.words if answer else "",
             self._in_force_sandbox() if any(access.kind == "command" for access in accesses) else "",

@@ -21,7 +21,7 @@ from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.agents.task_list import TaskList, TaskOrders
-from crushpy.engine.approvals import Answer, Approvals
+from crushpy.engine.approvals import BY_LEAVING, Answer, Approvals
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
 from crushpy.engine.compaction.pin_board import PinBoard
@@ -170,6 +170,8 @@ class Conversation:
         self.attachments = Attachments(context.cwd, self._models, lambda: self._session.info.model, events)
         """Pictures that go with prompts."""
         self._waiting = WaitingPrompts(self.attachments)
+        self._lent_mode = False
+        """The mode in force is that of one turn, and not the conversation's."""
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
@@ -195,8 +197,9 @@ class Conversation:
         """Prompts that wait for the running turn, to end or for its next step."""
         return self._waiting.prompts
 
-    def submit(self, text: str, images: Sequence[Image] = ()) -> None:
-        """Starts a turn with `text`, or queues it while one runs."""
+    def submit(self, text: str, images: Sequence[Image] = (), *, mode: Mode | None = None) -> None:
+        """Starts a turn with `text`, or queues it while one runs. `mode` holds for that turn alone, where
+        one starts and nobody chooses another meanwhile."""
         prompt = user_message(text, images)
         self.attachments.begin(prompt)
         if self._running is not None:
@@ -204,7 +207,7 @@ class Conversation:
             self._waiting.add(prompt, next_step=soon)
             self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), soon))
             return
-        self._start(self._turn(prompt))
+        self._start(self._turn_in(mode, prompt) if mode else self._turn(prompt))
 
     def goes_next(self, prompt_id: str) -> bool:
         """A waiting prompt goes out with the next step, and does not wait for the turn to end."""
@@ -287,6 +290,17 @@ class Conversation:
                     self._emit(PlanReady(plan.id, plan.text))
         return status
 
+    async def _turn_in(self, mode: Mode, prompt: Message) -> Status:
+        """A turn in a mode of its own; nothing of that is kept."""
+        before, self._approvals.mode, self._lent_mode = self._approvals.mode, mode, True
+        self._emit(ModeChanged(mode))
+        try:
+            return await self._turn(prompt)
+        finally:
+            if self._lent_mode:
+                self._approvals.mode, self._lent_mode = before, False
+                self._emit(ModeChanged(before))
+
     async def _find_title(self, prompt: str) -> None:
         """Asks the small model for a title. Nothing depends on it, so a failure is only logged."""
         replies = (one.text for one in reversed(self._session.history) if one.role == "assistant")
@@ -318,7 +332,7 @@ class Conversation:
 
     async def select_mode(self, mode: Mode) -> None:
         """Holds at once, also for what the agent does right now, and is kept with the conversation."""
-        self._approvals.mode = mode
+        self._approvals.mode, self._lent_mode = mode, False
         await self._session.set_mode(mode)
         self._emit(ModeChanged(mode))
 
@@ -581,6 +595,7 @@ class Conversation:
         if self._running is not None:
             running = self._running
             self._waiting.clear()
+            self._approvals.ending = BY_LEAVING
             self.interrupt()
             await asyncio.wait([running])
         if self._closed:

@@ -171,9 +171,13 @@ class UndoSettings(Data, frozen=True):
         Literal["auto", "on", "off"],
         Meta(
             description="Whether changes by commands can be taken back; auto: unless the workspace has more "
-            "than 50,000 files."
+            "than undo.max_files files."
         ),
     ] = "auto"
+    max_files: Annotated[
+        PositiveInt,
+        Meta(description="With more files in the workspace, changes by commands are not looked for."),
+    ] = 50_000
 
 
 class ModelSettings(Data, frozen=True):

@@ -1,9 +1,11 @@
 """Approvals: all of what is asked for is to be seen, and nothing is answered by accident."""
 
+import json
 from pathlib import Path
 
 import pytest
 from asking import appears, armed, bash, write
+from command import Cli
 from driving import Start, start
 from prompt_host import send
 from scripted_llm.replies import Call, Reply, Stall
@@ -196,6 +198,23 @@ async def test_escape_interrupts_at_once_and_the_panel_says_so(
         await appears(app)
         await app.press("escape")
         await app.until(lambda: app.approval is None, "the question to go")
+
+
+async def test_a_question_that_was_ended_by_escape_is_in_the_audit(
+    start: Start, llm: ScriptedLLM, cli: Cli
+) -> None:
+    llm.script(bash("touch made"))
+    async with start() as app:
+        await app.say("make it")
+        await armed(app)
+        await app.press("escape")
+        await app.sees("Interrupted.")
+        await app.rests()
+    (record,) = json.loads(cli("audit", "show", "--json").stdout)
+    assert (record["verdict"], record["by"], record["answer"]) == ("denied", "user", "ended by Esc")
+    assert record["touches"][0]["value"] == "touch made"
+    assert "the question was ended by Esc" in cli("audit", "show").stdout
+    assert cli("audit", "verify").returncode == 0
 
 
 # --- what was said is seen afterwards --------------------------------------------------------------------

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.engine.approvals import Ruling
-from crushpy.engine.rewind.undo_files import MAX_FILES, UndoFiles
+from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.turn.call_watch import WatchedCall
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Notice
@@ -105,11 +105,15 @@ class ChangeRecorder:
     def _may_write(self, command: str) -> bool:
         from crushpy.access import Access
         from crushpy.permissions.decide import decide
+        from crushpy.permissions.guard import Guard
         from crushpy.permissions.rules import RuleSet
+        from crushpy.safe_git import names_no_program
 
-        # What needs no rule at all only reads.
+        # What needs no rule at all only reads; so does git, where the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
-        return decide((access,), RuleSet(), self._files.workspace).verdict != "allow"
+        workspace = self._files.workspace
+        guard = Guard(trusted=names_no_program(workspace))
+        return decide((access,), RuleSet(), workspace, guard=guard).verdict != "allow"
 
     # --- turns -------------------------------------------------------------------------------------------
 
@@ -183,8 +187,8 @@ class ChangeRecorder:
         except TooManyFiles:
             self._commands = False
             self._tell(
-                f"This folder holds more than {MAX_FILES:,} files: what commands change cannot be undone "
-                '(undo.shell = "on" turns that on). What edit, multiedit and write change can.'
+                f"This folder holds more than {self._files.max_files:,} files: what commands change cannot "
+                'be undone (undo.shell = "on" turns that on). What edit, multiedit and write change can.'
             )
         except (OSError, CrushpyError) as error:
             log.warning("changes by commands were not recorded: %s", error)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 JOURNAL = "journal"
 MEGABYTE = 1_000_000
-MAX_FILES = 50_000
-"""From here on a look at the workspace takes too long to be made around every command."""
 
 
 class UndoFiles:
@@ -62,6 +60,11 @@ class UndoFiles:
             return ""
 
     @property
+    def max_files(self) -> int:
+        """From here on a look at the workspace takes too long to be made around every command."""
+        return self._settings.max_files
+
+    @property
     def host(self) -> str:
         return platform.node() or "this machine"
 
@@ -100,7 +103,7 @@ class UndoFiles:
                 self.workspace,
                 self.keeper,
                 lambda: IgnoreRules.at(self.workspace),
-                max_files=MAX_FILES if self._settings.shell == "auto" else 2**62,
+                max_files=self.max_files if self._settings.shell == "auto" else 2**62,
                 max_bytes=self._settings.max_mb * MEGABYTE // 2,
                 file=self.folder / "workspaces" / f"{name}.index",
             )

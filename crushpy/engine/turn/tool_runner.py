@@ -212,6 +212,8 @@ class ToolRunner:
             decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
             watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
             await self._watches.ruled(watched, ruling)
+            if ruling.ended:
+                raise asyncio.CancelledError
             if ruling.refusal:
                 self.unasked = self.unasked or ruling.unasked
                 return Outcome(ruling.refusal, is_error=True)

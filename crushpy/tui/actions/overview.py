@@ -131,13 +131,13 @@ async def write_instructions(chat: CommandHost, argument: str) -> None:
         chat.say("The agent is working. Esc interrupts it first.", warning=True)
         return
     there = (Path(chat.options.cwd) / "AGENTS.md").exists()
-    await conversation.select_mode("ask")  # the question about the file is what shows it first
     conversation.submit(
         f"{'Improve the AGENTS.md of' if there else 'Write an AGENTS.md for'} this project: what somebody "
         "who has never seen it must know to work on it well. Look at the files first: how to build, test and "
         "lint (also a single test), how the code is laid out, what its conventions are. Only what you have "
         "seen, at most 60 lines, no general advice. Show me its whole text in "
-        "your reply, then write it to AGENTS.md."
+        "your reply, then write it to AGENTS.md.",
+        mode="ask",  # the question about the file is what shows it first
     )
 
 
