@@ -1,7 +1,7 @@
 """Writes, edits and reads while their folder is swapped for a link: `python -m benchmarks.path_races`.
 
 `--calls 1500` says how many. Each call is judged and run as in a conversation. What lands or is read outside
-is counted: it has to be 0 but for the last row, where ripgrep walks by itself (docs/security.md).
+is counted: it has to be 0.
 """
 
 import argparse
@@ -32,6 +32,7 @@ def wanted(number: int) -> list[tuple[str, dict[str, Any]]]:
         ("grep", {"pattern": "o", "path": "d/known.txt"}),
         ("grep", {"pattern": "outside", "path": "d"}),
         ("grep", {"pattern": "outside", "path": "."}),
+        ("glob", {"pattern": "**/only*", "path": "."}),
     ]
 
 
@@ -60,6 +61,7 @@ async def race(calls: int) -> dict[str, list[int]]:
         for folder, text in ((inside, "inside"), (outside, SECRET)):
             folder.mkdir(parents=True)
             (folder / "known.txt").write_text(f"{text}\n")
+        (outside / "only-outside.txt").touch()
         before = sorted(path.name for path in outside.iterdir())
         context = ToolContext(place / "work", place / "outputs", FileMemory(), Jobs())
         with swapping(inside, outside):
@@ -69,7 +71,7 @@ async def race(calls: int) -> dict[str, list[int]]:
                     what = f"{name} {'.' if args.get('path') == '.' else 'd'}"
                     ran, out = counts.setdefault(what, [0, 0])
                     after = sorted(path.name for path in outside.iterdir())
-                    bad = SECRET in said or after != before
+                    bad = SECRET in said or "only-outside" in said or after != before
                     counts[what] = [ran + (said != "not allowed"), out + bad]
                     before = after
         assert (outside / "known.txt").read_text() == f"{SECRET}\n"

@@ -8,7 +8,7 @@ import errno
 import os
 import stat
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -85,6 +85,11 @@ class Folder:
     def folder(self, name: str) -> "Folder":
         """The folder `name` in this one; ELOOP where it is a link."""
         return Folder(self.path / name, _enter(self.handle, _single(name)))
+
+    def descend(self, names: Sequence[str]) -> "Folder":
+        """The folder at the end of these names; ELOOP where one of them is a link."""
+        handle = _open_beneath(self.handle, [_single(name) for name in names], _PASS_THROUGH)
+        return Folder(self.path.joinpath(*names), handle)
 
     def make_folder(self, name: str) -> None:
         os.mkdir(_single(name), dir_fd=self.handle)
@@ -237,18 +242,21 @@ def _open_beneath_root(path: Path, flags: int) -> int:
     if not path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{path} is not a real path")
     root = os.open(path.anchor, _PASS_THROUGH | os.O_CLOEXEC)
-    names = path.parts[1:]
-    if not names:
-        return root
     try:
-        try:
-            return _openat2(root, "/".join(names), flags | os.O_CLOEXEC)
-        except OSError as error:
-            if error.errno not in _NO_OPENAT2:
-                raise
-        return _step_by_step(root, names)
+        return _open_beneath(root, path.parts[1:], flags)
     finally:
         os.close(root)
+
+
+def _open_beneath(root: int, names: Sequence[str], flags: int) -> int:
+    if not names:
+        return os.dup(root)
+    try:
+        return _openat2(root, "/".join(names), flags | os.O_CLOEXEC)
+    except OSError as error:
+        if error.errno not in _NO_OPENAT2:
+            raise
+    return _step_by_step(root, names)
 
 
 def _openat2(root: int, path: str, flags: int) -> int:
@@ -274,7 +282,7 @@ def _system_call() -> Callable[..., int]:
     return ctypes.CDLL(None, use_errno=True).syscall
 
 
-def _step_by_step(root: int, names: tuple[str, ...]) -> int:
+def _step_by_step(root: int, names: Sequence[str]) -> int:
     handle = os.dup(root)
     try:
         for name in names:

@@ -21,6 +21,7 @@ from crushpy.permissions.guard import Guard
 from crushpy.permissions.modes import in_mode
 from crushpy.permissions.needs.granted import rules_for
 from crushpy.permissions.rules import RuleSet
+from crushpy.permissions.unreadable import unreadable_below
 
 Emit = Callable[[Event], None]
 BY_ESC = "ended by Esc"
@@ -123,6 +124,10 @@ class Approvals:
 
     def judge(self, accesses: tuple[Access, ...]) -> Decision:
         return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo, guard=self._guard)
+
+    def left_out(self, tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
+        """What of a folder that `tool` may go through is not for it."""
+        return unreadable_below(tool, place, real, self._in_force(), self._workspace, yolo=self.yolo)
 
     def _in_force(self) -> RuleSet:
         """The rules, with what the user granted, as they hold in this mode."""

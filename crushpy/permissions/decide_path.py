@@ -6,6 +6,7 @@ from crushpy.access import Access
 from crushpy.permissions.decision import Decision, strictest
 from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids
 from crushpy.permissions.rules import RuleSet
+from crushpy.permissions.unreadable import is_secret
 
 
 def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
@@ -16,9 +17,10 @@ def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
     )
     if decided:
         return decided
-    if not access.writes and target.inside:
+    secret = not access.writes and target.inside and is_secret(target.real, target.root)
+    if not access.writes and target.inside and not secret:
         return Decision("allow", "reading inside the workspace needs no rule")
-    what = "writing" if access.writes else "reading outside the workspace"
+    what = "writing" if access.writes else "reading secrets" if secret else "reading outside the workspace"
     pattern = exact_pattern(target)
     suggested = (f"{access.tool}({pattern})",) if pattern else ()
     return Decision("ask", f"no rule allows {what}: {target.shown}", suggested)

@@ -89,7 +89,7 @@ def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
         return False
     return all(
         pattern.startswith(("/", "~")) and folder.name in pattern.split("/")
-        for folder in _crushpy_folders()
+        for folder in crushpy_folders()
         if target.real == folder or target.real.is_relative_to(folder)
     )
 
@@ -97,11 +97,12 @@ def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
 def is_guarded(target: TouchedPath) -> bool:
     """True where what is written there changes what git or crushpy do."""
     return any(part.casefold() in OWN_FOLDERS for part in target.parts) or any(
-        target.real == folder or target.real.is_relative_to(folder) for folder in _crushpy_folders()
+        target.real == folder or target.real.is_relative_to(folder) for folder in crushpy_folders()
     )
 
 
-def _crushpy_folders() -> tuple[Path, ...]:
+def crushpy_folders() -> tuple[Path, ...]:
+    """Where crushpy keeps settings and conversations."""
     return _crushpy_folders_for(os.environ.get("CRUSHPY_HOME", ""), os.environ.get("HOME", ""))
 
 

@@ -84,7 +84,7 @@ def variable_files(home: Path, workspace: Path) -> Iterator[str]:
         seen.add(folder)
         looked += 1
         for entry in _entries(folder):
-            if _holds_variables(entry.name):
+            if holds_variables(entry.name):
                 yield os.path.realpath(entry.path)
             elif (
                 depth
@@ -110,7 +110,8 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
         return False
 
 
-def _holds_variables(name: str) -> bool:
+def holds_variables(name: str) -> bool:
+    """True of `.env` and its like, not of examples."""
     return name == ".env" or (name.startswith(".env.") and not name.endswith(_EXAMPLES))
 
 

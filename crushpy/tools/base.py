@@ -52,6 +52,9 @@ class Delegation(Data, frozen=True):
 
 TakesImages = Callable[[], ImageLimits | None]
 """How large a picture the model at work takes; None where it cannot look at any."""
+LeavesOut = Callable[[str, Path, Path], Callable[[str], bool] | None]
+"""For the tool of a name that goes through a folder, as it was called and as it really is: which files in it,
+as paths below it, are not for that tool. None: all are."""
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
@@ -68,6 +71,10 @@ async def _nobody(order: Delegation, show: Callable[[str], None]) -> "Outcome":
 
 def _any_model() -> ImageLimits | None:
     return ImageLimits(longest=1_568)
+
+
+def _all_is_read(tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
+    return None
 
 
 async def _nothing_stored(query: str, message_id: str) -> str:
@@ -106,6 +113,8 @@ class ToolContext:
         """Has a sub-agent do something; shows meanwhile what it does."""
         self.takes_images = takes_images
         """How large a picture the model at work takes; None where it cannot look at any."""
+        self.left_out: LeavesOut = _all_is_read
+        """What of a folder that may be searched may not be read."""
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
         """The real paths that this call was judged by; None where nothing is remembered."""
@@ -113,12 +122,17 @@ class ToolContext:
         """What a command of this call was granted beyond the usual."""
 
     def for_agent(
-        self, memory: "FileMemory", recall: Recall, delegate: Delegate | None, takes_images: TakesImages
+        self,
+        memory: "FileMemory",
+        recall: Recall,
+        delegate: Delegate | None,
+        takes_images: TakesImages,
+        left_out: LeavesOut,
     ) -> "ToolContext":
         """The same workspace for one agent; without `delegate` it works alone."""
         lent = copy(self)
         lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _nobody
-        lent.takes_images = takes_images
+        lent.takes_images, lent.left_out = takes_images, left_out
         return lent
 
     def for_call(

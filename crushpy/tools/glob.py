@@ -15,6 +15,7 @@ from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
+from crushpy.tools.search.files_below import NOT_SEARCHED, changed_times
 from crushpy.tools.search.glob_patterns import GlobPattern
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files, required
@@ -59,11 +60,12 @@ class GlobTool(Tool[GlobArgs]):
 
     async def _find(self, args: GlobArgs, context: ToolContext, folder: Path, opened: Folder) -> Outcome:
         pattern = GlobPattern(_below(args.pattern, folder))
+        is_left_out = context.left_out(self.name, folder, opened.path)
         found: list[str] = []
 
         def take(record: bytes) -> bool:
             path = os.fsdecode(record).removeprefix("./")
-            if pattern.matches(path):
+            if pattern.matches(path) and not (is_left_out and is_left_out(path)):
                 found.append(path)
             return True
 
@@ -71,9 +73,11 @@ class GlobTool(Tool[GlobArgs]):
         ended = await read_records(words, take, folder=opened, separator=b"\0", seconds=self._timeout)
         if ended.code not in (0, 1) and not found and ended.errors:
             raise ToolError(f"The files could not be listed: {ended.errors}")
-        newest = await asyncio.to_thread(_newest, opened, found)
+        there = await asyncio.to_thread(lambda: list(changed_times(opened, found)))
+        newest = heapq.nsmallest(_MAX_FILES, there, key=lambda file: (-file[1], file[0]))
+        shown = [context.shown(folder / path) for path, _ in newest]
         return _outcome(
-            encodable(args.pattern), [context.shown(folder / path) for path in newest], len(found), ended
+            encodable(args.pattern), shown, len(there), ended, (NOT_SEARCHED,) if is_left_out else ()
         )
 
 
@@ -89,20 +93,9 @@ def _below(pattern: str, folder: Path) -> str:
     return pattern
 
 
-def _newest(folder: Folder, found: list[str]) -> list[str]:
-    """The last changed of `found`, newest first."""
-    newest = heapq.nsmallest(_MAX_FILES, ((-_changed(folder, path), path) for path in found))
-    return [path for _, path in newest]
-
-
-def _changed(folder: Folder, path: str) -> int:
-    try:
-        return os.stat(path, dir_fd=folder.handle, follow_symlinks=False).st_mtime_ns
-    except OSError:
-        return 0
-
-
-def _outcome(pattern: str, paths: list[str], total: int, ended: ProgramEnd) -> Outcome:
+def _outcome(
+    pattern: str, paths: list[str], total: int, ended: ProgramEnd, always: tuple[str, ...]
+) -> Outcome:
     rows = tuple(encodable(path) for path in paths)
     notes: list[str] = []
     if not rows:
@@ -111,4 +104,4 @@ def _outcome(pattern: str, paths: list[str], total: int, ended: ProgramEnd) -> O
         notes.append(f"[{total - len(rows):,} older files left out: narrow the pattern]")
     if ended.timed_out:
         notes.append("[stopped after too long: the list is not complete, name a smaller folder]")
-    return Outcome("\n".join((*rows, *notes)), display=FileList(rows, total))
+    return Outcome("\n".join((*rows, *notes, *always)), display=FileList(rows, total))

@@ -1,6 +1,5 @@
 """The tool `grep`: finds lines by a regular expression."""
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -15,16 +14,17 @@ from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
+from crushpy.tools.search.files_below import NOT_SEARCHED, OpenedFile, close_files
 from crushpy.tools.search.glob_patterns import GlobPattern
-from crushpy.tools.search.program_output import ProgramEnd, read_records
-from crushpy.tools.search.ripgrep import FindRipgrep, find_lines, find_ripgrep, required
+from crushpy.tools.search.line_search import LineSearch
+from crushpy.tools.search.program_output import ProgramEnd
+from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 _TIMEOUT = 30.0
 _MAX_MATCHES = 200
 _MAX_COUNTED = 10_000
 _NOTE_ROOM = 500
-_RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
 _LINE_BREAK = re.compile(r"(?<!\\)(?:\\\\)*\\n|\n")
 
 
@@ -52,73 +52,68 @@ class GrepTool(Tool[GrepArgs]):
         _check(args.pattern, args.include)
         place = locate(context, args.path)
         real = Path(real_path(context, args.path))
-        rg = required(self._find_ripgrep)
+        notes: tuple[str, ...] = ()
+        search = LineSearch(required(self._find_ripgrep), args.pattern, self._timeout)
         try:
             with open_folder(real) as folder:
-                found = _Found(lambda path: context.shown(place / path), args.include)
-                words = find_lines(rg, args.pattern, "./", args.include)
-                ended = await read_records(
-                    words, found.take, folder=folder, separator=b"\n", seconds=self._timeout
+                include = GlobPattern(args.include) if args.include else None
+                is_left_out = context.left_out(self.name, place, real)
+                notes = (NOT_SEARCHED,) if is_left_out else ()
+                found = _Found(lambda path: context.shown(place / path))
+                ended = await search.in_folder(
+                    folder,
+                    args.include,
+                    lambda path: (
+                        (include is None or include.matches(path)) and not (is_left_out and is_left_out(path))
+                    ),
+                    found.take,
                 )
         except NotADirectoryError:
-            found = _Found(lambda _: context.shown(place), "")
-            ended = await self._search_file(args, context, place, real, found, rg)
+            found = _Found(lambda _: context.shown(place))
+            ended = await _search_file(search, context, place, real, found)
         except FileNotFoundError:
             raise missing(context, place, real) from None
         except OSError as error:
             shown = encodable(context.shown(place))
             raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
-        return _outcome(args, found, ended, self._timeout)
+        return _outcome(args, found, ended, self._timeout, notes)
 
-    async def _search_file(
-        self, args: GrepArgs, context: ToolContext, place: Path, real: Path, found: "_Found", rg: str
-    ) -> ProgramEnd:
-        """The file is handed over open, so that it is the one that was judged."""
-        shown = encodable(context.shown(place))
-        try:
-            with open_folder(real.parent) as folder:
-                handle = folder.open_regular(real.name)
-                try:
-                    return await read_records(
-                        find_lines(rg, args.pattern, "-", ""),
-                        found.take,
-                        folder=folder,
-                        separator=b"\n",
-                        seconds=self._timeout,
-                        stdin=handle,
-                    )
-                finally:
-                    os.close(handle)
-        except NotRegular:
-            raise ToolError(f"{shown} is not a file or a folder.") from None
-        except (FileNotFoundError, NotADirectoryError):
-            raise missing(context, place, real) from None
-        except OSError as error:
-            raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
+
+async def _search_file(
+    search: LineSearch, context: ToolContext, place: Path, real: Path, found: "_Found"
+) -> ProgramEnd:
+    """The file is handed over open, so that it is the one that was judged."""
+    shown = encodable(context.shown(place))
+    try:
+        with open_folder(real.parent) as folder:
+            opened = OpenedFile(real.name, folder.open_regular(real.name))
+            try:
+                return await search.in_files(folder, [opened], found.take)
+            finally:
+                close_files([opened])
+    except NotRegular:
+        raise ToolError(f"{shown} is not a file or a folder.") from None
+    except (FileNotFoundError, NotADirectoryError):
+        raise missing(context, place, real) from None
+    except OSError as error:
+        raise ToolError(f"{shown} cannot be searched: {reason(error)}.") from error
 
 
 class _Found:
     """The matches so far: the first ones kept, the rest counted."""
 
-    def __init__(self, shown: Callable[[str], str], include: str) -> None:
-        """`shown`: what a person reads for a path that the search printed."""
+    def __init__(self, shown: Callable[[str], str]) -> None:
+        """`shown`: what a person reads for a path that was found."""
         self._shown = shown
-        self._include = GlobPattern(include) if include else None
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
         self._room = MAX_RESULT_CHARS - _NOTE_ROOM
 
-    def take(self, record: bytes) -> bool:
-        """Keeps or counts one line that the search printed. False: enough."""
-        parsed = _RECORD.fullmatch(record)
-        if parsed is None:
-            return True  # What ripgrep says about binary files.
-        path = os.fsdecode(parsed[1]).removeprefix("./")
-        if self._include is not None and not self._include.matches(path):
-            return True
+    def take(self, path: str, number: str, text: str) -> bool:
+        """Keeps or counts one matching line. False: enough."""
         self.total += 1
         if self.kept == self.total - 1 and self.kept < _MAX_MATCHES:
-            self._keep(path, f"{parsed[2].decode()}: {parsed[3].decode('utf-8', 'replace').rstrip()}")
+            self._keep(path, f"{number}: {text}")
         return self.total < _MAX_COUNTED
 
     def _keep(self, path: str, row: str) -> None:
@@ -141,7 +136,9 @@ def _check(pattern: str, include: str) -> None:
         )
 
 
-def _outcome(args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float) -> Outcome:
+def _outcome(
+    args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float, notes: tuple[str, ...]
+) -> Outcome:
     if not found.total and ended.errors and not ended.timed_out:
         raise ToolError(
             f"grep could not search for {args.pattern}: {ended.errors}\n"
@@ -152,9 +149,8 @@ def _outcome(args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float) -
         raise ToolError(f"grep was {late}.")
     if not found.total:
         where = f" in files like {args.include}" if args.include else ""
-        return Outcome(
-            f"No line matches {args.pattern}{where}. Ignored files are left out.", display=FileList(())
-        )
+        nothing = f"No line matches {args.pattern}{where}. Ignored files are left out."
+        return Outcome("\n".join((nothing, *notes)), display=FileList(()))
     blocks = [f"{path}\n" + "\n".join(f"  {row}" for row in rows) for path, rows in found.by_file.items()]
     more = found.total - found.kept
     if more:
@@ -163,4 +159,4 @@ def _outcome(args: GrepArgs, found: _Found, ended: ProgramEnd, timeout: float) -
     if ended.timed_out:
         blocks.append(f"[{late}]")
     rows = tuple(f"{path}:{row}" for path, rows in found.by_file.items() for row in rows)
-    return Outcome("\n".join(blocks), display=FileList(rows, found.total))
+    return Outcome("\n".join((*blocks, *notes)), display=FileList(rows, found.total))

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from crushpy.access import Access, ToolAccess
@@ -12,9 +12,11 @@ from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.search.ignore_rules import IgnoreRules
+from crushpy.tools.search.files_below import NOT_SEARCHED
+from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
 
 _MAX_ENTRIES = 400
+IsLeftOut = Callable[[Path], bool] | None
 
 
 class LsArgs(Args, frozen=True):
@@ -38,10 +40,11 @@ class LsTool(Tool[LsArgs]):
 class _Folder:
     """A folder of the tree. What it holds is counted at once, and shown where there is room."""
 
-    def __init__(self, path: Path, rules: IgnoreRules) -> None:
+    def __init__(self, path: Path, rules: IgnoreRules, is_left_out: IsLeftOut) -> None:
         self.path = path
         self.rules = rules
-        self.found = rules.entries(str(path))
+        found = rules.entries(str(path))
+        self.found = found if is_left_out is None else _without(found, path, is_left_out)
         self.size = len(self.found.folders) + len(self.found.files)
         self.shown = 0
         """How many entries are shown: folders first."""
@@ -63,16 +66,32 @@ def _ls(args: LsArgs, context: ToolContext) -> Outcome:
         raise missing(context, path, real) from None
     except OSError as error:
         raise ToolError(f"{name} cannot be listed: {reason(error)}.") from error
-    root = _Folder(real, IgnoreRules.at(real))
+    below = context.left_out("ls", path, real)
+
+    def is_below(found: Path) -> bool:
+        return below is not None and below(str(found.relative_to(real)))
+
+    is_left_out = is_below if below else None
+    always = f"\n{NOT_SEARCHED}" if below else ""
+    root = _Folder(real, IgnoreRules.at(real), is_left_out)
     if not root.size:
-        return Outcome(f"{name}/ is empty, or all in it is ignored.", display=FileList(()))
-    left_out = _fill(root)
+        return Outcome(f"{name}/ is empty, or all in it is ignored.{always}", display=FileList(()))
+    left_out = _fill(root, is_left_out)
     rows = tuple(encodable(row) for row in _rows(root, ""))
     note = f"\n[{left_out:,} entries left out: ls a folder to see what is in it]" if left_out else ""
-    return Outcome(f"{name}/\n" + "\n".join(rows) + note, display=FileList(rows, len(rows) + left_out))
+    return Outcome(
+        f"{name}/\n" + "\n".join(rows) + note + always, display=FileList(rows, len(rows) + left_out)
+    )
 
 
-def _fill(root: _Folder) -> int:
+def _without(found: FolderEntries, folder: Path, is_left_out: Callable[[Path], bool]) -> FolderEntries:
+    def kept(names: tuple[str, ...]) -> tuple[str, ...]:
+        return tuple(name for name in names if not is_left_out(folder / name))
+
+    return FolderEntries(kept(found.folders), kept(found.files), found.links)
+
+
+def _fill(root: _Folder, is_left_out: IsLeftOut) -> int:
     """Opens folders level by level while there is room; how many entries were seen but are not shown."""
     root.shown = min(root.size, _MAX_ENTRIES)
     left_out = root.size - root.shown
@@ -82,7 +101,7 @@ def _fill(root: _Folder) -> int:
         folder = waiting.popleft()
         for name in folder.found.folders[: folder.shown]:
             path = folder.path / name
-            below = _Folder(path, folder.rules.inside(str(path)))
+            below = _Folder(path, folder.rules.inside(str(path)), is_left_out)
             folder.folders.append(below)
             if below.size > room:
                 left_out += below.size

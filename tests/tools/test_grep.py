@@ -11,6 +11,7 @@ from crushpy.access import Access
 from crushpy.messages import FileList
 from crushpy.tools.base import Outcome
 from crushpy.tools.grep import GrepTool
+from crushpy.tools.search.ripgrep import find_ripgrep
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 
@@ -176,10 +177,14 @@ def test_it_touches_the_real_place_it_searches(workspace: Path) -> None:
 
 
 def stalling(workspace: Path) -> str:
-    """A program that finds something, says who it is and then waits, in the place of ripgrep."""
+    """A program that finds a file, says who it is and then waits, in the place of ripgrep's walk."""
     program = workspace.parent / "rg"
     pid = workspace.parent / "pid"
-    program.write_text(f"#!/bin/sh\nprintf './a\\0001:found\\n'\necho $$ >'{pid}'\nexec sleep 600\n")
+    program.write_text(
+        f"#!/bin/sh\ncase $2 in --null) ;; *) exec '{find_ripgrep()}' \"$@\" ;; esac\n"
+        f"printf './a\\000'\necho $$ >'{pid}'\nexec sleep 600\n"
+    )
+    put(workspace, "a", "find x\n")
     program.chmod(0o755)
     return str(program)
 
@@ -207,7 +212,8 @@ async def test_time_out_gives_what_was_found_and_ends_the_search(workspace: Path
             break
     assert isinstance(answer, Outcome)
     assert answer.text == (
-        f"a\n  1: found\n[stopped after {seconds:g} seconds: name a smaller folder, or use a simpler pattern]"
+        f"a\n  1: find x\n[stopped after {seconds:g} seconds: "
+        "name a smaller folder, or use a simpler pattern]"
     )
     assert gone(said_who(workspace))
 
@@ -233,3 +239,13 @@ async def test_a_search_that_cannot_start_says_why(workspace: Path) -> None:
 async def test_half_characters_are_refused(workspace: Path) -> None:
     assert "is in no text" in await refused(GrepTool(), lend(workspace), pattern="\ud800")
     assert "is in no text" in await refused(GrepTool(), lend(workspace), pattern="x", include="\0")
+
+
+async def test_more_files_than_can_be_open_at_once_are_searched(workspace: Path, tool: GrepTool) -> None:
+    for number in range(600):
+        put(workspace, f"{number % 7}/{number:04}.txt", "find\n")
+    outcome = await call(tool, lend(workspace), pattern="find")
+    assert outcome.display is not None and isinstance(outcome.display, FileList)
+    assert outcome.display.total == 600
+    assert outcome.text.startswith("0/0000.txt\n  1: find\n0/0007.txt\n")
+    assert outcome.text.endswith("more matches left out: narrow the search with path or include]")

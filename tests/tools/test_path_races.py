@@ -91,6 +91,27 @@ def test_no_edit_lands_outside_and_nothing_of_outside_is_read(
     assert SECRET not in said and "only-outside" not in said
 
 
+@pytest.mark.parametrize("sandbox", ["on", "off"])
+def test_no_search_of_a_whole_folder_finds_what_is_outside(
+    run: Run, llm: ScriptedLLM, inside: Path, outside: Path, sandbox: str
+) -> None:
+    (outside / "only-outside.txt").write_text("x")
+    calls = [
+        Call(*each)
+        for _ in range(2 * CALLS)
+        for each in (
+            ("grep", {"pattern": "from|inside", "path": "."}),
+            ("glob", {"pattern": "**/*.txt", "path": "."}),
+        )
+    ]
+    script(llm, calls)
+    with swapping(inside, outside):
+        done = run("search", env={"CRUSHPY_SANDBOX__MODE": sandbox})
+    said = json.dumps([line["text"] for line in done.of("tool_result")])
+    assert "d/known.txt" in said and "inside" in said
+    assert SECRET not in said and "only-outside" not in said
+
+
 @pytest.mark.parametrize("spelled", ["/proc/self/root{}", "/proc/self/cwd/../outside/known.txt"])
 def test_spellings_through_proc_are_judged_as_what_they_are(
     run: Run, llm: ScriptedLLM, workspace: Path, outside: Path, spelled: str

@@ -103,7 +103,11 @@ class Agent:
             return await recall(services.store, session.info.id, session.in_view, query, message_id)
 
         context = services.workspace.for_agent(
-            FileMemory(), search, delegate, lambda: models.image_limits(session.info.model)
+            FileMemory(),
+            search,
+            delegate,
+            lambda: models.image_limits(session.info.model),
+            services.approvals.left_out,
         )
         self._jobs = context.jobs
         self._models = models

@@ -30,13 +30,20 @@ async def read_records(
     folder: Folder,
     separator: bytes,
     seconds: float,
-    stdin: int = asyncio.subprocess.DEVNULL,
+    handles: Sequence[int] = (),
 ) -> ProgramEnd:
-    """Runs it in `folder`, and gives each record to `take` until that says False, it ends, or time is up."""
+    """Runs it in `folder`, and gives each record to `take` until that says False, it ends, or time is up.
+
+    `handles`: open files that it gets, under the same numbers.
+    """
     reader = _Reader(take, separator)
     try:
         transport, _ = await asyncio.get_running_loop().subprocess_exec(
-            lambda: reader, *command, stdin=stdin, cwd=folder.as_cwd()
+            lambda: reader,
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            cwd=folder.as_cwd(),
+            pass_fds=handles,
         )
     except OSError as error:
         raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.tools.errors import ToolError
@@ -37,17 +37,34 @@ def list_files(rg: str) -> tuple[str, ...]:
     return (rg, "--files", "--null", *_common(), "./")
 
 
-def find_lines(rg: str, pattern: str, target: str, include: str) -> tuple[str, ...]:
-    """Prints `path NUL line-number:text` for each matching line of `target`, a path in the current folder.
+def list_matching_files(rg: str, pattern: str, include: str) -> tuple[str, ...]:
+    """Prints the files below the current folder that hold a matching line, each ended by NUL, by name.
 
     Files of other names than `include` may be left out already, to save time; the caller checks all of them.
     """
-    words = [rg, "--line-number", "--with-filename", "--no-heading", "--null", "--sort=path", "--engine=auto"]
-    words += [f"--max-columns={MAX_LINE_CHARS}", "--max-columns-preview", *_common()]
+    words = [rg, "--files-with-matches", "--null", "--sort=path", "--engine=auto", *_common()]
     if include and GlobPattern(include).names_only and ":" not in include:
         # Not --glob: that would bring back what ignore files leave out.
         words += [f"--type-add=wanted:{include}", "--type=wanted"]
-    return (*words, "--regexp", pattern, "--", target)
+    return (*words, "--regexp", pattern, "--", "./")
+
+
+def find_lines(rg: str, pattern: str, targets: Sequence[str]) -> tuple[str, ...]:
+    """Prints `path NUL line-number:text` for each matching line of `targets`, in their order."""
+    words = (rg, "--line-number", "--with-filename", "--no-heading", "--null", "--threads=1", "--engine=auto")
+    columns = (f"--max-columns={MAX_LINE_CHARS}", "--max-columns-preview")
+    return (
+        *words,
+        *columns,
+        "--no-ignore",
+        "--no-config",
+        "--no-messages",
+        "--color=never",
+        "--regexp",
+        pattern,
+        "--",
+        *targets,
+    )
 
 
 def _common() -> tuple[str, ...]:

@@ -1,0 +1,111 @@
+"""Finds lines in files that are held open: no path is walked between finding a file and reading it."""
+
+import asyncio
+import os
+import re
+import time
+from collections.abc import Callable, Sequence
+
+import msgspec
+
+from crushpy.safe_open import Folder
+from crushpy.tools.search.files_below import OpenedFile, close_files, opened_files
+from crushpy.tools.search.program_output import ProgramEnd, read_records
+from crushpy.tools.search.ripgrep import find_lines, list_matching_files
+
+TakesLine = Callable[[str, str, str], bool]
+"""Is given a path, a line's number and its text; False: enough."""
+
+_BATCHES = (40, 240, 240, 240, 240)
+"""How many files are open at a time: a process may have 256 (macOS) or 1,024. Few at first, which is often
+enough; and no more are read to count their matches: nobody reads so many lines."""
+_RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
+
+
+class LineSearch:
+    """One search: `pattern` as ripgrep reads it, `seconds` at most."""
+
+    def __init__(self, rg: str, pattern: str, seconds: float) -> None:
+        self._rg = rg
+        self._pattern = pattern
+        self._end = time.monotonic() + seconds
+        self._at_least = seconds / 5
+
+    async def in_folder(
+        self, folder: Folder, include: str, is_wanted: Callable[[str], bool], take: TakesLine
+    ) -> ProgramEnd:
+        """Which files hold a match is found by paths; meanwhile their lines are read, by handles."""
+        listed: list[str] = []
+        is_batch_there = asyncio.Event()
+        wanted_at_once = _BATCHES[0]
+
+        def note(record: bytes) -> bool:
+            path = os.fsdecode(record).removeprefix("./")
+            if is_wanted(path):
+                listed.append(path)
+            if len(listed) >= wanted_at_once:
+                is_batch_there.set()
+            return True
+
+        words = list_matching_files(self._rg, self._pattern, include)
+        walk = asyncio.create_task(
+            read_records(words, note, folder=folder, separator=b"\0", seconds=self._seconds)
+        )
+        walk.add_done_callback(lambda _: is_batch_there.set())
+        ended = ProgramEnd(1, "")
+        try:
+            for size in _BATCHES:
+                wanted_at_once = size
+                if len(listed) < size and not walk.done():
+                    is_batch_there.clear()
+                await is_batch_there.wait()
+                is_last = walk.done() and len(listed) <= size
+                batch, listed[:] = listed[:size], listed[size:]
+                ended = await self._in_batch(folder, batch, take)
+                if is_last or ended.stopped or ended.timed_out:
+                    break
+            else:
+                ended = msgspec.structs.replace(ended, stopped=True)
+        finally:
+            walk.cancel()
+            await asyncio.wait([walk])
+        if walk.cancelled():
+            return ended
+        walked = walk.result()
+        return msgspec.structs.replace(
+            walked, timed_out=walked.timed_out or ended.timed_out, stopped=ended.stopped
+        )
+
+    async def _in_batch(self, folder: Folder, paths: Sequence[str], take: TakesLine) -> ProgramEnd:
+        opened = opened_files(folder, paths)
+        try:
+            return await self.in_files(folder, opened, take)
+        finally:
+            close_files(opened)
+
+    async def in_files(self, folder: Folder, opened: Sequence[OpenedFile], take: TakesLine) -> ProgramEnd:
+        """The lines of open files, in their order."""
+        names = {file.as_argument: file.path for file in opened}
+
+        def read(record: bytes) -> bool:
+            parsed = _RECORD.fullmatch(record)
+            path = names.get(os.fsdecode(parsed[1])) if parsed else None
+            if parsed is None or path is None:
+                return True  # What ripgrep says about binary files.
+            return take(path, parsed[2].decode(), parsed[3].decode("utf-8", "replace").rstrip())
+
+        if not opened:
+            return ProgramEnd(1, "")
+        return await read_records(
+            find_lines(self._rg, self._pattern, list(names)),
+            read,
+            folder=folder,
+            separator=b"\n",
+            seconds=self._seconds,
+            handles=[file.handle for file in opened],
+        )
+
+    @property
+    def _seconds(self) -> float:
+        """What is left; where the walk took it all, a little more for what it found."""
+        return max(self._end - time.monotonic(), self._at_least)
