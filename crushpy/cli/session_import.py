@@ -111,7 +111,7 @@ async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json
     settings = load(paths, cwd).settings
     store = Store(paths.database, settings.database_url)
     outcomes: list[ImportOutcome] = []
-    known = store if not dry_run or store.file.exists() else None
+    known = store if not dry_run or store.exists else None
     importer = SessionImporter(known, compaction=settings.compaction.method, dry_run=dry_run)
     try:
         async for outcome in importer.run(source, _all_of(source, places)):

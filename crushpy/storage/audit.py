@@ -12,7 +12,7 @@ from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
 from crushpy.sanitize import encodable
 from crushpy.storage.audit_records import AuditChain, AuditEntry, AuditRecord, first_hash, linked
 from crushpy.storage.codec import to_column
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
 from crushpy.storage.tables import audit_ends, audits
 
 _root: BindParameter[Any] = bindparam("root")
@@ -31,12 +31,12 @@ _STRAYS = select(_A.root_id).distinct().where(_A.root_id.not_in(select(_E.root_i
 
 
 class Audit:
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
 
     def add(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(session=root_id):
             self.append(root_id, entries)
 
     def append(self, root_id: str, entries: Sequence[AuditEntry]) -> None:

@@ -11,8 +11,9 @@ from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage import statements
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
-from crushpy.storage.leases import Leases
+from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
     boundary_from_row,
@@ -23,14 +24,13 @@ from crushpy.storage.row_mapping import (
     usage_from_column,
 )
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import boundaries, cuts, ledgers, messages, sessions
 
 _B = boundaries.c
 _M = messages.c
 _S = sessions.c
 BATCH = 500
-"""Ids in one statement: SQLite bounds its values."""
+"""Ids in one statement: databases bound its values."""
 EVERYTHING = 2**63 - 1
 FORK = "fork"
 END_REASONS = {"agent": "new_session"}
@@ -40,9 +40,9 @@ END_REASONS = {"agent": "new_session"}
 class Boundaries:
     def __init__(
         self,
-        connection: SqliteConnection,
+        connection: Connection,
         session_table: SessionTable,
-        leases: Leases,
+        leases: LeaseHolder,
         conversations: ConversationTable,
     ) -> None:
         self._connection = connection
@@ -64,7 +64,7 @@ class Boundaries:
     ) -> None:
         """The parent's last result, its end, the child, its seed, the boundary, its ledger and cuts, and the
         lease: in one transaction."""
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=boundary.parent_id):
             if result is not None:
                 self._sessions.append(boundary.parent_id, result)
             if boundary.trigger != FORK:
@@ -110,25 +110,26 @@ class Boundaries:
         return self._execute(statement).scalar() or ""
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=session_id):
             self._leases.beat(session_id)
             self._insert_cuts(session_id, shown)
 
     def _insert_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         for cut in {cut.message_id: cut for cut in shown}.values():
             row = {"session_id": session_id, **msgspec.structs.asdict(cut)}
-            self._execute(insert(cuts).prefix_with("OR REPLACE"), row)
+            self._connection.replace(cuts, row)
 
     def reported(self, child_id: str, tokens: int) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(session=child_id):
             self._execute(
                 update(boundaries).where(_B.child_id == child_id, _B.reported_after.is_(None)),
                 {"reported_after": tokens},
             )
 
     def undo(self, boundary_id: str, note: Message) -> None:
-        with self._connection.transaction(durable=True):
-            row = self._execute(select(boundaries).where(_B.id == boundary_id)).one()
+        this = select(boundaries).where(_B.id == boundary_id)
+        with self._connection.transaction(durable=True, session=self._execute(this).one().parent_id):
+            row = self._execute(this).one()
             if row.undone_at is not None:
                 raise UsageError(f"The fresh start before session {row.child_id} was undone already.")
             now = time.time()

@@ -8,15 +8,15 @@ from sqlalchemy import text
 from crushpy.login import login_name
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.search_index import SearchIndex
-from crushpy.storage.sqlite_connection import SqliteConnection
 
 _BATCH = 50
 _MARK = text("UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted")
 _NO_LEASE = text("DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)")
 _SESSION = text("SELECT id FROM session WHERE kind = 'deleted' LIMIT 1")
-_MESSAGES = text("SELECT * FROM message WHERE session_id = :session LIMIT :many")
+_MESSAGES = text("SELECT * FROM message WHERE session_id = :session ORDER BY seq LIMIT :many")
 _DELETE_MESSAGE = text("DELETE FROM message WHERE number = :number")
 _DELETE_RUNS = text(
     "DELETE FROM tool_run WHERE number IN "
@@ -24,14 +24,16 @@ _DELETE_RUNS = text(
 )
 _DELETE_SESSION = text("DELETE FROM session WHERE id = :session")
 _CHORE = text("SELECT state FROM chore WHERE name = 'merge'")
-_SET_CHORE = text("INSERT OR REPLACE INTO chore VALUES ('merge', :state)")
+_SET_CHORE = text(
+    "INSERT INTO chore VALUES ('merge', :state) ON CONFLICT (name) DO UPDATE SET state = excluded.state"
+)
 _NO_CHORE = text("DELETE FROM chore WHERE name = 'merge'")
 
 
 class Cleaning:
     def __init__(
         self,
-        connection: SqliteConnection,
+        connection: Connection,
         conversations: ConversationTable,
         index: SearchIndex,
         audit: Audit,
@@ -44,7 +46,7 @@ class Cleaning:
 
     def mark(self, root_id: str) -> int:
         """From now on nobody sees this conversation; how many sessions it had. Its audit says so."""
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=root_id):
             marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
             if marked:
                 self._conversations.forget(root_id)
@@ -54,7 +56,7 @@ class Cleaning:
             return marked
 
     def rows_left(self) -> bool:
-        """Deletes some of what is marked, overwritten with zeros. False where nothing is left of it."""
+        """Deletes some of what is marked, overwritten where possible. False where nothing is left of it."""
         session = self._execute(_SESSION).scalar()
         if session is None:
             return False

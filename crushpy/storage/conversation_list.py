@@ -8,11 +8,11 @@ from sqlalchemy import BindParameter, Row, Select, bindparam, func, literal, or_
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import folder_key
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.records import ConversationRow, SessionInfo
 from crushpy.storage.row_mapping import message_from_row, session_from_row
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import conversations, messages, sessions
 
 Statement = Select[*tuple[Any, ...]]
@@ -61,9 +61,7 @@ _RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind.not_in
 
 
 class ConversationList:
-    def __init__(
-        self, connection: SqliteConnection, session_table: SessionTable, table: ConversationTable
-    ) -> None:
+    def __init__(self, connection: Connection, session_table: SessionTable, table: ConversationTable) -> None:
         self._connection = connection
         self._sessions = session_table
         self._table = table
@@ -103,7 +101,7 @@ class ConversationList:
         return self._connection.execute(statement, values).all()
 
     def rename(self, root_id: str, title: str) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(session=root_id):
             renamed = self._connection.execute(_RENAME.values(title=encodable(title)), {"root": root_id})
             self._sessions.require(renamed.rowcount, root_id)
             self._table.refresh(root_id)

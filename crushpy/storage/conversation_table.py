@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, select, update
 
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
 from crushpy.storage.tables import conversations, sessions
 
 _C = conversations.c
@@ -51,7 +51,7 @@ _FORGET = delete(conversations).where(_C.root_id == bindparam("root"))
 
 
 class ConversationTable:
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._execute = connection.execute
 
     def counted(self, session_id: str, now: float) -> None:

@@ -3,39 +3,37 @@
 Lives on the storage thread; `store.py` is its door.
 """
 
-import sqlite3
-from pathlib import Path
-
 from crushpy.storage.audit import Audit
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.cleaning import Cleaning
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.drafts import Drafts
 from crushpy.storage.file_changes import FileChanges
+from crushpy.storage.full_text import FullText
 from crushpy.storage.imports import Imports
-from crushpy.storage.leases import Leases
+from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.pins import PinTable
 from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.task_results import TaskResults
 from crushpy.storage.usage_sums import UsageSums
 
 
 class Database:
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
-        self.connection = SqliteConnection(connection, file)
-        self.leases = Leases(self.connection)
+    def __init__(self, connection: Connection, leases: LeaseHolder, full_text: FullText) -> None:
+        self.connection = connection
+        self.leases = leases
         table = ConversationTable(self.connection)
-        self.index = SearchIndex(self.connection)
+        self.index = SearchIndex(self.connection, full_text)
         self.sessions = SessionTable(self.connection, self.leases, table, self.index)
         self.drafts = Drafts(self.connection, self.sessions)
         self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
-        self.search = Search(self.connection, self.boundaries)
+        self.search = Search(self.connection, self.boundaries, full_text)
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions, table)
         self.imports = Imports(self.connection, self.boundaries, table, self.index)

@@ -7,16 +7,16 @@ stores the reply itself.
 from sqlalchemy import delete, insert, select
 
 from crushpy.messages import Message
+from crushpy.storage.connection import Connection
 from crushpy.storage.row_mapping import message_from_row, message_to_row
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import drafts
 
 _D = drafts.c
 
 
 class Drafts:
-    def __init__(self, connection: SqliteConnection, sessions: SessionTable) -> None:
+    def __init__(self, connection: Connection, sessions: SessionTable) -> None:
         self._connection = connection
         self._sessions = sessions
 
@@ -24,12 +24,12 @@ class Drafts:
         """What has come of a reply so far, instead of what was kept before."""
         row = message_to_row(session_id, message)
         del row["session"]
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             self._connection.execute(delete(drafts).where(_D.session_id == session_id))
             self._connection.execute(insert(drafts), row)
 
     def drop(self, session_id: str) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             self._connection.execute(delete(drafts).where(_D.session_id == session_id))
 
     def find(self, session_id: str) -> Message | None:
@@ -38,7 +38,7 @@ class Drafts:
 
     def recover(self, session_id: str) -> Message | None:
         """Makes a message of what is left of a reply whose process is gone."""
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             message = self.find(session_id)
             if message is not None:
                 self._sessions.append(session_id, message)

@@ -10,20 +10,20 @@ from crushpy.redact import redact
 from crushpy.sanitize import encodable
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
 from crushpy.storage.tables import file_changes, messages
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 
 _C = file_changes.c
 _M = messages.c
 BATCH = 500
-"""Ids in one statement: SQLite bounds its values."""
+"""Ids in one statement: databases bound its values."""
 
 
 class FileChanges:
     """Every change that was made is in the audit of its conversation too, from the same moment on."""
 
-    def __init__(self, connection: SqliteConnection, audit: Audit) -> None:
+    def __init__(self, connection: Connection, audit: Audit) -> None:
         self._connection = connection
         self._audit = audit
         self._execute = connection.execute
@@ -31,8 +31,8 @@ class FileChanges:
     def add(self, changes: Sequence[RecordedChange], message_id: str, since: int | None) -> None:
         if not changes:
             return
-        with self._connection.transaction(durable=True):
-            first = changes[0]
+        first = changes[0]
+        with self._connection.transaction(durable=True, session=first.session_id):
             if first.batch and self._execute(select(_C.number).where(_C.batch == first.batch)).first():
                 return
             others = set[tuple[str, str]]() if since is None else self._of_others(first, since)
@@ -57,8 +57,12 @@ class FileChanges:
         return self._execute(statement).scalar() or 0
 
     def finish(self, batch: str, after: Mapping[str, FileState]) -> None:
-        with self._connection.transaction(durable=True):
-            rows = self._execute(select(file_changes).where(_C.batch == batch)).all()
+        of_batch = select(file_changes).where(_C.batch == batch)
+        first = self._execute(of_batch.limit(1)).first()
+        if first is None:
+            return
+        with self._connection.transaction(durable=True, session=first.session_id):
+            rows = self._execute(of_batch).all()
             made: list[AuditEntry] = []
             for row in rows:
                 state = after.get(path_from_stored(row.path))

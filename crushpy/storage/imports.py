@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
-from sqlalchemy import func, insert, select, update
+from sqlalchemy import case, func, insert, select, update
 
 from crushpy.messages import Message, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import to_column
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
 from crushpy.storage.row_mapping import boundary_to_row, message_to_row, session_to_row
 from crushpy.storage.search_index import SearchIndex
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import boundaries, imports, messages, sessions
 
 _M = messages.c
@@ -32,7 +32,7 @@ _calls = msgspec.json.Decoder(tuple[str, ...])
 class Imports:
     def __init__(
         self,
-        connection: SqliteConnection,
+        connection: Connection,
         session_boundaries: Boundaries,
         conversations: ConversationTable,
         index: SearchIndex,
@@ -69,7 +69,7 @@ class Imports:
         steps: Iterator[Message | SessionBreak],
         end: Callable[[], tuple[str, ImportRecord]],
     ) -> None:
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=first.root_id if first else tip_id):
             if first is not None:
                 self._execute(statements.INSERT_SESSION, session_to_row(first))
             growing = _GrowingSession(self._connection, self._index, first.id if first else tip_id)
@@ -95,13 +95,13 @@ class Imports:
     def _keep(self, record: ImportRecord) -> None:
         row = {field: encodable(getattr(record, field)) for field in record.__struct_fields__}
         row["open_calls"] = to_column(record.open_calls)
-        self._execute(insert(imports).prefix_with("OR REPLACE"), row)
+        self._connection.replace(imports, row)
 
 
 class _GrowingSession:
     """A session that gets messages in batches, and its totals at the end."""
 
-    def __init__(self, connection: SqliteConnection, index: SearchIndex, session_id: str) -> None:
+    def __init__(self, connection: Connection, index: SearchIndex, session_id: str) -> None:
         self._execute = connection.execute
         self._index = index
         self._id = session_id
@@ -140,7 +140,7 @@ class _GrowingSession:
             "cache_read_tokens": _S.cache_read_tokens + used.cache_read_tokens,
             "cache_write_tokens": _S.cache_write_tokens + used.cache_write_tokens,
             "cost": _S.cost + used.cost,
-            "updated_at": func.max(_S.updated_at, self._latest),
+            "updated_at": case((_S.updated_at > self._latest, _S.updated_at), else_=self._latest),
         }
         if self._model:
             changes["model"] = encodable(self._model)

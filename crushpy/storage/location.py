@@ -1,10 +1,19 @@
-"""Which file the setting `database_url` names."""
+"""Which database the setting `database_url` names."""
 
 from pathlib import Path
 
 from crushpy.errors import SettingsError
+from crushpy.storage.backend import Backend
 
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
+_HINT = "Write it as sqlite:////absolute/path/crushpy.db, or remove it to use the default file."
+
+
+def backend_at(default: Path, url: str) -> Backend:
+    """The database of a URL, not open yet; the file `default` where there is none."""
+    from crushpy.storage.sqlite.backend import SqliteBackend
+
+    return SqliteBackend(database_file(default, url))
 
 
 def database_file(default: Path, url: str) -> Path:
@@ -12,18 +21,12 @@ def database_file(default: Path, url: str) -> Path:
     if not url:
         return default
     scheme = url.partition(":")[0]  # all that may be shown: the rest can hold a password
-    for start in _SCHEMES:
-        if url.startswith(start):
-            name = url.removeprefix(start)
-            break
-    else:
+    start = next((one for one in _SCHEMES if url.startswith(one)), None)
+    if start is None:
         raise SettingsError(
-            f"database_url: {scheme!r} is not supported; crushpy stores in SQLite only",
-            "Write it as sqlite:////absolute/path/crushpy.db, or remove it to use the default file.",
+            f"database_url: {scheme!r} is not supported; crushpy stores in SQLite only", _HINT
         )
+    name = url.removeprefix(start)
     if not name or name == ":memory:" or "?" in name:
-        raise SettingsError(
-            f"database_url: {url!r} must name a file, without options",
-            "Write it as sqlite:////absolute/path/crushpy.db, or remove it to use the default file.",
-        )
+        raise SettingsError(f"database_url: {url!r} must name a file, without options", _HINT)
     return default.parent / Path(name).expanduser()

@@ -6,22 +6,22 @@ from sqlalchemy import insert, or_, select
 
 from crushpy.marks import Mark
 from crushpy.sanitize import encodable
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
 from crushpy.storage.tables import marks
 
 _M = marks.c
 _MOST = 500
-"""Message ids in one statement: SQLite bounds its values."""
+"""Message ids in one statement: databases bound its values."""
 
 
 class MarkTable:
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, session_id: str, mark: Mark) -> None:
         row = {"session_id": session_id, "after": mark.after, "kind": mark.kind, "at": mark.at}
         row |= {"early": mark.early, "text": encodable(mark.text), "hint": encodable(mark.hint)}
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             self._connection.execute(insert(marks), row)
 
     def of(self, session_id: str, carried: Sequence[str]) -> list[Mark]:

@@ -7,8 +7,8 @@ from sqlalchemy import Row, text
 from crushpy.errors import UsageError
 from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
+from crushpy.storage.connection import Connection
 from crushpy.storage.records import MessagePlace
-from crushpy.storage.sqlite_connection import SqliteConnection
 
 _SHOWN = 5
 """How many messages an error lists where an id fits several."""
@@ -22,7 +22,7 @@ HINT = "`crushpy sessions show ID --json` prints the messages with their ids."
 
 
 class MessageLookup:
-    def __init__(self, connection: SqliteConnection, boundaries: Boundaries) -> None:
+    def __init__(self, connection: Connection, boundaries: Boundaries) -> None:
         self._connection = connection
         self._boundaries = boundaries
 

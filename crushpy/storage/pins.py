@@ -7,7 +7,7 @@ from sqlalchemy import delete, insert, select
 from crushpy.errors import UsageError
 from crushpy.messages import Pin
 from crushpy.sanitize import encodable
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
 from crushpy.storage.tables import pins
 
 _P = pins.c
@@ -16,7 +16,7 @@ _P = pins.c
 class PinTable:
     """Pins belong to a conversation: all its sessions and branches have the same."""
 
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def of(self, root_id: str) -> list[Pin]:
@@ -25,7 +25,7 @@ class PinTable:
 
     def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
         """Stores a pin under the next number. None where there are others by now than those `known`."""
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=root_id):
             numbers = [one.number for one in self.of(root_id)]
             if numbers != list(known):
                 return None
@@ -36,7 +36,7 @@ class PinTable:
         return Pin(number, pin.kind, pin.text, pin.source, pin.created_at)
 
     def remove(self, root_id: str, number: int) -> Pin:
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=root_id):
             found = {one.number: one for one in self.of(root_id)}
             if number not in found:
                 there = ", ".join(map(str, found)) or "none"

@@ -16,11 +16,12 @@ from crushpy.messages import Message
 from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import EVERYTHING, Boundaries
 from crushpy.storage.codec import folder_key, to_column
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED
+from crushpy.storage.full_text import FullText
 from crushpy.storage.records import SearchHit
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.search_index import searchable
-from crushpy.storage.sqlite_connection import SqliteConnection
 
 MAX_TERMS = 24
 MAX_TERM = 200
@@ -37,9 +38,8 @@ _LETTERS = re.compile(r"[^\W_]")
 
 _MESSAGE = text("SELECT * FROM message WHERE id = :id")
 # Tasks of the sessions that led here, begun before each was left, and all that came out of those tasks.
-_TASKS = text(
-    """
-    WITH RECURSIVE reach (id, last) AS MATERIALIZED (SELECT key, value FROM json_each(:reach)),
+_TASKS = """
+    WITH RECURSIVE reach (id, last) AS MATERIALIZED ({}),
     task (id) AS (
         SELECT session.id FROM session JOIN reach ON session.parent_id = reach.id
         WHERE session.kind = 'task'
@@ -47,13 +47,15 @@ _TASKS = text(
         UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
     )
     SELECT id FROM task
-    """
-)
+"""
 
 
 class Search:
-    def __init__(self, connection: SqliteConnection, boundaries: Boundaries) -> None:
+    def __init__(self, connection: Connection, boundaries: Boundaries, full_text: FullText) -> None:
         self._connection = connection
+        self._full_text = full_text
+        self._reach = connection.dialect.pairs_of.format(":reach")
+        self._tasks = text(_TASKS.format(self._reach))
         self._boundaries = boundaries
 
     def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
@@ -77,7 +79,7 @@ class Search:
     def reach(self, session_id: str) -> dict[str, int]:
         """What a session can look back on: sessions, each with the number of the last message that counts."""
         reach = dict(self._boundaries.reach(session_id))
-        tasks = self._connection.execute(_TASKS, {"reach": to_column(reach)}).scalars()
+        tasks = self._connection.execute(self._tasks, {"reach": to_column(reach)}).scalars()
         return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
     def _hits(
@@ -95,7 +97,7 @@ class Search:
         self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
     ) -> Iterator[Row[Any]]:
         values: dict[str, Any] = {"deleted": DELETED}
-        each = [_where(number, term, values) for number, term in enumerate(terms)]
+        each = [self._where(number, term, values) for number, term in enumerate(terms)]
         conditions = ["(" + (" AND " if every else " OR ").join(each) + ")", "session.kind != :deleted"]
         if cwd is not None:
             values["cwd"] = folder_key(cwd)
@@ -103,15 +105,12 @@ class Search:
         known = join = ""
         if reach is not None:
             values["reach"] = to_column(reach)
-            known = "WITH reach (id, last) AS MATERIALIZED (SELECT key, value FROM json_each(:reach)) "
+            known = f"WITH reach (id, last) AS MATERIALIZED ({self._reach}) "
             join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
         ranked, order = "", "message.number DESC"
-        if phrases := [_phrase(term) for term in terms if _LETTERS.search(term)]:
-            values["words"] = " OR ".join(phrases)
-            ranked = (
-                "LEFT JOIN (SELECT rowid AS number, rank FROM message_words "
-                "WHERE message_words MATCH :words) AS ranked ON ranked.number = message.number "
-            )
+        if spelled := [term for term in terms if _LETTERS.search(term)]:
+            ranking = self._full_text.ranked(spelled, values)
+            ranked = f"LEFT JOIN ({ranking}) AS ranked ON ranked.number = message.number "
             order = "coalesce(ranked.rank, 0), message.number DESC"
         statement = (
             f"{known}SELECT message.*, session.root_id, session.title FROM message "  # noqa: S608
@@ -120,23 +119,21 @@ class Search:
         )
         yield from self._connection.execute(text(statement), values)
 
-
-def _where(number: int, term: str, values: dict[str, Any]) -> str:
-    """A condition which every message that holds `term` fulfils, and few others."""
-    found: list[str] = []
-    if _LETTERS.search(term):
-        values[f"words{number}"] = _phrase(term)
-        found.append(f"SELECT rowid FROM message_words WHERE message_words MATCH :words{number}")  # noqa: S608
-    if len(term) >= 3:
-        values[f"parts{number}"] = _all_parts(term)
-        found.append(f"SELECT rowid FROM message_parts WHERE message_parts MATCH :parts{number}")  # noqa: S608
-    elif not (term.isascii() and term.isalnum()):
-        # Too short for the index: one message after the other. LIKE knows the case of ASCII letters only.
-        forms = dict.fromkeys((term, term.lower(), term.upper(), term.title()))
-        names = [f"short{number}_{form}" for form in range(len(forms))]
-        values |= {name: f"%{_as_stored(form)}%" for name, form in zip(names, forms, strict=True)}
-        return "(" + " OR ".join(f"message.parts LIKE :{name} ESCAPE '\\'" for name in names) + ")"
-    return f"message.number IN ({' UNION '.join(found)})"
+    def _where(self, number: int, term: str, values: dict[str, Any]) -> str:
+        """A condition which every message that holds `term` fulfils, and few others."""
+        found: list[str] = []
+        if _LETTERS.search(term):
+            found.append(self._full_text.words_like(f"words{number}", term, values))
+        if len(term) >= 3:
+            found.append(self._full_text.parts_like(f"parts{number}", term, values))
+        elif not (term.isascii() and term.isalnum()):
+            # Too short for the index: one message after the other, in each case a letter may have.
+            forms = dict.fromkeys((term, term.lower(), term.upper(), term.title()))
+            names = [f"short{number}_{form}" for form in range(len(forms))]
+            values |= {name: f"%{_as_stored(form)}%" for name, form in zip(names, forms, strict=True)}
+            like = self._connection.dialect.like
+            return "(" + " OR ".join(f"message.parts {like} :{name} ESCAPE '\\'" for name in names) + ")"
+        return f"message.number IN ({' UNION '.join(found)})"
 
 
 def terms_of(query: str) -> list[str]:
@@ -144,18 +141,6 @@ def terms_of(query: str) -> list[str]:
     clean = _NOT_WORDS.sub(" ", encodable(query))
     found = (" ".join((phrase or word).split())[:MAX_TERM] for phrase, word in _TERM.findall(clean))
     return list(dict.fromkeys(term for term in found if term))[:MAX_TERMS]
-
-
-def _phrase(term: str) -> str:
-    """Its words one after the other; the last one may go on."""
-    return '"' + term.replace('"', '""') + '" *'
-
-
-def _all_parts(term: str) -> str:
-    """All runs of three letters of its words."""
-    lower = term.lower()
-    runs = (word[at : at + 3] for word in lower.split() for at in range(len(word) - 2))
-    return " AND ".join('"' + run.replace('"', '""') + '"' for run in dict.fromkeys(runs)) or '""'
 
 
 def _as_stored(term: str) -> str:

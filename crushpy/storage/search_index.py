@@ -1,9 +1,9 @@
 """The full-text index: grows in the background, a few messages at a time, the newest first.
 
-Two FTS5 tables that hold no text of their own. `message_words` has every word; `message_parts` has runs of
-three letters of the different words of a message, up to a bound, so that parts of identifiers and languages
-without spaces are found too. `index_queue` names the messages that are not in it yet. What is taken out must
-be spelled as it was put in: who changes `searchable` or `parts_field` makes the index anew in a migration.
+It has every word of a message, and its different words, up to a bound, so that parts of identifiers and
+languages without spaces are found too. `index_queue` names the messages that are not in it yet: a sequence
+commits out of order, so no number says how far the index is. What is taken out must be spelled as it was put
+in: who changes `searchable` or `parts_field` makes the index anew in a migration.
 
 Lives on the storage thread.
 """
@@ -17,8 +17,9 @@ from sqlalchemy import Row, text
 
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.storage.codec import to_column
+from crushpy.storage.connection import Connection
+from crushpy.storage.full_text import FullText, IndexedText
 from crushpy.storage.row_mapping import message_from_row
-from crushpy.storage.sqlite_connection import SqliteConnection
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
@@ -28,7 +29,6 @@ _LONGEST_WORD = 200
 _BATCH = 50
 _BATCH_CHARS = 200_000
 """So much is indexed in one transaction: a few milliseconds."""
-_MERGE_PAGES = 300
 _REPEATS = "recall"
 """The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
 _WORD = re.compile(r"\S+")
@@ -38,36 +38,25 @@ _WAITING = text(
     "JOIN message ON message.number = index_queue.number "
     "ORDER BY index_queue.number DESC LIMIT :many"
 )
-_WAITING_OF = text(
+_WAITING_OF = (
     "SELECT message.*, length(parts) AS size FROM index_queue "
     "JOIN message ON message.number = index_queue.number "
-    "WHERE message.session_id IN (SELECT value FROM json_each(:sessions)) LIMIT :many"
+    "WHERE message.session_id IN ({}) ORDER BY index_queue.number DESC LIMIT :many"
 )
 _LEFT = text("SELECT count(*) FROM index_queue")
 _TAKE = text("DELETE FROM index_queue WHERE number = :number")
-_ADD = tuple(
-    text(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
-    for table, field in (("message_words", "words"), ("message_parts", "parts"))
-)
-_REMOVE = tuple(
-    text(f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})")  # noqa: S608
-    for table, field in (("message_words", "words"), ("message_parts", "parts"))
-)
-_MERGE = tuple(
-    text(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)")  # noqa: S608
-    for table in ("message_words", "message_parts")
-)
-_QUEUE = text("INSERT OR IGNORE INTO index_queue SELECT number FROM message WHERE id = :id")
+_QUEUE = text("INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING")
 _QUEUE_SESSION = text(
-    "INSERT OR IGNORE INTO index_queue SELECT number FROM message "
-    "WHERE session_id = :session AND seq > :after"
+    "INSERT INTO index_queue SELECT number FROM message "
+    "WHERE session_id = :session AND seq > :after ON CONFLICT DO NOTHING"
 )
-_CHANGES = text("SELECT total_changes()")
 
 
 class SearchIndex:
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection, full_text: FullText) -> None:
         self._connection = connection
+        self._full_text = full_text
+        self._waiting_of = text(_WAITING_OF.format(connection.dialect.items_of.format(":sessions")))
         self._execute = connection.execute
 
     # --- what waits ------------------------------------------------------------------------------------
@@ -91,31 +80,24 @@ class SearchIndex:
         values: dict[str, Any] = {"many": _BATCH}
         if sessions:
             values["sessions"] = to_column(sessions)
-        rows = self._execute(_WAITING_OF if sessions else _WAITING, values).all()
-        fields = [_fields(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
-        if fields:
+        rows = self._execute(self._waiting_of if sessions else _WAITING, values).all()
+        texts = [_indexed(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
+        if texts:
             with self._connection.transaction():
-                for each in fields:
-                    if self._execute(_TAKE, {"number": each["number"]}).rowcount:  # else another process did
-                        for statement in _ADD:
-                            self._execute(statement, each)
+                for each in texts:
+                    if self._execute(_TAKE, {"number": each.number}).rowcount:  # else another process did
+                        self._full_text.add(each)
         return bool(rows)
 
     def remove(self, rows: Sequence[Row[Any]]) -> None:
         """Inside the transaction that deletes these messages."""
         for row in rows:
             if not self._execute(_TAKE, {"number": row.number}).rowcount:
-                fields = _fields(row)
-                for statement in _REMOVE:
-                    self._execute(statement, fields)
+                self._full_text.remove(_indexed(row))
 
     def merge_some(self, *, begin: bool) -> bool:
-        """Rewrites a part of the index, so that what was removed leaves the file. False where it has."""
-        before = self._execute(_CHANGES).scalar_one()
-        with self._connection.overwriting(), self._connection.transaction():
-            for statement in _MERGE:
-                self._execute(statement, {"pages": -_MERGE_PAGES if begin else _MERGE_PAGES})
-        return self._execute(_CHANGES).scalar_one() - before > 2 * len(_MERGE)
+        """Rewrites a part of the index, so that what was removed leaves the disk. False where it has."""
+        return self._full_text.merge_some(begin=begin)
 
 
 def searchable(message: Message) -> str:
@@ -153,9 +135,9 @@ def parts_field(body: str) -> str:
     return " ".join(words)
 
 
-def _fields(row: Row[Any]) -> dict[str, Any]:
+def _indexed(row: Row[Any]) -> IndexedText:
     body = searchable(message_from_row(row))
-    return {"number": row.number, "words": body, "parts": parts_field(body)}
+    return IndexedText(row.number, body, parts_field(body))
 
 
 def _up_to(rows: Sequence[Row[Any]], most: int) -> Sequence[Row[Any]]:

@@ -9,12 +9,12 @@ from crushpy.messages import Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
 from crushpy.storage.codec import to_column
+from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
-from crushpy.storage.leases import Leases
+from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
 from crushpy.storage.search_index import SearchIndex
-from crushpy.storage.sqlite_connection import SqliteConnection
 
 _NO_USAGE = Usage()
 _LISTED = frozenset({"title", "model", "ended_at"})
@@ -26,8 +26,8 @@ _SHOWN = 5
 class SessionTable:
     def __init__(
         self,
-        connection: SqliteConnection,
-        leases: Leases,
+        connection: Connection,
+        leases: LeaseHolder,
         conversations: ConversationTable,
         index: SearchIndex,
     ) -> None:
@@ -40,7 +40,7 @@ class SessionTable:
     # --- sessions --------------------------------------------------------------------------------------
 
     def create(self, info: SessionInfo, first: Message | None) -> None:
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=info.root_id):
             self._execute(statements.INSERT_SESSION, session_to_row(info))
             self._conversations.changed(info.id)
             if first is not None:
@@ -97,7 +97,7 @@ class SessionTable:
             changes["ended_at"] = time.time() if end_reason else None
         if not changes:
             return
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
             self.require(updated.rowcount, session_id)
             if not _LISTED.isdisjoint(changes):
@@ -105,7 +105,7 @@ class SessionTable:
 
     def add_usage(self, session_id: str, usage: Usage) -> None:
         """Counts a model call that left no message."""
-        with self._connection.transaction():
+        with self._connection.transaction(session=session_id):
             counted = self._execute(statements.ADD_USAGE, {"session": session_id, **_figures(usage)})
             self.require(counted.rowcount, session_id)
 
@@ -115,7 +115,7 @@ class SessionTable:
         return [message_from_row(row) for row in self._execute(statements.MESSAGES, {"session": session_id})]
 
     def add_message(self, session_id: str, message: Message) -> None:
-        with self._connection.transaction(durable=message.role == "user"):
+        with self._connection.transaction(durable=message.role == "user", session=session_id):
             self.append(session_id, message)
 
     def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
@@ -127,7 +127,7 @@ class SessionTable:
             "args": to_column(call.args),
             "started_at": time.time(),
         }
-        with self._connection.transaction(durable=True):
+        with self._connection.transaction(durable=True, session=session_id):
             found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
             self.require(1 if found else 0, session_id)
             self._leases.beat(session_id)
@@ -167,7 +167,7 @@ class SessionTable:
         """Raises where no row was found."""
         if not found:
             raise StorageError(
-                f"session {session_id} is not in the database {self._connection.file}",
+                f"session {session_id} is not in the database {self._connection.place}",
                 "It was deleted meanwhile. Start a new session.",
             )
 

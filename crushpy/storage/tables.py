@@ -1,7 +1,7 @@
 # pyright: basic
 """The tables, as SQLModel sees them. Importing this costs half a second: only the storage thread does it.
 
-`migrations.py` holds the same tables as SQL, step by step; a test compares the two.
+`sqlite/migrations.py` holds the same tables as SQL, step by step; a test compares the two.
 """
 
 from sqlalchemy import Float, Index, Table, Text, UniqueConstraint, text

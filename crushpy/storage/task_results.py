@@ -7,8 +7,8 @@ from sqlalchemy import BindParameter, bindparam, func, insert, select, update
 
 from crushpy.messages import Usage
 from crushpy.sanitize import encodable
+from crushpy.storage.connection import Connection
 from crushpy.storage.records import TaskResult
-from crushpy.storage.sqlite_connection import SqliteConnection
 from crushpy.storage.tables import sessions, task_results
 
 _S = sessions.c
@@ -33,16 +33,16 @@ _USED = select(
 
 
 class TaskResults:
-    def __init__(self, connection: SqliteConnection) -> None:
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
     def add(self, result: TaskResult) -> None:
         row = {**msgspec.structs.asdict(result), "raw": encodable(result.raw)}
-        with self._connection.transaction():
+        with self._connection.transaction(session=result.session_id):
             self._connection.execute(insert(task_results), row)
 
     def summarise(self, result: TaskResult) -> None:
-        with self._connection.transaction():
+        with self._connection.transaction(session=result.session_id):
             self._connection.execute(
                 update(task_results).where(_T.id == result.id),
                 {

@@ -129,7 +129,7 @@ async def test_what_another_process_works_on_is_kept_and_the_rest_deleted(
 ) -> None:
     busy, idle = await begun(store, "busy"), await begun(store, "idle")
     tip = await continued(store, busy)
-    command = [sys.executable, "-c", HOLDER, str(store.file), tip.id]
+    command = [sys.executable, "-c", HOLDER, store.place, tip.id]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"

@@ -13,8 +13,8 @@ from stored import a_session, replied, said
 
 from crushpy.ids import new_id
 from crushpy.messages import Message, Note
-from crushpy.storage.quick_list import quick_rows
 from crushpy.storage.records import BoundaryInfo, SessionBusy, StorageError
+from crushpy.storage.sqlite.quick_list import quick_rows
 from crushpy.storage.store import Store
 
 

@@ -8,8 +8,8 @@ import pytest
 from conversations import continued
 from stored import a_session, said
 
-from crushpy.storage import migrations
 from crushpy.storage.records import StorageError
+from crushpy.storage.sqlite import migrations
 from crushpy.storage.store import Store
 
 CONVERSATIONS = next(step for step in migrations.STEPS if "CREATE TABLE conversation" in step)

@@ -440,7 +440,7 @@ async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: S
 async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is_not(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.store._A_MOMENT", -1.0)
+    monkeypatch.setattr("crushpy.storage.door.finding._A_MOMENT", -1.0)
     old = await talk(store, *(f"walrus {number}" for number in range(180)))
     await talk(store, "a walrus of today")
     hits = await store.search("walrus", limit=500)

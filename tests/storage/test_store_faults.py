@@ -235,7 +235,7 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
     file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await filled(file)
-    monkeypatch.setattr("crushpy.storage.patience.BUSY_SECONDS", 0.05)
+    monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 0.05)
     store = Store(file)
     await store.conversation_tips()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:

@@ -17,7 +17,7 @@ _INSIDE = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job":
 
 def versions(_: Scene) -> Iterator[Finding]:
     from crushpy import __version__
-    from crushpy.storage.open_database import sqlite_version
+    from crushpy.storage.sqlite.open_database import sqlite_version
 
     yield ok(f"crushpy {__version__}")
     yield ok(f"Python {platform.python_version()} ({sys.executable})")

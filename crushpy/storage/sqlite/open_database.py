@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from crushpy.paths import private_dir
 from crushpy.private_files import locked
-from crushpy.storage.faults import DAMAGED, fault_name
-from crushpy.storage.migrations import refuse_foreign, upgrade
-from crushpy.storage.patience import AT_A_TIME, patiently
+from crushpy.storage.sqlite.faults import DAMAGED, fault_name
+from crushpy.storage.sqlite.migrations import refuse_foreign, upgrade
+from crushpy.storage.sqlite.patience import AT_A_TIME, patiently
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -34,8 +34,12 @@ def open_database(file: Path, warnings: list[str]) -> "Database":
 
     load_tables()
     from crushpy.storage.database import Database
+    from crushpy.storage.sqlite.connection import SqliteConnection
+    from crushpy.storage.sqlite.full_text import SqliteFullText
+    from crushpy.storage.sqlite.leases import SqliteLeases
 
-    return Database(connection, file)
+    ours = SqliteConnection(connection, file)
+    return Database(ours, SqliteLeases(ours), SqliteFullText(ours))
 
 
 def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:

@@ -1,11 +1,11 @@
-"""One open SQLite connection: statements and transactions. Lives on the storage thread.
+"""One open connection to a file of SQLite. Lives on the storage thread.
 
 SQLAlchemy builds and caches the statements; transactions are begun and ended here by hand, because its
 own begin with a read and fail at once when two processes write.
 """
 
 import sqlite3
-from collections.abc import Generator, Mapping, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -13,12 +13,23 @@ from typing import Any
 from sqlalchemy import CursorResult, Executable, create_engine
 from sqlalchemy.pool import StaticPool
 
-from crushpy.storage.patience import patiently
+from crushpy.storage.connection import Connection, Dialect, Values
+from crushpy.storage.sqlite.patience import patiently
+
+SPELLING = Dialect(
+    pairs_of="SELECT key, value FROM json_each({})",
+    items_of="SELECT value FROM json_each({})",
+    like="LIKE",
+    day_of="date({}, 'unixepoch', 'localtime')",
+    figure_of="sum(json_extract(message.usage, '$.{}'))",
+)
 
 
-class SqliteConnection:
+class SqliteConnection(Connection):
+    dialect = SPELLING
+
     def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
-        self.file = file
+        self.place = str(file)
         self._raw = connection
         self._durable = False
         self._engine = create_engine(
@@ -30,17 +41,15 @@ class SqliteConnection:
         )
         self._connection = self._engine.connect()
 
-    def execute(
-        self, statement: Executable, values: Mapping[str, Any] | Sequence[Mapping[str, Any]] | None = None
-    ) -> CursorResult[Any]:
+    def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
         """Runs one statement; a single one waits its turn, a transaction has it already."""
         if self._raw.in_transaction:
             return self._connection.execute(statement, values)
         return patiently(lambda: self._connection.execute(statement, values))
 
     @contextmanager
-    def transaction(self, *, durable: bool = False) -> Generator[None]:
-        """Runs its body as one write: all of it or nothing. A `durable` one also survives a power cut."""
+    def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
+        """Nobody else writes anything meanwhile, to any conversation."""
         if durable != self._durable:
             self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
@@ -55,15 +64,16 @@ class SqliteConnection:
 
     @contextmanager
     def overwriting(self) -> Generator[None]:
-        """What its body deletes is overwritten with zeros, not only unlinked."""
         self._raw.execute("PRAGMA secure_delete = ON")
         try:
             yield
         finally:
             self._raw.execute("PRAGMA secure_delete = OFF")
 
+    def day(self, moment: str) -> str:
+        return moment
+
     def check(self) -> list[str]:
-        """What is wrong with the file, one line each."""
         try:
             problems = [str(row[0]) for row in self._raw.execute("PRAGMA integrity_check")]
             strays = self._raw.execute("PRAGMA foreign_key_check").fetchall()

@@ -8,10 +8,10 @@ from contextlib import closing
 from pathlib import Path
 
 from crushpy.storage.codec import folder_key
-from crushpy.storage.faults import DAMAGED
-from crushpy.storage.migrations import APPLICATION_ID, STEPS
-from crushpy.storage.patience import AT_A_TIME
 from crushpy.storage.records import ConversationRow
+from crushpy.storage.sqlite.faults import DAMAGED
+from crushpy.storage.sqlite.migrations import APPLICATION_ID, STEPS
+from crushpy.storage.sqlite.patience import AT_A_TIME
 
 _ROWS = (
     "SELECT tip_id, root_id, title, cwd, model, updated_at, generations, messages, imported "

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import TypeVar
 
-from crushpy.storage.faults import fault_name
+from crushpy.storage.sqlite.faults import fault_name
 
 T = TypeVar("T")
 BUSY_SECONDS = 60.0

@@ -6,10 +6,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, insert, select, update
+from sqlalchemy import ColumnElement, Row, delete, select, update
 
-from crushpy.storage.records import SessionBusy
-from crushpy.storage.sqlite_connection import SqliteConnection
+from crushpy.storage.connection import Connection
+from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.tables import leases
 
 _L = leases.c
@@ -17,8 +17,8 @@ ELSEWHERE_PATIENCE = 15 * 60.0
 """Seconds after which a silent process on another machine counts as dead."""
 
 
-class Leases:
-    def __init__(self, connection: SqliteConnection) -> None:
+class SqliteLeases(LeaseHolder):
+    def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
         self._held: set[str] = set()
@@ -31,15 +31,16 @@ class Leases:
         return fresh
 
     def beat(self, session_id: str) -> None:
-        """Inside the transaction of every write: we are still here, and still the only one who writes."""
         if session_id not in self._held:
             return
         mine = update(leases).where(*self._of_mine, _L.session_id == session_id)
         if not self._connection.execute(mine, {"heartbeat": time.time()}).rowcount:
             self._take(session_id)  # another process took it over; raises while that one lives
 
+    def beat_all(self) -> None:
+        """Others see by the process itself whether it lives."""
+
     def move(self, parent_id: str, child_id: str) -> None:
-        """Inside the transaction of a boundary: whoever writes to the parent goes on in the child."""
         self.beat(parent_id)
         moved = update(leases).where(_L.session_id == parent_id)
         self._connection.execute(moved, {"session_id": child_id})
@@ -49,22 +50,11 @@ class Leases:
     def _take(self, session_id: str) -> bool:
         row = self._connection.execute(select(leases).where(_L.session_id == session_id)).first()
         if row is not None and not self._mine(row) and _alive(row):
-            where = "" if row.host == platform.node() else f" on {row.host}"
-            busy = SessionBusy(
-                f"session {session_id} is in use by another crushpy (process {row.process}{where})",
-                "Go on there, end it, or work on a branch of your own with --fork. "
-                "`crushpy sessions show` reads it without writing.",
-            )
-            busy.session_id = session_id
-            raise busy
-        self._connection.execute(
-            insert(leases).prefix_with("OR REPLACE"),
-            {"session_id": session_id, "heartbeat": time.time(), **self._me},
-        )
+            raise session_busy(session_id, row.process, "" if row.host == platform.node() else row.host)
+        self._connection.replace(leases, {"session_id": session_id, "heartbeat": time.time(), **self._me})
         return row is None or not self._mine(row)
 
     def drop(self) -> None:
-        """Lets go of what was taken here; another store of this process keeps what it took."""
         with self._connection.transaction():
             held = _L.session_id.in_(self._held)
             self._connection.execute(delete(leases).where(*self._of_mine, held))

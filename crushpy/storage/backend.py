@@ -1,0 +1,52 @@
+"""A kind of database, seen from the storage thread: opens it when the first job comes, does jobs, closes it.
+
+Light: knows neither SQLModel nor a database's own library.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from crushpy.storage.records import ConversationRow
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+T = TypeVar("T")
+
+
+class Backend(ABC):
+    """Every method raises `StorageError` where the database cannot be used."""
+
+    def __init__(self) -> None:
+        self.warnings: list[str] = []
+        """What a person should know of how the database was opened. Grows only while opening it."""
+        self.database: Database | None = None
+        """None until it was opened."""
+
+    @property
+    @abstractmethod
+    def place(self) -> str:
+        """How errors and people name the database; without passwords."""
+
+    @property
+    @abstractmethod
+    def exists(self) -> bool:
+        """False where the first write would make it."""
+
+    @abstractmethod
+    def open(self) -> "Database":
+        """The open database."""
+
+    @abstractmethod
+    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+        """What `job` gives. Where `again` is false it is done once: it cannot be done a second time."""
+
+    def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
+        """The list of conversations of a database that is not open; None where it has to be opened."""
+        return None
+
+    def close(self) -> None:
+        if self.database is not None:
+            self.database.connection.close()
+            self.database = None

@@ -1,0 +1,36 @@
+"""Finding messages by what they say."""
+
+import time
+
+from crushpy.storage.door.storage_thread import StorageThread
+from crushpy.storage.records import SearchHit
+
+_A_MOMENT = 0.3
+"""Seconds that a search gives to the index."""
+
+
+class StoredWords(StorageThread):
+    """The search, and how far its index is."""
+
+    async def search(
+        self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """Messages that hold the words of `query`, best first; `within` one session's lineage and tasks."""
+        await self._catch_up(within)
+        return await self._do(lambda database: database.search.find(query, within, cwd, limit))
+
+    async def _catch_up(self, within: str | None) -> None:
+        """Indexes what a search is about, in pieces: what a running turn has to store need not wait."""
+        if within is not None:
+            led = await self._do(lambda database: list(database.search.reach(within)))
+            while await self._do(lambda database: database.index.add_some(led)):
+                pass
+            return
+        deadline = time.monotonic() + _A_MOMENT
+        while await self._do(lambda database: database.index.add_some()):
+            if time.monotonic() > deadline:
+                break
+
+    async def unindexed(self) -> int:
+        """How many messages a search cannot find yet."""
+        return await self._do(lambda database: database.index.left())

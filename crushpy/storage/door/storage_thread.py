@@ -1,0 +1,89 @@
+"""The one thread on which everything is read and written, in order; and the database's work of its own.
+
+SQLModel is imported on that thread when the first job arrives, so that opening a `Store` costs nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from crushpy.start_soon import start_soon
+from crushpy.storage.location import backend_at
+from crushpy.storage.records import StorageError
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+T = TypeVar("T")
+_A_PAUSE = 0.25
+"""Seconds without a write after which the database does work of its own, and between two pieces of it."""
+_BETWEEN = 0.01
+
+
+class StorageThread:
+    def __init__(self, database: Path, url: str = "") -> None:
+        """`url` is the setting `database_url`; where it is empty the database is the file `database`."""
+        self._backend = backend_at(database, url)
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
+        self._tidying: asyncio.TimerHandle | None = None
+        self._tidy_task: asyncio.Task[None] | None = None
+
+    @property
+    def place(self) -> str:
+        """How people name the database: a file, or an address without its password."""
+        return self._backend.place
+
+    @property
+    def exists(self) -> bool:
+        """False where the first write would make the database."""
+        return self._backend.exists
+
+    @property
+    def warnings(self) -> list[str]:
+        """What a person should know of how the database was opened. Grows only while opening it."""
+        return self._backend.warnings
+
+    def begin_import(self) -> None:
+        """Loads SQLModel and opens the database in the background. A failure shows at the first job."""
+        self._thread.submit(self._backend.open)
+
+    async def _do(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+        """What `job` gives, done on the thread. One that cannot be done `again` is done once."""
+        future = self._thread.submit(self._backend.work, job, again=again)
+        # Shielded: cancelling whoever waits must not take a queued write back.
+        return await asyncio.shield(asyncio.wrap_future(future))
+
+    async def close(self) -> None:
+        """Finishes what is queued and closes the database. The store cannot be used afterwards."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        try:
+            closing = self._thread.submit(self._backend.close)
+        except RuntimeError:  # closed before
+            return
+        self._thread.shutdown(wait=False)
+        await asyncio.shield(asyncio.wrap_future(closing))
+
+    # --- the database's own work, for when there is time --------------------------------------------------
+
+    async def tidy(self) -> bool:
+        """A few milliseconds of it: the index grows, what was deleted leaves the file. False: all is done."""
+        return await self._do(lambda database: database.tidy())
+
+    def _tidy_soon(self) -> None:
+        """Once nothing was written for a moment."""
+        if self._tidying is not None:
+            self._tidying.cancel()
+        self._tidying = asyncio.get_running_loop().call_later(_A_PAUSE, self._begin_tidying)
+
+    def _begin_tidying(self) -> None:
+        self._tidying = None
+        self._tidy_task = start_soon(self._tidy_on())
+
+    async def _tidy_on(self) -> None:
+        with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
+            while self._tidying is None and await self.tidy():  # noqa: ASYNC110  # leaves room for others
+                await asyncio.sleep(_BETWEEN)

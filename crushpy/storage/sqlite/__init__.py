@@ -1,0 +1,1 @@
+"""Conversations in a file of SQLite: the default."""

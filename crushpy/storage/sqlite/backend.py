@@ -1,0 +1,45 @@
+"""A file of SQLite, seen from the storage thread."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+from crushpy.storage.backend import Backend
+from crushpy.storage.records import ConversationRow
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
+T = TypeVar("T")
+
+
+class SqliteBackend(Backend):
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self._file = file
+
+    @property
+    def place(self) -> str:
+        return str(self._file)
+
+    @property
+    def exists(self) -> bool:
+        return self._file.exists()
+
+    def open(self) -> "Database":
+        if self.database is None:
+            from crushpy.storage.sqlite.open_database import open_database
+
+            self.database = open_database(self._file, self.warnings)
+        return self.database
+
+    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+        from crushpy.storage.sqlite.faults import explained
+
+        with explained(self._file):
+            return job(self.open())
+
+    def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
+        from crushpy.storage.sqlite.quick_list import quick_rows
+
+        return quick_rows(self._file, cwd, limit)
