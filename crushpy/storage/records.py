@@ -173,6 +173,9 @@ class SessionBreak(Data, frozen=True):
     seed: Message
 
 
+ImportStep = Message | SessionBreak
+
+
 class SearchHit(Data, frozen=True, omit_defaults=False):
     """A message that a search found."""
 

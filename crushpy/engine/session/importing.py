@@ -29,12 +29,13 @@ from crushpy.sanitize import one_line
 from crushpy.storage.records import (
     BoundaryInfo,
     ImportRecord,
+    ImportStep,
     SessionBreak,
     SessionBusy,
     SessionInfo,
     StorageError,
 )
-from crushpy.storage.store import ImportStep, Store
+from crushpy.storage.store import Store
 
 TITLE_LENGTH = 200
 _DRIVE = re.compile(r"[A-Za-z]:[\\/]")

@@ -6,14 +6,13 @@ from concurrent.futures import Future
 from contextlib import suppress
 
 from crushpy.marks import Mark
-from crushpy.messages import Message, Usage
+from crushpy.messages import Usage
 from crushpy.storage.audit_records import AuditChain, AuditEntry
 from crushpy.storage.door.storage_thread import StorageThread
-from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo, TaskResult
+from crushpy.storage.records import ImportRecord, ImportStep, SessionInfo, TaskResult
 from crushpy.undo.states import FileState, RecordedChange
 
 log = logging.getLogger(__name__)
-ImportStep = Message | SessionBreak
 EndOfImport = Callable[[], tuple[str, ImportRecord]]
 
 
