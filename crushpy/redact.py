@@ -143,7 +143,8 @@ class Redactor:
 
 def _known_secrets() -> list[str]:
     """Longest first: one may be part of another."""
-    values = {value.strip() for name, value in os.environ.items() if name.upper().endswith(_VARIABLES)}
+    named = [name for name in os.environ if name.upper().endswith(_VARIABLES)]
+    values = {os.environ.get(name, "").strip() for name in named}
     return sorted((value for value in values | _hidden if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
 
 

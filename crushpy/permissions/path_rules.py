@@ -121,7 +121,9 @@ def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool
     elif pattern.startswith("../") or "/../" in pattern:
         pattern = os.path.normpath(f"{escaped(str(root))}/{pattern}")
     if pattern.startswith("/"):
-        lines = {pattern, _real(pattern)} if pattern != "/" else {"/**"}
+        # What is allowed stays what it was when the rule was first used; what is forbidden follows links.
+        real = _real if forbids else _real_at_first
+        lines = {pattern, real(pattern)} if pattern != "/" else {"/**"}
         return any(_match(line, str(path).lstrip("/"), reads, forbids) for line in lines)
     if path == root:
         return pattern in (".", "./", "*", "**", "./*", "./**")
@@ -146,3 +148,6 @@ def _real(pattern: str) -> str:
     literal = re.match(r"(?:/[^/*?\[\]\\!#]+(?=/|$))*", pattern)
     head = literal[0] if literal else ""
     return escaped(os.path.realpath(head)) + pattern[len(head) :] if head else pattern
+
+
+_real_at_first = lru_cache(maxsize=256)(_real)

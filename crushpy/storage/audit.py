@@ -32,12 +32,7 @@ _STRAYS = select(_A.root_id).distinct().where(_A.root_id.not_in(select(_E.root_i
 
 class Audit:
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
         self._execute = connection.execute
-
-    def add(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
-        with self._connection.transaction(session=root_id):
-            self.append(root_id, entries)
 
     def append(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
         """Adds records inside the running transaction, which keeps other processes out meanwhile."""

@@ -19,7 +19,7 @@ _ROOT_OF = select(_S.root_id).where(_S.id == bindparam("session"), _S.kind.not_i
 _COUNT = (
     update(conversations)
     .where(_C.tip_id == bindparam("session"))
-    .values(updated_at=bindparam("now"), messages=_C.messages + 1)
+    .values(updated_at=bindparam("now"), messages=_C.messages + bindparam("many"))
 )
 # Where somebody spoke last; a session that has ended only where all have.
 _TIP = (
@@ -54,9 +54,9 @@ class ConversationTable:
     def __init__(self, connection: Connection) -> None:
         self._execute = connection.execute
 
-    def counted(self, session_id: str, now: float) -> None:
-        """One more message was stored in a session."""
-        if self._execute(_COUNT, {"session": session_id, "now": now}).rowcount:
+    def counted(self, session_id: str, now: float, many: int) -> None:
+        """So many messages more were stored in a session."""
+        if self._execute(_COUNT, {"session": session_id, "now": now, "many": many}).rowcount:
             return
         root = self._execute(_ROOT_OF, {"session": session_id}).scalar()
         if root is not None:  # a branch that somebody speaks in again

@@ -5,6 +5,7 @@ Lives on the storage thread; `store.py` is its door.
 
 from crushpy.storage.audit import Audit
 from crushpy.storage.boundaries import Boundaries
+from crushpy.storage.call_writes import CallWrites
 from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_list import ConversationList
@@ -38,6 +39,7 @@ class Database:
         self.conversations = ConversationList(self.connection, self.sessions, table)
         self.imports = Imports(self.connection, self.boundaries, table, self.index)
         self.audit = Audit(self.connection)
+        self.calls = CallWrites(self.connection, self.sessions, self.audit)
         self.cleaning = Cleaning(self.connection, table, self.index, self.audit)
         self.pins = PinTable(self.connection)
         self.marks = MarkTable(self.connection)

@@ -61,9 +61,9 @@ class SearchIndex:
 
     # --- what waits ------------------------------------------------------------------------------------
 
-    def queue(self, message_id: str) -> None:
-        """Inside the transaction that stores a message."""
-        self._execute(_QUEUE, {"id": message_id})
+    def queue(self, message_ids: Sequence[str]) -> None:
+        """Inside the transaction that stores these messages."""
+        self._execute(_QUEUE, [{"id": message_id} for message_id in message_ids])
 
     def queue_session(self, session_id: str, after: int) -> None:
         """Inside the transaction that stores many: those behind number `after` of the session."""

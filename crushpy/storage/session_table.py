@@ -1,6 +1,7 @@
 """Sessions, their messages and the tool calls that were begun. Lives on the storage thread."""
 
 import time
+from collections.abc import Sequence
 from typing import Any
 
 from crushpy.access import Mode
@@ -118,50 +119,56 @@ class SessionTable:
         with self._connection.transaction(durable=message.role == "user", session=session_id):
             self.append(session_id, message)
 
-    def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
-        row = {
-            "session_id": session_id,
-            "message_id": message_id,
-            "call_id": encodable(call.id),
-            "name": encodable(call.name),
-            "args": to_column(call.args),
-            "started_at": time.time(),
-        }
-        with self._connection.transaction(durable=True, session=session_id):
-            found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
-            self.require(1 if found else 0, session_id)
-            self._leases.beat(session_id)
-            self._execute(statements.INSERT_RUN, row)
+    def begin_calls(self, session_id: str, calls: Sequence[tuple[str, ToolCall]]) -> None:
+        """Inside the running transaction: calls, each of a message, are about to run."""
+        now = time.time()
+        rows = [
+            {
+                "session_id": session_id,
+                "message_id": message_id,
+                "call_id": encodable(call.id),
+                "name": encodable(call.name),
+                "args": to_column(call.args),
+                "started_at": now,
+            }
+            for message_id, call in calls
+        ]
+        found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
+        self.require(1 if found else 0, session_id)
+        self._leases.beat(session_id)
+        self._execute(statements.INSERT_RUN, rows)
 
     def begun_calls(self, session_id: str) -> set[str]:
         return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
 
-    def append(self, session_id: str, message: Message) -> None:
-        """Adds a message inside the running transaction."""
+    def append(self, session_id: str, *messages: Message) -> None:
+        """Adds messages inside the running transaction."""
         now = time.time()
+        usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
         counted = self._execute(
-            statements.COUNT_MESSAGE,
-            {"session": session_id, "now": now, **_figures(message.usage or _NO_USAGE)},
+            statements.COUNT_MESSAGES,
+            {"session": session_id, "now": now, "many": len(messages), **_figures(usage)},
         )
         self.require(counted.rowcount, session_id)
-        self._conversations.counted(session_id, now)
+        self._conversations.counted(session_id, now, len(messages))
         self._leases.beat(session_id)
-        self._execute(statements.INSERT_MESSAGE, message_to_row(session_id, message))
-        self._index.queue(message.id)
-        if message.role == "assistant":
+        self._execute(statements.INSERT_MESSAGE, [message_to_row(session_id, one) for one in messages])
+        self._index.queue([message.id for message in messages])
+        if any(message.role == "assistant" for message in messages):
             self._execute(statements.DROP_DRAFT, {"session": session_id})
-        result = message.result
-        if result is not None:
-            self._execute(
-                statements.CLOSE_RUN,
-                {
-                    "session": session_id,
-                    "call": encodable(result.call_id),
-                    "now": time.time(),
-                    "failed": result.is_error,
-                    "answer": message.id,
-                },
-            )
+        ended = [
+            {
+                "session": session_id,
+                "call": encodable(message.result.call_id),
+                "now": now,
+                "failed": message.result.is_error,
+                "answer": message.id,
+            }
+            for message in messages
+            if message.result is not None
+        ]
+        if ended:
+            self._execute(statements.CLOSE_RUN, ended)
 
     def require(self, found: int, session_id: str) -> None:
         """Raises where no row was found."""

@@ -38,7 +38,7 @@ ADD_USAGE = (
     )
 )
 DROP_DRAFT = delete(drafts).where(drafts.c.session_id == _session)
-COUNT_MESSAGE = ADD_USAGE.values(updated_at=bindparam("now"), message_count=_S.message_count + 1)
+COUNT_MESSAGES = ADD_USAGE.values(updated_at=bindparam("now"), message_count=_S.message_count + _many)
 INSERT_MESSAGE = insert(messages).values(
     seq=select(func.coalesce(func.max(_M.seq), 0) + 1).where(_M.session_id == _session).scalar_subquery()
 )

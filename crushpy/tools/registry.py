@@ -109,15 +109,23 @@ def check_args(tool: AnyTool, args: Json) -> Args:
 
 def _forgive(args: type[Args], values: Json) -> Json:
     """Models write null for "not given", and numbers as text: both are understood."""
-    fields = {field.encode_name: field for field in msgspec.structs.fields(args)}
+    forgiving = _forgiving(args)
     forgiven: Json = {}
     for name, value in values.items():
-        field = fields.get(name)
-        if value is None and field is not None and not field.required:
+        optional, number = forgiving.get(name, (False, False))
+        if value is None and optional:
             continue
-        number = field is not None and _is_number_or_flag(type_info(field.type))
         forgiven[name] = _plain(value) if number and isinstance(value, str) else value
     return forgiven
+
+
+@cache
+def _forgiving(args: type[Args]) -> dict[str, tuple[bool, bool]]:
+    """For each argument: whether it may be left out, and whether a text can only be meant as a number."""
+    return {
+        field.encode_name: (not field.required, _is_number_or_flag(type_info(field.type)))
+        for field in msgspec.structs.fields(args)
+    }
 
 
 def _is_number_or_flag(wanted: Type) -> bool:

@@ -10,7 +10,7 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import answer_side_by_side
+from crushpy.engine.turn.side_by_side import MOST_AT_ONCE, answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -65,6 +65,7 @@ class ToolRunner:
         self._session = session
         self._approvals = approvals
         self._emit = emit
+        self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._begun: set[str] = set()
         """Calls that may have had an effect: a call that was still waiting for permission has not."""
         self._decided: dict[str, CallDecision] = {}
@@ -218,14 +219,15 @@ class ToolRunner:
                 self.unasked = self.unasked or ruling.unasked
                 return Outcome(ruling.refusal, is_error=True)
             await self._watches.begins(watched, ruling)
-            self._begun.add(call.id)
             await self._session.begin_call(message, call)
-            self._emit(ToolStarted(call.id))
             lent = context.for_call(call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs)
             outcome: Outcome | None = None
             try:
-                running: Awaitable[Outcome] = tool.run(args, lent)
-                outcome = await running
+                async with self._places:
+                    self._begun.add(call.id)
+                    self._emit(ToolStarted(call.id))
+                    running: Awaitable[Outcome] = tool.run(args, lent)
+                    outcome = await running
                 return outcome
             except (ToolError, OSError) as error:
                 outcome = _failed(call, error)

@@ -8,6 +8,7 @@ from contextlib import suppress
 from crushpy.marks import Mark
 from crushpy.messages import Usage
 from crushpy.storage.audit_records import AuditChain, AuditEntry
+from crushpy.storage.call_records import CallDecided
 from crushpy.storage.door.storage_thread import StorageThread
 from crushpy.storage.records import ImportRecord, ImportStep, SessionInfo, TaskResult
 from crushpy.undo.states import FileState, RecordedChange
@@ -24,6 +25,7 @@ class StoredRecords(StorageThread):
     def keep_mark(self, session_id: str, mark: Mark) -> None:
         """Stores what happened between messages. Nobody waits for it; a failure is only logged."""
         with suppress(RuntimeError):  # closed meanwhile
+            self._calls.send()
             kept = self._thread.submit(
                 self._backend.work, lambda database: database.marks.add(session_id, mark)
             )
@@ -37,7 +39,7 @@ class StoredRecords(StorageThread):
 
     async def add_audit(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
         """Adds records to the chain of a conversation: all or none."""
-        await self._do(lambda database: database.audit.add(root_id, entries))
+        await self._calls.write(CallDecided(root_id, entries))
 
     async def audit_chain(self, root_id: str) -> AuditChain:
         """All that is recorded of a conversation, deleted or not."""

@@ -5,6 +5,7 @@ import time
 
 from crushpy.access import Mode
 from crushpy.messages import Message, Todo, ToolCall
+from crushpy.storage.call_records import CallAnswered, CallBegun
 from crushpy.storage.door.storage_thread import StorageThread
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo
 
@@ -130,12 +131,12 @@ class StoredSessions(StorageThread):
 
     async def begin_call(self, session_id: str, message_id: str, call: ToolCall) -> None:
         """Stores the intent to run a call of that assistant message. Comes before anything is run."""
-        await self._do(lambda database: database.sessions.begin_call(session_id, message_id, call))
+        await self._calls.write(CallBegun(session_id, message_id, call))
 
     async def finish_call(self, session_id: str, message: Message) -> None:
         """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
         self._tidy_soon()
-        await self._do(lambda database: database.sessions.add_message(session_id, message))
+        await self._calls.write(CallAnswered(session_id, message))
 
     async def begun_calls(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.start_soon import start_soon
+from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.location import backend_at
 from crushpy.storage.records import StorageError
 
@@ -30,6 +31,10 @@ class StorageThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._tidying: asyncio.TimerHandle | None = None
         self._tidy_task: asyncio.Task[None] | None = None
+        self._calls = GroupCommit(
+            self._thread.submit,
+            lambda where, writes: self._backend.work(lambda database: database.calls.write(where, writes)),
+        )
 
     @property
     def place(self) -> str:
@@ -52,6 +57,7 @@ class StorageThread:
 
     async def _do(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
         """What `job` gives, done on the thread. One that cannot be done `again` is done once."""
+        self._calls.send()
         future = self._thread.submit(self._backend.work, job, again=again)
         # Shielded: cancelling whoever waits must not take a queued write back.
         return await asyncio.shield(asyncio.wrap_future(future))
@@ -60,6 +66,7 @@ class StorageThread:
         """Finishes what is queued and closes the database. The store cannot be used afterwards."""
         if self._tidying is not None:
             self._tidying.cancel()
+        self._calls.send()
         try:
             closing = self._thread.submit(self._backend.close)
         except RuntimeError:  # closed before

@@ -1,0 +1,36 @@
+"""What there is to store of a tool call on its way: decided, begun, answered. Light."""
+
+from collections.abc import Sequence
+
+from crushpy.messages import Data, Message, ToolCall
+from crushpy.storage.audit_records import AuditEntry
+
+
+class CallDecided(Data, frozen=True):
+    """What was decided about a call, for the audit."""
+
+    root_id: str
+    entries: Sequence[AuditEntry]
+
+
+class CallBegun(Data, frozen=True):
+    """A call of an assistant message is about to run."""
+
+    session_id: str
+    message_id: str
+    call: ToolCall
+
+
+class CallAnswered(Data, frozen=True):
+    """The tool message that a call ended with."""
+
+    session_id: str
+    message: Message
+
+
+CallWrite = CallDecided | CallBegun | CallAnswered
+
+
+def written_to(write: CallWrite) -> str:
+    """The session, or the conversation, that a write locks."""
+    return write.root_id if isinstance(write, CallDecided) else write.session_id

@@ -1,0 +1,82 @@
+"""Commits together what comes in the same moment: a reply with thousands of calls costs few transactions."""
+
+import asyncio
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+
+from crushpy.storage.call_records import CallWrite, written_to
+
+IN_VAIN = 5.0
+"""Seconds after which a failure means that others kept the database busy: nothing is tried again."""
+Failures = list[Exception | None]
+"""One for each write: why it is not stored; None where it is."""
+Commit = Callable[[str, Sequence[CallWrite]], None]
+"""Makes writes to one session, or conversation, in one transaction. On the storage thread."""
+
+
+class GroupCommit:
+    """`submit` has something done on the storage thread."""
+
+    def __init__(self, submit: Callable[[Callable[[], Failures]], Future[Failures]], commit: Commit) -> None:
+        self._submit = submit
+        self._commit = commit
+        self._waiting: list[tuple[CallWrite, asyncio.Future[None]]] = []
+
+    async def write(self, write: CallWrite) -> None:
+        """Returns once it is committed; it goes through even where whoever waits is cancelled."""
+        loop = asyncio.get_running_loop()
+        stored: asyncio.Future[None] = loop.create_future()
+        if not self._waiting:
+            loop.call_soon(self.send)  # after all that is ready to run now
+        self._waiting.append((write, stored))
+        await asyncio.shield(stored)
+
+    def send(self) -> None:
+        """Hands over what waits. Whatever else storage is asked for comes after it."""
+        if not self._waiting:
+            return
+        group, self._waiting = self._waiting, []
+        writes = [write for write, _ in group]
+        loop = asyncio.get_running_loop()
+        try:
+            done = self._submit(lambda: _commit_all(self._commit, writes))
+        except RuntimeError as closed:
+            _settle(group, [closed] * len(group))
+            return
+        done.add_done_callback(lambda made: loop.call_soon_threadsafe(_settle, group, made.result()))
+
+
+def _commit_all(commit: Commit, writes: Sequence[CallWrite]) -> Failures:
+    failures: Failures = [None] * len(writes)
+    places: dict[str, list[int]] = {}
+    for place, write in enumerate(writes):
+        places.setdefault(written_to(write), []).append(place)
+    for where, here in places.items():
+        failed = _commit_some(commit, where, [writes[place] for place in here])
+        for place, failure in zip(here, failed, strict=True):
+            failures[place] = failure
+    return failures
+
+
+def _commit_some(commit: Commit, where: str, writes: Sequence[CallWrite]) -> Failures:
+    """Where all together fail, each for itself: what cannot be written spoils nothing else."""
+    began = time.monotonic()
+    try:
+        commit(where, writes)
+    except Exception as failure:
+        if len(writes) == 1 or time.monotonic() - began > IN_VAIN:
+            return [failure] * len(writes)
+        return [one for write in writes for one in _commit_some(commit, where, [write])]
+    return [None] * len(writes)
+
+
+def _settle(group: Sequence[tuple[CallWrite, asyncio.Future[None]]], failures: Failures) -> None:
+    for (_, stored), failure in zip(group, failures, strict=True):
+        if stored.cancelled():
+            continue
+        if failure is None:
+            stored.set_result(None)
+        else:
+            stored.set_exception(failure)
+            stored.exception()  # seen, where whoever waited is gone

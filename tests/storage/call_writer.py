@@ -1,0 +1,41 @@
+"""A process of its own that runs many calls side by side until it is killed, and says what is committed.
+
+`call_writer.py FILE SESSION`
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+from stored import a_session, answered, replied, said
+
+from crushpy.messages import ToolCall
+from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.store import Store
+
+SIDE_BY_SIDE = 30
+
+
+async def write_on(file: Path, session: str) -> None:
+    store = Store(file)
+    await store.create_session(a_session(id=session), said())
+
+    async def run(name: str, reply: str) -> None:
+        call = ToolCall(name, "view", {"file_path": name})
+        await store.add_audit(session, [AuditEntry("decision", {"tool": "view"}, session, name)])
+        print("decided", name, flush=True)
+        await store.begin_call(session, reply, call)
+        print("begun", name, flush=True)
+        await store.finish_call(session, answered(call, name * 50))
+        print("finished", name, flush=True)
+
+    number = 0
+    while True:
+        number += 1
+        reply = replied("All of these.")
+        await store.add_message(session, reply)
+        await asyncio.gather(*(run(f"{number}-{one}", reply.id) for one in range(SIDE_BY_SIDE)))
+
+
+if __name__ == "__main__":
+    asyncio.run(write_on(Path(sys.argv[1]), sys.argv[2]))

@@ -1,0 +1,142 @@
+"""What calls of one moment store is committed together: nothing is lost, mixed up or spoilt by another."""
+
+import asyncio
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from stored import a_session, answered, replied, said
+
+from crushpy.messages import ToolCall
+from crushpy.storage.audit_records import AuditEntry, find_fault
+from crushpy.storage.records import StorageError
+from crushpy.storage.store import Store
+
+HERE = Path(__file__).parent
+MANY = [ToolCall(f"call {number}", "view", {"file_path": str(number)}) for number in range(150)]
+
+
+def decided(session: str, call: ToolCall) -> AuditEntry:
+    return AuditEntry("decision", {"tool": call.name}, session, call.id)
+
+
+async def test_calls_side_by_side_are_stored_in_the_order_of_handing_over(
+    store: Store,
+) -> None:
+    info = a_session()
+    await store.create_session(info, said())
+    reply = replied("All of these.", *MANY)
+    await store.add_message(info.id, reply)
+
+    await asyncio.gather(*(store.add_audit(info.id, [decided(info.id, call)]) for call in MANY))
+    await asyncio.gather(*(store.begin_call(info.id, reply.id, call) for call in MANY))
+    assert await store.begun_calls(info.id) == {call.id for call in MANY}
+    results = [answered(call, call.id) for call in reversed(MANY)]
+    await asyncio.gather(*(store.finish_call(info.id, result) for result in results))
+
+    assert (await store.messages(info.id))[2:] == results
+    assert await store.begun_calls(info.id) == set()
+    assert (await store.session(info.id)).message_count == 2 + len(MANY)
+    [row] = await store.conversation_rows()
+    assert row.messages == 2 + len(MANY)
+    chain = await store.audit_chain(info.id)
+    assert [record.call_id for record in chain.records] == [call.id for call in MANY]
+    assert find_fault(chain) is None
+    assert await store.unindexed() >= len(MANY)
+
+
+async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info, said())
+    begun = [asyncio.ensure_future(store.begin_call(info.id, "m", call)) for call in MANY[:3]]
+    await asyncio.sleep(0)  # they have been handed over, and nobody waits for them
+    assert await store.begun_calls(info.id) == {call.id for call in MANY[:3]}
+    await asyncio.gather(*begun)
+
+
+async def test_a_write_goes_through_where_whoever_waits_is_cancelled(store: Store, file: Path) -> None:
+    info = a_session()
+    await store.create_session(info, said())
+    waiting = asyncio.ensure_future(store.begin_call(info.id, "m", MANY[0]))
+    await asyncio.sleep(0)
+    waiting.cancel()
+    await store.close()
+    again = Store(file)
+    assert await again.begun_calls(info.id) == {MANY[0].id}
+    await again.close()
+
+
+async def test_a_write_that_cannot_be_made_spoils_no_other_of_its_moment(store: Store) -> None:
+    info, gone = a_session(), a_session()
+    for one in (info, gone):
+        await store.create_session(one, said())
+    await store.delete_conversation(gone.id)
+    twice = answered(MANY[0])
+    await store.finish_call(info.id, twice)
+    results = [answered(call) for call in MANY[1:4]]
+    made = await asyncio.gather(
+        store.finish_call(info.id, results[0]),
+        store.finish_call(gone.id, answered(MANY[9])),
+        store.finish_call(info.id, results[1]),
+        store.finish_call(info.id, twice),  # an id that is there already
+        store.finish_call(info.id, results[2]),
+        return_exceptions=True,
+    )
+    assert [made[0], made[2], made[4]] == [None] * 3
+    assert isinstance(made[1], StorageError)
+    assert isinstance(made[3], Exception)
+    assert (await store.messages(info.id))[1:] == [twice, *results]
+    assert (await store.session(info.id)).message_count == 5
+
+
+async def test_a_closed_store_takes_no_calls(file: Path) -> None:
+    store = Store(file)
+    info = a_session()
+    await store.create_session(info)
+    await store.close()
+    with pytest.raises(RuntimeError):
+        await store.begin_call(info.id, "m", MANY[0])
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+async def test_no_call_that_was_acknowledged_is_lost_when_the_process_is_killed(
+    file: Path, seed: int
+) -> None:
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "call_writer.py"), str(file), "session"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    lines = [process.stdout.readline() for _ in range(random.Random(seed).randrange(1, 500))]
+    process.kill()
+    lines += process.stdout.read().splitlines(keepends=True)
+    assert process.stderr.read() == ""
+    process.wait(60)
+    told: dict[str, set[str]] = {"decided": set(), "begun": set(), "finished": set()}
+    for line in lines:
+        if line.endswith("\n"):
+            told[line.split()[0]].add(line.split()[1])
+
+    store = Store(file)
+    assert await store.check() == []
+    stored = await store.messages("session")
+    results = [message.result for message in stored if message.result]
+    ended = {result.call_id for result in results}
+    still_open = await store.begun_calls("session")
+    assert told["finished"] <= ended
+    assert told["begun"] <= ended | still_open
+    assert not ended & still_open
+    assert len(ended) == len(results)
+    assert all(result.text == result.call_id * 50 for result in results)
+    assert (await store.session("session")).message_count == len(stored)
+    chain = await store.audit_chain("session")
+    assert find_fault(chain) is None
+    assert told["decided"] | ended | still_open <= {record.call_id for record in chain.records}
+    await store.close()
