@@ -30,6 +30,8 @@ OPERATORS = """
 :- :-w -w :+w +w % %%w #w ##w /w/v //w ^ ^^ , ,, :1 :1:2 :x :=w @ * [@] [*] [x] @P @Q @A @a @K
 """
 OPERATORS = ("", "", "", *OPERATORS.split())
+CALCULATED = ("RANDOM", "SECONDS", "OPTIND", "HISTCMD", "SRANDOM", "LINENO", "BASHPID")
+"""Variables that are numbers to bash."""
 TESTS = ("-n", "-z", "-f", "-v", "-R", "!", "=", "==", "!=", "-eq", "-lt", "-a", "-o")
 GRAMMAR = {
     "line": (
@@ -103,7 +105,7 @@ GRAMMAR = {
     ),
     "sum": ("1", "1", "1 + 2", "{name}", "${name}", "a[{name}]", "{expansion}"),
     "plain": ("w", "v.txt", "a", "-n", "w=1", "-v"),
-    "name": ("x", "x", "x", "u", *HELD),
+    "name": ("x", "x", "x", "u", *HELD, *CALCULATED),
     "suffix": OPERATORS,
     "operator": TESTS,
     "letter": ("x", "r", "n", "i", "a", "A", "g"),

@@ -149,6 +149,10 @@ PROGRAMS = {
 }
 
 
+_FROM_FILES = frozenset(("pytest", "mypy", "ruff", "tsc"))
+"""Programs to which `@name` stands for the options that a file holds."""
+
+
 def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
     """Risky words of a program with ordinary options."""
     risks: Risks = {}
@@ -163,6 +167,8 @@ def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
                 risks[place] = f"{program} writes to it"
         elif word.text == "--" and not words[place - 1].is_option:
             options_over = True  # after an option, `--` could be that option's value
+        elif program in _FROM_FILES and word.text.startswith("@"):
+            risks[place] = f"{program} takes options from that file"
         elif not word.is_option or options_over:
             if risk.operands and word.text not in ("-", "/dev/null", "/dev/stdout", "/dev/stderr"):
                 risks[place] = f"{program} writes to it"

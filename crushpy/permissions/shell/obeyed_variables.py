@@ -17,12 +17,16 @@ _HARMLESS = re.compile(
 )
 
 
+_CALCULATED = re.compile(r"S?RANDOM|SECONDS|HISTCMD|OPTIND|LINENO|EPOCH\w+|E?UID|PPID|BASHPID")
+"""Numbers to bash: it calculates what is put into them, and that can run commands."""
 _PLAIN_VALUE = re.compile(r"[\w.,:@%+/-]*")
 
 
 def is_obeyed(assignment: Assignment) -> bool:
     """True where the variable can decide what is executed, whichever program it is."""
     name, value = assignment.name, assignment.value
+    if _CALCULATED.fullmatch(name):
+        return value is None or not value.isdecimal()
     if name.endswith("PAGER") and value in ("", "cat"):
         return False
     if name.endswith("EDITOR") and value in ("true", ":"):
