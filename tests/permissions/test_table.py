@@ -116,6 +116,11 @@ def test_a_deny_of_rm_catches_it_inside_a_program_that_runs_it(command: str, wor
             "${x:-${y:-rm}} z",
             "${x/y/rm} z",
             "sudo ${x:-rm} y",
+            "unbuffer rm y",
+            "valgrind -q rm y",
+            "xvfb-run -a rm y",
+            "mise exec -- rm y",
+            "nix-shell --run 'rm y'",
             "IFS=_; x=rm_y; $x",
         ),
         *(

@@ -72,7 +72,11 @@ _WRAPPERS: dict[tuple[str, ...], _Wrapper] = {
 RUNNERS = frozenset(words[0] for words in _WRAPPERS if len(words) == 1) | word_set(
     "sh bash dash zsh ksh fish su ssh watch parallel strace ltrace script flock unshare nsenter chroot"
     " systemd-run run0 pkexec setpriv firejail bwrap at batch entr hyperfine busybox toybox caffeinate gdb"
-    " taskset chrt setarch runuser prlimit choom sg tmux screen"
+    " taskset chrt setarch runuser prlimit choom sg tmux screen unbuffer rlwrap proxychains proxychains4"
+    " torsocks torify faketime dbus-run-session dbus-launch xvfb-run openvt xterm numactl cpulimit perf"
+    " valgrind rr heaptrack chronic ts sem ssh-agent runcon start-stop-daemon daemonize capsh ld.so"
+    " eatmydata fakeroot proot systemd-inhibit systemd-cat cgexec chpst setuidgid softlimit dumb-init tini"
+    " gosu su-exec nix-shell nsjail"
 )
 """Programs that run words they are given."""
 RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
@@ -80,6 +84,8 @@ RUNNING_SUBCOMMANDS = {words for words in _WRAPPERS if len(words) == 2} | {
     *(("kubectl", "run"), ("npm", "x"), ("deno", "eval"), ("deno", "run"), ("bun", "x"), ("bun", "run")),
     *(("bun", "exec"), ("pipx", "run"), ("uvx",), ("conda", "run"), ("uv", "tool"), ("nix", "run")),
     *(("nix", "shell"), ("nix", "develop"), ("go", "run"), ("cargo", "install"), ("go", "install")),
+    *(("direnv", "exec"), ("mise", "exec"), ("mise", "x"), ("rtx", "x"), ("asdf", "exec"), ("rbenv", "exec")),
+    *(("pyenv", "exec"), ("fnm", "exec"), ("volta", "run")),
 }
 
 
