@@ -5,6 +5,7 @@ import os
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import BinaryIO
 
 from crushpy.paths import private_dir
 
@@ -26,13 +27,20 @@ def write_private(path: Path, content: bytes) -> None:
         temporary.unlink(missing_ok=True)
 
 
-def write_new(path: Path, content: bytes, *, replace: bool) -> None:
-    """Makes a file that only its owner can read, in one step and never through a link.
+@contextmanager
+def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
+    """A file that only its owner can read: it grows under another name, and is there once it is whole.
 
-    Raises FileExistsError where anything is there, unless it may be replaced; OSError.
+    Raises FileExistsError where anything is there, be it a link, unless it may be replaced; OSError.
     """
-    temporary = write_beside(path, content, 0o600)
+    if not replace and os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    temporary, handle = _open_beside(path, 0o600)
     try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(handle)
         if replace:
             temporary.replace(path)
         else:
@@ -43,8 +51,7 @@ def write_new(path: Path, content: bytes, *, replace: bool) -> None:
 
 def write_beside(target: Path, content: bytes, mode: int) -> Path:
     """A file of another name in the same folder, safely on disk: ready to take the place of `target`."""
-    temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
-    handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+    temporary, handle = _open_beside(target, mode)
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(content)
@@ -54,6 +61,11 @@ def write_beside(target: Path, content: bytes, mode: int) -> Path:
         temporary.unlink(missing_ok=True)
         raise
     return temporary
+
+
+def _open_beside(target: Path, mode: int) -> tuple[Path, int]:
+    temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
+    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
 
 @contextmanager

@@ -8,6 +8,7 @@ ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
     "turns_app": "the same in the app, and keys meanwhile",
     "calls": "calls in one reply, in the app",
+    "export": "an export of one conversation, by its kilobytes",
 }
 """Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures."""
 

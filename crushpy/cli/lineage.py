@@ -9,7 +9,7 @@ import typer
 
 from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson, print_json, print_text
-from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
+from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import Branch, SearchGroup, SessionBrowser
@@ -54,6 +54,8 @@ async def _tree(name: str, *, as_json: bool) -> None:
         branches = await browser.tree((await find_session(browser, name)).id)
     if as_json:
         import msgspec
+
+        from crushpy.engine.session.export import session_as_json
 
         oldest_first = sorted(branches, key=lambda one: (one.session.created_at, one.session.generation))
         rows: list[dict[str, Any]] = [

@@ -4,6 +4,7 @@ import asyncio
 import shutil
 import sys
 import time
+from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,11 +13,11 @@ import typer
 
 from crushpy.cli import lineage, pins, rewinding, session_context, session_import
 from crushpy.cli.folder import working_folder
-from crushpy.cli.output import AsJson, json_text, print_json, print_text
-from crushpy.cli.stored_sessions import SessionId, find_session, open_browser, session_as_json
+from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Generator, Sequence
 
     from crushpy.engine.session.export import States
     from crushpy.messages import Message
@@ -98,6 +99,8 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
     cwd = None if everywhere else str(working_folder())
     async with open_browser() as browser:
         if as_json:
+            from crushpy.engine.session.export import session_as_json
+
             print_json([session_as_json(info) for info in await browser.tips(cwd, limit)])
             return
         shown = SHOWN if limit is None else limit
@@ -138,25 +141,23 @@ async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
 async def _export(
     name: str, form: ExportFormat, output: Path | None, *, force: bool, keep_secrets: bool
 ) -> None:
-    from crushpy.engine.session.export import as_markdown
     from crushpy.messages import counted
 
     async with open_browser() as browser:
         info = await find_session(browser, name)
-        sessions = await browser.in_full(info.id, keep_secrets=keep_secrets)
-        states = await browser.edited(info.id)
-    if form is ExportFormat.markdown:
-        text = as_markdown(sessions, states)
-    else:
-        data: dict[str, Any] = {"conversation": info.root_id, "redacted": not keep_secrets}
-        data["sessions"] = [_in_full(*session, states) for session in sessions]
-        text = json_text(data, to_terminal=output is None)
-    if output is None:
-        print_text(text)
-        return
-    _write(output, text, force=force)
-    count = sum(len(messages) for _, messages in sessions)
-    print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
+        if output is not None:
+            with _explained(output):
+                count = await browser.export(
+                    info.id, output, form.value, keep_secrets=keep_secrets, replace=force
+                )
+            print(f"{counted(count, 'message')} {'is' if count == 1 else 'are'} in {output}")
+            return
+        pieces = browser.in_full(
+            info.id, form.value, keep_secrets=keep_secrets, plain_ascii=sys.stdout.isatty()
+        )
+        async for piece in pieces:
+            if not print_text(piece.text):
+                return
 
 
 async def _delete(name: str, *, yes: bool) -> None:
@@ -182,12 +183,9 @@ async def _delete(name: str, *, yes: bool) -> None:
 
 
 def _in_full(info: "SessionInfo", messages: "list[Message]", states: "States") -> dict[str, Any]:
-    """Messages that are not sent whole say so: their `state` is cut or dropped."""
-    from crushpy.engine.session.export import messages_as_json
+    from crushpy.engine.session.export import messages_as_json, session_as_json
 
-    told = messages_as_json(messages)
-    told = [one | ({"state": states[one["id"]]} if one["id"] in states else {}) for one in told]
-    return {**session_as_json(info), "system": info.system, "messages": told}
+    return {**session_as_json(info), "system": info.system, "messages": messages_as_json(messages, states)}
 
 
 def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
@@ -209,15 +207,15 @@ def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write(file: Path, text: str, *, force: bool) -> None:
-    """To a file of the user's own, never through a link: what was said may be private."""
+@contextmanager
+def _explained(file: Path) -> "Generator[None]":
+    """Why a file of the user's own cannot be written."""
     from crushpy.errors import UsageError
-    from crushpy.private_files import write_new
 
     if file.is_dir():
         raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")
     try:
-        write_new(file, text.encode(), replace=force)
+        yield
     except FileExistsError as error:
         what = "a link" if file.is_symlink() else "there already"
         raise UsageError(f"{file} is {what}", "Choose another file, or replace it with --force.") from error

@@ -3,7 +3,7 @@
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -51,14 +51,3 @@ async def open_store() -> "AsyncGenerator[Store]":
 
 async def find_session(browser: "SessionBrowser", name: str) -> "SessionInfo":
     return await browser.find(name, str(working_folder()))
-
-
-def session_as_json(info: "SessionInfo") -> dict[str, Any]:
-    """A session without its system prompt, and without what only crushpy itself needs of it."""
-    import msgspec
-
-    fields: dict[str, Any] = msgspec.structs.asdict(info)
-    del fields["system"], fields["breaker"]
-    fields["usage"] = msgspec.structs.asdict(info.usage)
-    fields["todos"] = msgspec.to_builtins(info.todos)
-    return fields

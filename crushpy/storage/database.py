@@ -17,6 +17,7 @@ from crushpy.storage.imports import Imports
 from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
+from crushpy.storage.message_pages import MessagePages
 from crushpy.storage.pins import PinTable
 from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
@@ -34,6 +35,7 @@ class Database:
         self.sessions = SessionTable(self.connection, self.leases, table, self.index)
         self.drafts = Drafts(self.connection, self.sessions)
         self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
+        self.pages = MessagePages(self.connection, self.sessions)
         self.search = Search(self.connection, self.boundaries, full_text)
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions, table)

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import pty
+import re
 import select
 import subprocess
 import sys
@@ -309,6 +310,36 @@ def test_export_of_a_continuation_starts_with_what_it_continues(
     text = cli("sessions", "export", "latest").stdout
     places = [text.index(words) for words in ("the very first", "the summary", "the facts", "going on")]
     assert places == sorted(places)
+
+
+def test_an_export_holds_every_message_of_long_sessions_once_and_in_order(
+    cli: Cli, workspace: Path, fill: Filled
+) -> None:
+    root, child, boundary = crossed(workspace)
+    words = [f"word {number:03}." for number in range(130)]
+
+    async def write(store: Store) -> None:
+        await store.create_session(root, said(words[0]))
+        for word in words[1:70]:
+            await store.add_message(root.id, replied(word))
+        await store.add_boundary(boundary, child, Message("seed", "user", (Seed("the summary", "facts"),)))
+        for word in words[70:]:
+            await store.add_message(child.id, replied(word))
+
+    fill(write)
+    done = cli("sessions", "export", "latest", "--output", "out.md")
+    assert done.stdout == "131 messages are in out.md\n"
+    text = (workspace / "out.md").read_text()
+    assert text == cli("sessions", "export", "latest").stdout
+    assert re.findall(r"word \d+\.", text) == words
+    whole = cli("sessions", "export", "latest", "--format", "json").stdout
+    data = json.loads(whole)
+    assert whole == json.dumps(data, indent=2, ensure_ascii=False) + "\n"
+    assert [one["id"] for one in data["sessions"]] == [root.id, child.id]
+    said_first, said_then = ([m["parts"][0] for m in one["messages"]] for one in data["sessions"])
+    assert [part["text"] for part in said_first] == words[:70]
+    assert [part.get("text") for part in said_then] == [None, *words[70:]]
+    assert data["conversation"] == root.root_id
 
 
 # --- delete ------------------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ Knows neither SQL nor a screen. Everything that is awaited is done when the call
 
 import asyncio
 import shutil
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
@@ -15,13 +15,14 @@ from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
 from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.engine.compaction.undo import undo_boundary
-from crushpy.engine.session.export import as_markdown, edited, led_to, redacted
+from crushpy.engine.session.export import edited
 from crushpy.engine.session.fork import fork_session
+from crushpy.engine.session.full_export import ExportForm, ExportPiece, export_pieces
 from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.marks import Mark
 from crushpy.messages import Data, Message, Seed
-from crushpy.private_files import write_new
+from crushpy.private_files import new_file
 from crushpy.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo
@@ -333,21 +334,35 @@ class SessionBrowser:
         """Takes back the boundary that opened this session; the parent, which is the tip again."""
         return await undo_boundary(self._store, session_id)
 
-    async def in_full(
-        self, session_id: str, *, keep_secrets: bool = False
-    ) -> list[tuple[SessionInfo, list[Message]]]:
-        """This session and those it continues, each with its messages; secrets redacted unless kept."""
-        sessions = await led_to(self._store, session_id)
-        if keep_secrets:
-            return sessions
-        return await asyncio.to_thread(lambda: [redacted(*session) for session in sessions])
+    def in_full(
+        self,
+        session_id: str,
+        form: ExportForm = "markdown",
+        *,
+        keep_secrets: bool = False,
+        plain_ascii: bool = False,
+    ) -> AsyncIterator[ExportPiece]:
+        """This session and those it continues, piece by piece; secrets redacted unless kept."""
+        return export_pieces(
+            self._store, session_id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
+        )
 
-    async def export(self, session_id: str, file: Path) -> int:
-        """Writes this session and those it continues as Markdown, secrets redacted; how many messages."""
-        sessions = await self.in_full(session_id)
-        text = as_markdown(sessions, await self.edited(session_id))
-        await asyncio.to_thread(lambda: write_new(file, text.encode(), replace=True))
-        return sum(len(messages) for _, messages in sessions)
+    async def export(
+        self,
+        session_id: str,
+        file: Path,
+        form: ExportForm = "markdown",
+        *,
+        keep_secrets: bool = False,
+        replace: bool = True,
+    ) -> int:
+        """Writes the same to a file, whole or not at all; how many messages. Raises OSError."""
+        count = 0
+        with new_file(file, replace=replace) as growing:
+            async for piece in self.in_full(session_id, form, keep_secrets=keep_secrets):
+                growing.write(piece.text.encode())
+                count += piece.messages
+        return count
 
 
 def seed_of(messages: list[Message]) -> Seed | None:

@@ -53,22 +53,9 @@ def age(seconds: float) -> str:
 # --- a conversation, whole -----------------------------------------------------------------------------
 
 
-async def led_to(store: Store, session_id: str) -> list[tuple[SessionInfo, list[Message]]]:
-    """This session and those it continues, each with its messages as far as they led here."""
-    led_here = await store.lineage_messages(session_id)
-    sessions: list[tuple[SessionInfo, list[Message]]] = []
-    for ancestor in await store.lineage(session_id):
-        own = {message.id for message in await store.messages(ancestor.id)}
-        sessions.append((ancestor, [message for message in led_here if message.id in own]))
-    return sessions
-
-
 async def edited(store: Store, session_id: str) -> dict[str, SentState]:
     """What of this session and those it continues is not sent whole; the latest of them has the last word."""
-    found: dict[str, SentState] = {}
-    for ancestor in await store.lineage(session_id):
-        found |= sent_states((await store.carried(ancestor.id)).cuts)
-    return found
+    return sent_states(await store.lineage_cuts(session_id))
 
 
 def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:
@@ -106,15 +93,27 @@ def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
 # --- JSON ----------------------------------------------------------------------------------------------
 
 
-def messages_as_json(messages: Iterable[Message]) -> list[Any]:
-    """All that is stored of messages, but of a picture only its type and size."""
+def session_as_json(info: SessionInfo) -> dict[str, Any]:
+    """A session without its system prompt, and without what only crushpy itself needs of it."""
+    fields: dict[str, Any] = msgspec.structs.asdict(info)
+    del fields["system"], fields["breaker"]
+    fields["usage"] = msgspec.structs.asdict(info.usage)
+    fields["todos"] = msgspec.to_builtins(info.todos)
+    return fields
+
+
+def messages_as_json(messages: Iterable[Message], states: States = NONE) -> list[dict[str, Any]]:
+    """All that is stored of messages, but of a picture only its type and size.
+
+    Messages that are not sent whole say so: their `state` is cut or dropped.
+    """
 
     def plain(value: object) -> object:
         if isinstance(value, Image):
             return {"type": "image", "data": "", **msgspec.to_builtins(value.info)}
         return msgspec.to_builtins(value)
 
-    written: list[Any] = []
+    written: list[dict[str, Any]] = []
     for message in messages:
         bare = msgspec.structs.replace(message, parts=())
         parts: list[Any] = []
@@ -124,7 +123,8 @@ def messages_as_json(messages: Iterable[Message]) -> list[Any]:
                 parts.append({**data, "images": [plain(image) for image in part.images]})
             else:
                 parts.append(plain(part))
-        written.append({**msgspec.to_builtins(bare), "parts": parts})
+        state = {"state": states[message.id]} if message.id in states else {}
+        written.append({**msgspec.to_builtins(bare), "parts": parts, **state})
     return written
 
 
@@ -210,15 +210,18 @@ def _short(start: str, text: str, end: str = "") -> str:
 # --- Markdown ------------------------------------------------------------------------------------------
 
 
-def as_markdown(sessions: list[tuple[SessionInfo, list[Message]]], states: States = NONE) -> str:
-    """A conversation, its sessions in order, everything in full."""
+def head_as_markdown(info: SessionInfo) -> list[str]:
+    """What a session is called and what is known of it, as blocks between which blank lines go."""
+    title = f"# {one_line(info.title) or info.id}"
+    return [title, "\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info))]
+
+
+def messages_as_markdown(messages: Iterable[Message], states: States = NONE) -> list[str]:
+    """Messages in full, as such blocks."""
     blocks: list[str] = []
-    for info, messages in sessions:
-        blocks.append(f"# {one_line(info.title) or info.id}")
-        blocks.append("\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info)))
-        for message in messages:
-            blocks += _sections(message, MARKS[states.get(message.id, "")])
-    return "\n\n".join(block for block in blocks if block) + "\n"
+    for message in messages:
+        blocks += _sections(message, MARKS[states.get(message.id, "")])
+    return [block for block in blocks if block]
 
 
 def _sections(message: Message, mark: str) -> list[str]:

@@ -73,6 +73,17 @@ class StoredLineages(StorageThread):
         """All messages from the root to this session, each as far as it led here."""
         return await self._do(lambda database: database.boundaries.lineage_messages(session_id))
 
+    async def message_page(self, session_id: str, last: int, after: int) -> tuple[list[Message], int]:
+        """Some messages of a session up to number `last` (see `reach`), and where the next page begins.
+
+        The first page begins `after` 0; a page without messages is the last.
+        """
+        return await self._do(lambda database: database.pages.page(session_id, last, after))
+
+    async def lineage_cuts(self, session_id: str) -> list[Cut]:
+        """How messages of this session and of those it continues are sent, the first session's first."""
+        return await self._do(lambda database: database.pages.lineage_cuts(session_id))
+
     async def reach(self, session_id: str) -> list[tuple[str, int]]:
         """The sessions that led here, the first first, each with the number of its last message that did."""
         return await self._do(lambda database: database.boundaries.reach(session_id))

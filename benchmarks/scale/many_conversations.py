@@ -1,0 +1,165 @@
+"""A database with many conversations: one made through the store, the others from its rows."""
+
+import asyncio
+import os
+import random
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from crushpy.messages import Message, Text, ToolCall, ToolResult, to_json
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.store import Store
+
+MODEL = "openai/bench"
+MESSAGES = 12
+"""Of each conversation."""
+WORDS_A_RESULT = 120
+SYSTEM = "You are a coding agent. " * 400
+"""About 10 KB, as system prompts are."""
+FIRST = "first0000000"
+_POOL = 2_000
+_masters: list[TemporaryDirectory[str]] = []
+
+
+@contextmanager
+def many_conversations(many: int) -> Iterator[tuple[Path, dict[str, str]]]:
+    """A folder with so many conversations, and the environment that finds them. All of it is a copy."""
+    with TemporaryDirectory(prefix="scale-") as top:
+        home, cwd = Path(top) / "home", Path(top) / "work"
+        home.mkdir(mode=0o700)
+        cwd.mkdir()
+        (home / "config.toml").write_text(f'model = "{MODEL}"\nsmall_model = "demo/tour"\n')
+        shutil.copyfile(_master(many), home / "crushpy.db")
+        _move(home / "crushpy.db", str(cwd))
+        env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
+        yield cwd, {**env, "CRUSHPY_HOME": str(home), "HOME": top}
+
+
+@cache
+def _master(many: int) -> Path:
+    """Made once for all rows of the table that need this many."""
+    folder = TemporaryDirectory(prefix="scale-master-")
+    _masters.append(folder)
+    file = Path(folder.name) / "crushpy.db"
+    asyncio.run(_make_first(file))
+    _multiply(file, many)
+    return file
+
+
+async def _make_first(file: Path) -> None:
+    store = Store(file)
+    now = time.time() - 1e6
+    info = SessionInfo(FIRST, FIRST, None, "root", 0, "first", "/work", MODEL, "auto", SYSTEM, now, now)
+    texts = iter(_texts(1))
+    messages = [_message(number, next(texts), now) for number in range(MESSAGES)]
+    await store.create_session(info, messages[0])
+    for message in messages[1:]:
+        await store.add_message(info.id, message)
+    await store.close()
+
+
+def _message(number: int, text: str, now: float) -> Message:
+    role: Any = ("user", "assistant", "tool")[number % 3]
+    return Message(f"{FIRST}{number:04}", role, _parts(number, text), now + number, MODEL, None, "", 100)
+
+
+def _parts(number: int, text: str) -> Any:
+    call = f"call_{number // 3}"
+    match number % 3:
+        case 0:
+            return (Text(text[:200]),)
+        case 1:
+            return Text(text[:300]), ToolCall(
+                call, "view", {"file_path": f"src/{text.split(maxsplit=1)[0]}.py"}
+            )
+        case _:
+            return (ToolResult(call, "view", text),)
+
+
+def _texts(conversation: int) -> Iterator[str]:
+    """Prose and identifiers; some words are everywhere, some in one message only."""
+    pool = _pool()
+    for number in range(MESSAGES):
+        yield f"unique_{conversation}_{number} " + pool[(conversation * 7 + number * 131) % len(pool)]
+
+
+@cache
+def _pool() -> list[str]:
+    chance = random.Random(11)
+    letters = "abcdefghijklmnopqrstuvwxyz"
+    known = ["".join(chance.choices(letters, k=chance.randint(2, 11))) for _ in range(20_000)]
+    weights = [1 / (place + 1) for place in range(len(known))]
+    return [" ".join(chance.choices(known, weights, k=WORDS_A_RESULT)) for _ in range(_POOL)]
+
+
+def _multiply(file: Path, many: int) -> None:
+    """Every row of the first conversation again, under another id and with words of its own."""
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        db.row_factory = sqlite3.Row
+        db.execute("PRAGMA synchronous = OFF")
+        db.execute("PRAGMA foreign_keys = OFF")
+        db.execute("BEGIN")
+        session, conversation = (
+            dict(db.execute(f"SELECT * FROM {table}").fetchone()) for table in ("session", "conversation")
+        )
+        messages = [dict(row) for row in db.execute("SELECT * FROM message ORDER BY seq")]
+        for row in messages:
+            del row["number"]
+        names = [f"c{number:011}" for number in range(1, many)]
+        at = {name: session["updated_at"] + number for number, name in enumerate(names)}
+        _insert(
+            db,
+            "session",
+            (
+                session | {"id": name, "root_id": name, "title": name, "updated_at": at[name]}
+                for name in names
+            ),
+        )
+        _insert(
+            db,
+            "conversation",
+            (
+                conversation | {"root_id": name, "tip_id": name, "title": name, "updated_at": at[name]}
+                for name in names
+            ),
+        )
+        _insert(
+            db,
+            "message",
+            (
+                row
+                | {
+                    "id": f"{name}{place:04}",
+                    "session_id": name,
+                    "parts": to_json(_parts(place, text)).decode(),
+                }
+                for number, name in enumerate(names)
+                for place, (row, text) in enumerate(zip(messages, _texts(number + 2), strict=True))
+            ),
+        )
+        db.execute("INSERT OR IGNORE INTO index_queue SELECT number FROM message")
+        db.execute("COMMIT")
+        db.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+
+def _insert(db: sqlite3.Connection, table: str, rows: Iterator[dict[str, Any]]) -> None:
+    first = next(rows, None)
+    if first is None:
+        return
+    columns = ", ".join(f'"{name}"' for name in first)
+    statement = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(first))})"
+    db.execute(statement, tuple(first.values()))
+    db.executemany(statement, (tuple(row.values()) for row in rows))
+
+
+def _move(file: Path, cwd: str) -> None:
+    with closing(sqlite3.connect(file, isolation_level=None)) as db:
+        for table in ("session", "conversation"):
+            db.execute(f"UPDATE {table} SET cwd = ?", (cwd,))
