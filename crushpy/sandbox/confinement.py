@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Mapping
+from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +22,7 @@ from crushpy.sandbox.surroundings import Grounds, Surroundings
 if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
 
-HOSTS_SOCKET, HOSTS_PORT = "/run/crushpy-hosts", 3128
+HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
 """Where commands that may reach some hosts find the proxy to them: a socket, and a port of their loopback."""
 
 
@@ -62,6 +63,7 @@ class Unconfined:
         return self._keeper
 
     def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+        """What a command gets; ask once its keeper is there."""
         return dict(environment)
 
     def begin(self) -> list[str]:
@@ -100,6 +102,11 @@ class Bubblewrap(Unconfined):
         self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
         self._surroundings = Surroundings(grounds, self._private, self._guards)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
+        self._free_ports = cycle(HOSTS_PORTS)
+        self._ports: dict[Needs, int] = {}
+        """Where the keepers for these needs have their way to hosts."""
+        self._neighbours: list[Keeper] = []
+        """Those on the loopback of the conversation."""
         self._current: dict[Needs, Keeper] = {}
         self._retired: list[Keeper] = []
         self._signature: tuple[object, ...] = ()
@@ -128,17 +135,22 @@ class Bubblewrap(Unconfined):
             words.append("scoped=1")
         elif needs.hosts:
             given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
-            words += [f"proxy={HOSTS_SOCKET}", f"port={HOSTS_PORT}"]
+            self._ports[needs] = next(self._free_ports)
+            words += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
         options = [*NAMESPACES, *self._surroundings.view(needs, given).arguments(), "--as-pid-1"]
         around = [self.sandbox.program]
-        first = self._current.get(Needs())
-        if not needs.network and not needs.hosts and first is not None and first.alive and joins_networks():
-            around = join_network(first.pid, around)
+        if needs.network:
+            return Keeper(words, around, options)
+        neighbour = next((keeper for keeper in self._neighbours if keeper.alive), None)
+        if neighbour is not None and joins_networks():
+            around = join_network(neighbour.pid, around)
             # The other's user namespace knows us as root: here we are ourselves again.
             options = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), *options]
-        elif not needs.network:
+        else:
             options.append("--unshare-net")
-        return Keeper(words, around, options)
+        keeper = Keeper(words, around, options)
+        self._neighbours.append(keeper)
+        return keeper
 
     def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
         """Who lets commands reach these hosts; only keepers that were given its socket see it."""
@@ -159,7 +171,7 @@ class Bubblewrap(Unconfined):
         if needs.hosts and not needs.network:
             from crushpy.sandbox.host_proxy import proxy_environment
 
-            held |= proxy_environment(HOSTS_PORT)
+            held |= proxy_environment(self._ports[needs])
         if os.getuid() == 0:
             held["TAR_OPTIONS"] = "--no-same-owner"  # the only user in there is root
         return held

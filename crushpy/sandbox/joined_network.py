@@ -6,10 +6,14 @@ from functools import cache
 from pathlib import Path
 
 _PROGRAM = """
-import ctypes, fcntl, os, sys
+import ctypes, fcntl, os, sys, time
 pid, command = sys.argv[1], sys.argv[2:]
 call = ctypes.CDLL(None, use_errno=True)
-children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+for _ in range(1000):
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    if children:
+        break
+    time.sleep(0.005)
 network = os.open(f"/proc/{children[0]}/ns/net", os.O_RDONLY)
 owner = fcntl.ioctl(network, 0xB701)
 for namespace, kind in ((owner, 0x10000000), (network, 0x40000000)):
@@ -18,7 +22,8 @@ for namespace, kind in ((owner, 0x10000000), (network, 0x40000000)):
 os.closerange(owner, owner + 1)
 os.execv(command[0], command)
 """
-"""The network belongs to a user namespace, which is entered first: only there may one enter the network."""
+"""The other may be only just beginning. The network belongs to a user namespace, which is entered first: only
+there may one enter the network."""
 
 
 @cache

@@ -1,6 +1,7 @@
 """What the commands of one conversation see and may change, given what one of them needs."""
 
 import os
+import stat
 from collections.abc import Iterator
 from functools import cached_property
 from pathlib import Path
@@ -46,6 +47,27 @@ class Grounds(Data, frozen=True):
     """Whether a host that was allowed may be one of this machine or network."""
 
 
+def _is_reached(mount: Mount) -> bool:
+    """Whether it is still there and the sandbox can get to it: on what it cannot it could not mount anything.
+
+    In a namespace root is not above the folders of others.
+    """
+    if not os.path.exists(mount.place):  # noqa: PTH110
+        return False
+    return os.getuid() != 0 or all(map(_is_passed_without_privilege, Path(mount.place).parents))
+
+
+def _is_passed_without_privilege(folder: Path) -> bool:
+    try:
+        status = folder.stat()
+    except OSError:
+        return False
+    if status.st_uid == 0:
+        return True
+    is_of_group = status.st_gid in (os.getgid(), *os.getgroups())
+    return bool(status.st_mode & (stat.S_IXGRP if is_of_group else stat.S_IXOTH))
+
+
 class Surroundings:
     """Makes a view for each set of needs. What takes time is looked for once."""
 
@@ -63,7 +85,7 @@ class Surroundings:
 
     def view(self, needs: Needs, given: tuple[Mount, ...] = ()) -> View:
         """`given`: what these commands see beyond that, such as a socket of the host."""
-        mounts = [*self._hidden, *self._changeable(needs)]
+        mounts = [*filter(_is_reached, self._hidden), *self._changeable(needs)]
         given_sockets = (Mount(os.path.realpath(socket), "write") for socket in self._grounds.sockets)
         mounts += (*given, *given_sockets, *self._kept(needs))
         places = {mount.place: mount for mount in mounts}

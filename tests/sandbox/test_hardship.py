@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import socket
 import stat
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from process_state import marked
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.access import Needs
 from crushpy.sandbox.confinement import Allowance
 
 pytestmark = needs_sandbox
@@ -122,10 +124,38 @@ def _open_to_all(path: Path) -> bool:
     )
 
 
-@pytest.mark.skipif(
-    "CRUSHPY_TEST_NOBODY" not in os.environ,
-    reason="its home beside others' is in the way of sandboxes that start meanwhile: run it alone",
-)
+@pytest.fixture
+def listening() -> Iterator[Path]:
+    """A socket of the host where commands would see it, in a folder of its own."""
+    if os.getuid() != 0:
+        pytest.skip("a folder outside /tmp takes root to make")
+    closed = Path(tempfile.mkdtemp(prefix="crushpy-socket-", dir="/var/lib"))
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(closed / "socket"))
+        listener.listen()
+        yield closed / "socket"
+    shutil.rmtree(closed)
+
+
+async def test_commands_run_beside_what_only_another_user_can_get_to(listening: Path, tmp_path: Path) -> None:
+    os.chown(listening.parent, NOBODY, NOBODY)
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with confined(workspace, tmp_path / "home") as context:
+        assert (await bash(context, "echo runs")).text == "runs"
+        reached = await bash(context, f"cat {listening}; ls {listening.parent}")
+        assert reached.is_error and reached.text.count("Permission denied") == 2
+
+
+async def test_commands_run_after_what_was_hidden_is_gone(listening: Path, tmp_path: Path) -> None:
+    workspace = tmp_path / "workspace"
+    workspace.mkdir()
+    async with confined(workspace, tmp_path / "home") as context:
+        assert (await bash(context, "echo runs")).text == "runs"
+        listening.unlink()
+        assert (await bash(context, "echo runs", Needs(git=True))).text == "runs"
+
+
 def test_every_way_out_is_held_for_nobody_too(home_of_nobody: Path) -> None:
     system = Path(f"/usr/bin/python{sys.version_info.major}.{sys.version_info.minor}")
     ours = Path(sys.executable)

@@ -81,3 +81,44 @@ async def test_a_command_that_was_given_none_reaches_none_not_even_by_the_socket
 async def test_the_direct_way_stays_shut_for_who_was_given_hosts(context: ToolContext, port: int) -> None:
     direct = f"{sys.executable} -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)'"
     assert (await run(context, direct, HOSTS)).is_error
+
+
+async def serve_in_background(context: ToolContext) -> None:
+    """A server on the loopback of the sandbox, by a job that was granted nothing."""
+    serve = (
+        "import http.server as web, pathlib; server = web.HTTPServer(('127.0.0.1', 8765), "
+        "web.SimpleHTTPRequestHandler); pathlib.Path('ready').touch(); server.serve_forever()"
+    )
+    lent = context.for_call("call", lambda _: None, Needs())
+    await BashTool().run(BashArgs(f'{sys.executable} -c "{serve}"', background=True), lent)
+    async with asyncio.timeout(60):
+        while not (context.cwd / "ready").exists():
+            await asyncio.sleep(0.01)
+
+
+async def test_a_server_in_the_background_is_reached_by_a_command_with_hosts(
+    context: ToolContext, port: int
+) -> None:
+    (context.cwd / "page.txt").write_text("from the job")
+    await serve_in_background(context)
+    near = f"{sys.executable} -c '{ASK}' http://localhost:8765/page.txt"
+    both = await run(context, f"{near} && {ask(f'http://localhost:{port}/')}", HOSTS)
+    assert both.text.split() == ["from", "the", "job", "hello"], both.text
+    (context.cwd / ".envrc").touch()  # from now on commands see another folder: other keepers
+    again = await run(context, near, HOSTS)
+    assert again.text.startswith("from the job\n")
+
+
+async def test_the_way_to_hosts_is_shut_for_commands_beside_those_that_have_it(
+    context: ToolContext, port: int
+) -> None:
+    lent = context.for_call("call", lambda _: None, HOSTS)
+    await BashTool().run(BashArgs("echo $http_proxy > address; sleep 600", background=True), lent)
+    async with asyncio.timeout(60):
+        while not (context.cwd / "address").exists() or not (context.cwd / "address").read_text():
+            await asyncio.sleep(0.01)
+    through = f"http_proxy=$(cat address) {ask(f'http://localhost:{port}/')}"
+    assert (await run(context, through, HOSTS)).text.strip() == "hello"
+    stolen = await run(context, through, Needs())
+    assert stolen.is_error and "hello" not in stolen.text
+    assert "RemoteDisconnected" in stolen.text or "reset" in stolen.text, stolen.text

@@ -31,3 +31,17 @@ def test_other_failures_are_their_own(output: str) -> None:
 def test_what_was_granted_or_went_well_is_not_explained() -> None:
     assert why_it_failed("Could not resolve host: x", 1, Needs(network=True)) == ""
     assert why_it_failed("Read-only file system", 0, NOTHING) == ""
+
+
+@pytest.mark.parametrize(
+    "output",
+    [
+        "curl: (7) Failed to connect to localhost port 8000 after 0 ms: Connection refused",
+        "curl: (7) Failed to connect to localhost port 8000 after 0 ms: Couldn't connect to server",
+        "requests: HTTPConnectionPool(host='127.0.0.1', port=8000): [Errno 111] Connection refused",
+    ],
+)
+def test_who_has_the_whole_network_is_told_that_servers_of_the_sandbox_are_not_on_it(output: str) -> None:
+    assert "without needs.network" in why_it_failed(output, 7, Needs(network=True))
+    elsewhere = output.replace("localhost", "a.example").replace("127.0.0.1", "a.example")
+    assert why_it_failed(elsewhere, 7, Needs(network=True)) == ""

@@ -1,8 +1,13 @@
-"""Hands connections to a loopback port inside the sandbox over to a socket of the proxy outside it."""
+"""Hands connections to a loopback port inside the sandbox over to a socket of the proxy outside it.
+
+The network is the conversation's, the hosts are those of this keeper's commands: others are not let through.
+"""
 
 import os
 import socket
 from threading import Thread
+
+from crushpy.sandbox.keeper.own_connections import comes_from_here
 
 
 def start_forwarder(port: int, path: str, link: socket.socket) -> int:
@@ -18,14 +23,16 @@ def start_forwarder(port: int, path: str, link: socket.socket) -> int:
     link.close()  # the end of the keeper must show there
     try:
         while True:
-            client, _ = listener.accept()
-            Thread(target=_serve, args=(client, path), daemon=True).start()
+            client, (_, client_port) = listener.accept()
+            Thread(target=_serve, args=(client, client_port, port, path), daemon=True).start()
     finally:
         os._exit(1)
 
 
-def _serve(client: socket.socket, path: str) -> None:
+def _serve(client: socket.socket, client_port: int, port: int, path: str) -> None:
     with client, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as outside:
+        if not comes_from_here(client_port, port):
+            return
         try:
             outside.connect(path)
         except OSError:

@@ -128,13 +128,13 @@ class Jobs:
             raise ToolError("The conversation is closing; nothing can be started any more.")
         needs = needs or Needs()
         self._noticed += self.confinement.begin()
-        environment = self.confinement.environment(self._environment(), needs)
         try:
             keeper = self.confinement.keeper(needs)
         except OSError as error:
             if not cwd.is_dir():
                 raise ToolError(missing_folder(cwd)) from None
             raise ToolError(f"Nothing can be run: the sandbox could not be started: {error}.") from None
+        environment = self.confinement.environment(self._environment(), needs)
         return Process(keeper, command, cwd, output, environment)
 
     def _environment(self) -> Mapping[str, str]:

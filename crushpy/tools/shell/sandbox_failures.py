@@ -14,6 +14,12 @@ _NETWORK = re.compile(
     r"|Could not connect to|Could not resolve|unable to access 'http|Connection refused",
     re.IGNORECASE,
 )
+_NOT_NEAR = re.compile(
+    r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,200}(?:refused|connect to server)"
+    r"|refused[^\n]{0,200}(?:localhost|127\.0\.0\.1)",
+    re.IGNORECASE,
+)
+"""No server on loopback."""
 _READ_ONLY = re.compile(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
 _DENIED = re.compile(
     r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
@@ -41,6 +47,11 @@ def why_it_failed(output: str, exit_code: int | None, needs: Needs, *, mounts: b
         only = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
         return (
             f"commands have no network{only} in the sandbox: call again with needs.network, naming the hosts"
+        )
+    if needs.network and mounts and _NOT_NEAR.search(output):
+        return (
+            "a command with the whole network reaches the machine's servers, not those of the sandbox: "
+            "call again without needs.network, or with needs.network naming hosts"
         )
     if not mounts and _DENIED.search(output):
         return (
