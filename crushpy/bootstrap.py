@@ -202,8 +202,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         undo_dir=around.paths.undo,
     )
     if not options.read_only and any_unfinished(around.paths.undo):
-        for words in await conversation.rewinder.finish(loaded.info.root_id):
-            events(Notice(words, "warning"))
+        await conversation.recover()
     return conversation
 
 

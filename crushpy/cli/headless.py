@@ -110,7 +110,7 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
     around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     images = await load_images(around, options)
     conversation = await open_conversation(around, options)
-    watch = _Watch(conversation, out, around.loaded.warnings)
+    watch = _Watch(conversation, out, (*around.loaded.warnings, *conversation.recovered))
     conversation.subscribe(watch)
 
     def interrupt(number: int) -> None:

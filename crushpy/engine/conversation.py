@@ -146,6 +146,7 @@ class Conversation:
             events,
             commands=settings.undo.shell != "off",
         )
+        events.subscribe(self._recorder.hear)
         self._tally = Tally(store)
         self._used_before = at.live.usage
         services = AgentServices(
@@ -177,6 +178,8 @@ class Conversation:
         self._titling: asyncio.Task[None] | None = None
         self.failure: CrushpyError | None = None
         """Why the last turn ended in error."""
+        self.recovered: tuple[str, ...] = ()
+        """What was found unfinished when it was opened, in words for the user."""
         self.farewell = ""
         """What was done and what is left, in a line; there once it is closed."""
 
@@ -456,6 +459,14 @@ class Conversation:
         from crushpy.engine.rewind.rewinder import Rewinder
 
         return Rewinder(self._store, self._files, self._recorder.settle)
+
+    async def recover(self) -> None:
+        """Finishes and records what a crushpy was doing to files when it was killed."""
+        from crushpy.engine.rewind.interrupted_commands import record_interrupted
+
+        root_id = self._session.info.root_id
+        finished = await self.rewinder.finish(root_id)
+        self.recovered = (*finished, *await record_interrupted(self._store, self._files, root_id))
 
     async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
         """Puts files back, and leaves the agent a note of it. None where that failed, which is told."""

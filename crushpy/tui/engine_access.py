@@ -21,7 +21,8 @@ async def open_for_app(options: StartOptions) -> "tuple[Conversation, tuple[str,
 
     around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
     asked = msgspec.structs.replace(options, interactive=True)
-    return await open_conversation(around, asked), tuple(around.loaded.warnings)
+    conversation = await open_conversation(around, asked)
+    return conversation, (*around.loaded.warnings, *conversation.recovered)
 
 
 def _load() -> None:

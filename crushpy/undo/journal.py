@@ -8,6 +8,7 @@ import msgspec
 
 from crushpy.messages import Data
 from crushpy.private_files import write_private
+from crushpy.undo.processes import started_at, still_runs
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import path_from_stored, stored_path
 
@@ -57,7 +58,7 @@ class Journal:
         """Raises OSError, and then nothing was begun."""
         me = os.getpid()
         entry = msgspec.structs.replace(
-            entry, started_at=time.time(), process=me, process_start=_start_of(me)
+            entry, started_at=time.time(), process=me, process_start=started_at(me)
         )
         write_private(self._folder / f"{entry.id}.json", msgspec.json.encode(entry))
 
@@ -74,7 +75,9 @@ class Journal:
                 entry = msgspec.json.decode(file.read_bytes(), type=JournalEntry)
             except (OSError, msgspec.MsgspecError):
                 continue
-            if (entry.root_id == root_id or entry.cwd == stored_path(workspace)) and not _is_at_work(entry):
+            if (entry.root_id == root_id or entry.cwd == stored_path(workspace)) and not still_runs(
+                entry.process, entry.process_start
+            ):
                 found.append(entry)
         return sorted(found, key=lambda one: one.started_at)
 
@@ -86,22 +89,3 @@ def journal_step(step: Step, staging: str) -> JournalStep:
 def read_step(entry: JournalStep) -> tuple[Step, str]:
     step = entry.step
     return Step(path_from_stored(step.path), step.now, step.target), path_from_stored(entry.staging)
-
-
-def _is_at_work(entry: JournalEntry) -> bool:
-    """Whether the process that began it lives; process ids are used again."""
-    try:
-        os.kill(entry.process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass
-    return _start_of(entry.process) == entry.process_start
-
-
-def _start_of(process: int) -> str:
-    """When a process started, as the system counts it; empty where it does not tell."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""

@@ -4,6 +4,7 @@ import hashlib
 import os
 import zlib
 from contextlib import suppress
+from itertools import count
 from pathlib import Path
 
 from crushpy.ids import new_id
@@ -27,6 +28,8 @@ class ObjectStore:
         self._objects = folder / "objects"
         self._max_bytes = max_bytes
         self._unchecked = CHECK_EVERY  # so that the first write looks
+        self._mine = f"{os.getpid():x}-{os.urandom(4).hex()}"
+        self._numbers = count()
 
     @property
     def machine(self) -> str:
@@ -42,7 +45,8 @@ class ObjectStore:
     def put(self, content: bytes, digest: str = "") -> str:
         """Keeps `content`; its hash. Raises OSError where there is no room for it."""
         digest = digest or hash_of(content)
-        file = self._file(digest)
+        folder = f"{self._objects}/{digest[:2]}"
+        file = f"{folder}/{digest[2:]}"
         try:
             os.utime(file)  # it is wanted again: not among the oldest any more
             return digest
@@ -50,16 +54,19 @@ class ObjectStore:
             pass
         packed = zlib.compress(content, 1)
         data = _PACKED + packed if len(packed) < len(content) else _PLAIN + content
-        private_dir(file.parent)
-        temporary = file.with_name(f"{new_id()}.tmp")
+        temporary = f"{folder}/{self._mine}-{next(self._numbers)}.tmp"
+        handle = _new_file(temporary)
         try:
-            handle = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with os.fdopen(handle, "wb") as opened:
-                opened.write(data)
-            temporary.replace(file)
+            try:
+                left = memoryview(data)
+                while left:
+                    left = left[os.write(handle, left) :]
+            finally:
+                os.close(handle)
+            os.replace(temporary, file)  # noqa: PTH105  # thousands of files, one after the other
         except BaseException:
             with suppress(OSError):
-                temporary.unlink(missing_ok=True)
+                os.unlink(temporary)  # noqa: PTH108
             raise
         self._unchecked += len(data)
         if self._unchecked >= CHECK_EVERY:
@@ -112,6 +119,15 @@ class ObjectStore:
 
     def _file(self, digest: str) -> Path:
         return self._objects / digest[:2] / digest[2:]
+
+
+def _new_file(path: str) -> int:
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    try:
+        return os.open(path, flags, 0o600)
+    except FileNotFoundError:
+        private_dir(Path(path).parent)
+        return os.open(path, flags, 0o600)
 
 
 def _machine_id() -> str:

@@ -7,15 +7,13 @@ that are as young as the look itself prove nothing, so those are looked at again
 import os
 import stat
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-import msgspec
-
 from crushpy.messages import Data
-from crushpy.private_files import write_private
 from crushpy.safe_open import Folder, open_folder
+from crushpy.undo.index_file import IndexRow, Signature
 from crushpy.undo.keeper import Keeper
 from crushpy.undo.states import MISSING, FileState
 
@@ -23,10 +21,6 @@ YOUNG = 50_000_000
 """Nanoseconds: file systems stamp times in steps of some milliseconds."""
 IGNORE_FILES = frozenset((".gitignore", ".ignore"))
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
-_VERSION = 1
-
-Signature = tuple[int, int, int, int]
-"""Time of content and of status, size, inode."""
 
 
 class IgnoreFilter(Protocol):
@@ -43,6 +37,10 @@ class IgnoreFilter(Protocol):
 
 class TooManyFiles(Exception):
     """The workspace holds more files than are watched."""
+
+
+class LookStopped(Exception):
+    """A look was broken off; what it had read by then is known."""
 
 
 class Noticed(Data, frozen=True):
@@ -85,7 +83,6 @@ class WorkspaceIndex:
         *,
         max_files: int,
         max_bytes: int,
-        file: Path,
     ) -> None:
         """`rules`: those that hold in `root` now; of what git does not hold `max_bytes` are copied."""
         self.root = str(root)
@@ -93,17 +90,21 @@ class WorkspaceIndex:
         self._rules = rules
         self._max_files = max_files
         self._max_bytes = max_bytes
-        self._file = file
         self._entries: dict[str, _Entry] = {}
         """By absolute path; folders too."""
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
-        self._dirty = False
+        self._fresh: set[str] = set()
+        """Paths of which something else is known than when `fresh_rows` was asked last."""
+        self._stopping = False
         self.ready = False
         """Everything was looked at once."""
 
     def scan(self) -> Scan:
-        """Looks at the whole workspace: what differs from the last look. Raises TooManyFiles, OSError."""
+        """Looks at the whole workspace: what differs from the last look.
+
+        Raises TooManyFiles, LookStopped, OSError.
+        """
         earlier = dict(self._folders)
         scan = self._look(earlier)
         if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in scan.changes):
@@ -121,11 +122,20 @@ class WorkspaceIndex:
         """A path is known to hold this now: whoever changed it says so."""
         if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
             return
-        self._dirty = True
+        self._fresh.add(path)
         if state.kind == "missing":
             self._entries.pop(path, None)
         elif path in self._entries or self.ready:
             self._entries[path] = _Entry(None, state)
+
+    @property
+    def fresh(self) -> bool:
+        """Something is known that `fresh_rows` has not given yet."""
+        return bool(self._fresh)
+
+    def stop(self) -> None:
+        """Breaks the look off that another thread makes, and every one after it."""
+        self._stopping = True
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -139,6 +149,8 @@ class WorkspaceIndex:
         root = self.root
         while waiting:
             folder, rules = waiting.pop()
+            if self._stopping:
+                raise LookStopped
             known = self._folders.get(folder)
             try:
                 status = lstat(folder)
@@ -197,7 +209,6 @@ class WorkspaceIndex:
             pass
         listed = _Folder(stamp, tuple(names), tuple(folders), rules)
         self._folders[folder] = listed
-        self._dirty = True
         return listed
 
     def _compared(
@@ -206,26 +217,32 @@ class WorkspaceIndex:
         """Reads what may have changed, folder by folder, and takes it into the index."""
         found: list[Noticed] = []
         uncertain: list[str] = []
-        for folder, paths in changed.items():
-            try:
-                with open_folder(Path(folder)) as opened:
-                    for path in paths:
-                        noticed = self._read(opened, path, now)
-                        if noticed is None:
-                            continue
-                        if noticed.before.kind == "missing" and _was_ignored(path, noticed.after, earlier):
-                            uncertain.append(path)
-                        else:
-                            found.append(noticed)
-            except OSError:
-                continue  # the folder went away meanwhile: the next look tells
+        # One after the other: threads fight over the interpreter, and take twice as long.
+        noticed = (one for folder, paths in changed.items() for one in self._read_some(folder, paths, now))
+        for one in noticed:
+            if one.before.kind == "missing" and _was_ignored(one.path, one.after, earlier):
+                uncertain.append(one.path)
+            else:
+                found.append(one)
         for path in gone:
             known = self._entries.pop(path)
             self._folders.pop(path, None)
+            self._fresh.add(path)
             if not _is_there(path):  # else it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
-        self._dirty = self._dirty or bool(found)
         return Scan(tuple(found), tuple(uncertain))
+
+    def _read_some(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
+        """Those of these paths of one folder that are not what they were."""
+        if self._stopping:
+            raise LookStopped
+        found: list[Noticed] = []
+        try:
+            with open_folder(Path(folder)) as opened:
+                found += (one for path in paths if (one := self._read(opened, path, now)))
+        except OSError:
+            pass  # the folder went away meanwhile: the next look tells
+        return found
 
     def _read(self, folder: Folder, path: str, now: int) -> Noticed | None:
         known = self._entries.get(path)
@@ -243,43 +260,45 @@ class WorkspaceIndex:
         young = now - max(status.st_mtime_ns, status.st_ctime_ns) < YOUNG
         signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
         self._entries[path] = _Entry(None if young or state.kind == "folder" else signature, state)
-        self._dirty = True
+        self._fresh.add(path)
         return None if before.same(state) else Noticed(path, before, state)
 
     # --- kept between processes --------------------------------------------------------------------------
 
-    def load(self) -> None:
-        """Takes up what was known of this workspace; whatever is wrong with it, everything is read anew."""
-        try:
-            saved = msgspec.msgpack.decode(self._file.read_bytes(), type=_Saved)
-        except (OSError, msgspec.MsgspecError):
-            return
-        if saved.version != _VERSION or saved.root != os.fsencode(self.root):
-            return
-        store = self._keeper.store
-        for path, signature, state in saved.entries:
-            if state.kept.startswith("git:") and state.kept[4:] not in self._keeper.committed.blobs:
-                continue
-            if state.kept == "store" and not store.has(state.hash):
-                continue
-            if state.kind == "file" and not state.kept and not state.why:
-                continue
-            self._entries[os.fsdecode(path)] = _Entry(signature, state)
-            self._copied += state.size if state.kept == "store" else 0
+    def take(self, rows: Iterable[IndexRow]) -> None:
+        """What was known of this workspace once."""
+        for path, signature, state in rows:
+            if state is not None:
+                self._entries[os.fsdecode(path)] = _Entry(signature, state)
+                self._copied += state.size if state.kept == "store" else 0
 
-    def save(self) -> None:
-        """Keeps what is known for the next process. Raises OSError."""
-        if not self._dirty or not self.ready:
-            return
-        rows = [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
-        write_private(self._file, msgspec.msgpack.encode(_Saved(_VERSION, os.fsencode(self.root), rows)))
-        self._dirty = False
+    def forget_lost(self) -> None:
+        """What is kept no longer is read anew: whatever it is then counts as what it was."""
+        for path, entry in list(self._entries.items()):
+            if not self._is_kept(entry.state):
+                del self._entries[path]
 
+    def _is_kept(self, state: FileState) -> bool:
+        if state.kept.startswith("git:"):
+            return state.kept[4:] in self._keeper.committed.blobs
+        if state.kept == "store":
+            return self._keeper.store.has(state.hash)
+        return state.kind != "file" or bool(state.why)
 
-class _Saved(msgspec.Struct):
-    version: int
-    root: bytes
-    entries: list[tuple[bytes, Signature | None, FileState]]
+    def rows(self) -> list[IndexRow]:
+        """All that is known."""
+        self._fresh.clear()
+        return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
+
+    def fresh_rows(self) -> list[IndexRow]:
+        """What is known now and was not when this, or `rows`, was asked last."""
+        found: list[IndexRow] = []
+        for path in self._fresh:
+            entry = self._entries.get(path)
+            known = (entry.signature, entry.state) if entry else (None, None)
+            found.append((os.fsencode(path), *known))
+        self._fresh.clear()
+        return found
 
 
 def _is_there(path: str) -> bool:

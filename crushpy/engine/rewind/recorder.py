@@ -3,7 +3,7 @@
 import logging
 import os
 import time
-from asyncio import Task, wait
+from asyncio import Task, TimerHandle, get_running_loop, wait
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from crushpy.engine.approvals import Ruling
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.turn.call_watch import WatchedCall
 from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice
+from crushpy.events import Event, Notice, PromptCommitted
 from crushpy.ids import new_id
 from crushpy.messages import Data
 from crushpy.shield import in_thread
@@ -20,8 +20,9 @@ from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.undo.states import FileState, RecordedChange
-from crushpy.undo.workspace_index import Noticed, TooManyFiles
+from crushpy.undo.running_commands import BEAT, RunningCommand
+from crushpy.undo.states import FileState, RecordedChange, stored_path
+from crushpy.undo.workspace_index import LookStopped, Noticed, TooManyFiles
 
 log = logging.getLogger(__name__)
 
@@ -56,7 +57,10 @@ class ChangeRecorder:
         self._info = info
         self._emit = emit
         self._commands = commands
-        self._begun = False
+        self._first_look: Task[None] | None = None
+        self._noted: WatchedCall | None = None
+        """The command that is written down as running, should we be killed."""
+        self._beating: TimerHandle | None = None
         self._running: dict[int, tuple[WatchedCall, int]] = {}
         """Commands that run now, each with the last change there was when it began."""
         self._batches: dict[int, _Batch] = {}
@@ -68,11 +72,13 @@ class ChangeRecorder:
 
     # --- calls -------------------------------------------------------------------------------------------
 
+    def hear(self, event: Event) -> None:
+        """With the first prompt the workspace is looked at, beside the model's reply: a command may come."""
+        if isinstance(event, PromptCommitted) and self._commands and self._first_look is None:
+            self._first_look = self._look_beside(None)
+
     async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
-        """With the first call the workspace is looked at, beside it: a command may come next."""
-        if self._commands and not self._begun:
-            self._begun = True
-            self._look_beside(None)
+        pass
 
     async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
@@ -84,6 +90,7 @@ class ChangeRecorder:
             await self._look(self._author(), "")
         if is_command:
             self._running[id(watched)] = watched, await self._store.last_change()
+            await self._note()
         if paths:
             await self._keep(watched, paths)
 
@@ -133,8 +140,11 @@ class ChangeRecorder:
             await wait(self._looks)
 
     async def close(self) -> None:
-        await self.settle()
-        if self._begun:
+        if self._first_look is not None:
+            if not self._first_look.done():  # then no command has run yet
+                self._files.stop()
+            await self.settle()
+            self._stop_beating()
             await in_thread(self._files.close)
 
     # --- what tools change -------------------------------------------------------------------------------
@@ -169,10 +179,11 @@ class ChangeRecorder:
 
     def _look_beside(
         self, author: WatchedCall | None, message_id: str = "", since: int | None = None
-    ) -> None:
+    ) -> Task[None]:
         look = start_soon(self._look(author, message_id, since))
         self._looks.add(look)
         look.add_done_callback(self._looks.discard)
+        return look
 
     async def _look(self, author: WatchedCall | None, message_id: str, since: int | None = None) -> None:
         """Compares the workspace with what it was, and records the differences as what `author` did."""
@@ -184,6 +195,11 @@ class ChangeRecorder:
                 self._job = None
             if author is not None and scan.changes:
                 await self._record(author, scan.changes, message_id, since)
+            if self._noted is not None:
+                await in_thread(self._files.keep_index)
+                await self._note()
+        except LookStopped:
+            pass
         except TooManyFiles:
             self._commands = False
             self._tell(
@@ -218,6 +234,44 @@ class ChangeRecorder:
             host=self._files.host,
             created_at=time.time(),
         )
+
+    # --- should we be killed -----------------------------------------------------------------------------
+
+    async def _note(self) -> None:
+        """Writes down which command runs now, or that none does any more."""
+        author = self._author()
+        if author is self._noted:
+            return
+        self._noted = author
+        if author is None:
+            self._stop_beating()
+            self._files.running.clear()
+            return
+        command = RunningCommand(
+            self._info().root_id,
+            author.session_id,
+            author.message_id,
+            author.call.id,
+            author.call.name,
+            stored_path(str(self._files.workspace)),
+            next((since for watched, since in self._running.values() if watched is author), 0),
+            time.time(),
+        )
+        try:
+            await in_thread(self._files.command_begins, command)
+        except OSError as error:
+            self._tell(f"Should crushpy be killed now, what this command changes cannot be undone: {error}")
+        if self._beating is None:
+            self._beat()
+
+    def _beat(self) -> None:
+        self._files.running.beat()
+        self._beating = get_running_loop().call_later(BEAT, self._beat)
+
+    def _stop_beating(self) -> None:
+        if self._beating is not None:
+            self._beating.cancel()
+            self._beating = None
 
     # --- words to the user -------------------------------------------------------------------------------
 
