@@ -295,8 +295,11 @@ class WorkspaceIndex:
         found: list[IndexRow] = []
         for path in self._fresh:
             entry = self._entries.get(path)
-            known = (entry.signature, entry.state) if entry else (None, None)
-            found.append((os.fsencode(path), *known))
+            found.append(
+                (os.fsencode(path), entry.signature, entry.state)
+                if entry
+                else (os.fsencode(path), None, None)
+            )
         self._fresh.clear()
         return found
 
