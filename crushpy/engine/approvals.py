@@ -22,8 +22,13 @@ from crushpy.permissions.modes import in_mode
 from crushpy.permissions.needs.granted import rules_for
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.unreadable import unreadable_below
+from crushpy.start_soon import start_soon
 
 Emit = Callable[[Event], None]
+_REQUEST_FIRST = 0.03
+"""Seconds after which the first decision is prepared for: the model's request leaves before."""
+_EXAMPLES = (Access("bash", "command", "ls | head", writes=True), Access("view", "path", "/x"))
+"""Deciding about these loads what deciding about any takes."""
 BY_ESC = "ended by Esc"
 BY_LEAVING = "ended by leaving crushpy"
 
@@ -95,6 +100,7 @@ class Approvals:
         self._in_force_sandbox = sandbox or (lambda: self._guard.sandbox or "none")
         self._find_guard = guard
         self._told = False
+        self._warming: asyncio.Task[None] | None = None
         self._remember_needs = remember_needs
         self.ending = BY_ESC
         """How a question ends that nobody answers."""
@@ -121,6 +127,15 @@ class Approvals:
     def _guard(self) -> Guard:
         """Found with the first call: that takes milliseconds."""
         return self._find_guard()
+
+    def warm_up(self) -> None:
+        """Loads beside the model's first reply what deciding about the first command takes."""
+        if self._warming is None:
+            self._warming = start_soon(self._warm_up())
+
+    async def _warm_up(self) -> None:
+        await asyncio.sleep(_REQUEST_FIRST)
+        await asyncio.to_thread(self.judge, _EXAMPLES)
 
     def judge(self, accesses: tuple[Access, ...]) -> Decision:
         return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo, guard=self._guard)

@@ -1,5 +1,6 @@
 """Keeps the status line true: listens to events, asks the engine how full the window is."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -84,7 +85,14 @@ class StatusPresenter:
         from crushpy.tui.engine_access import place_of
 
         folder, branch = place_of(conversation.info.cwd)
-        self._set(folder=folder, branch=branch, unconfined=bool(conversation.why_no_sandbox))
+        self._set(folder=folder, branch=branch)
+        self._bar.run_worker(self._say_whether_confined(conversation))
+
+    async def _say_whether_confined(self, conversation: "Conversation") -> None:
+        """The first look tries what there is, which takes a process: not while somebody types."""
+        why_not = await asyncio.to_thread(lambda: conversation.why_no_sandbox)
+        if self._conversation is conversation:
+            self._set(unconfined=bool(why_not))
 
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)

@@ -110,6 +110,7 @@ class Agent:
             services.approvals.left_out,
         )
         self._jobs = context.jobs
+        self._approvals = services.approvals
         self._models = models
         self._emit = emit
         self._keep_prompt = interactive
@@ -166,6 +167,7 @@ class Agent:
     def turn(self, limits: Limits, spent: Spent, steer: Steer | None = None) -> Turn:
         """The next turn, which may go as far as `limits` say; `steer` is awaited between its steps."""
         self._jobs.warm_up()
+        self._approvals.warm_up()
         return Turn(
             self.session,
             self._models,
