@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING
 from crushpy.access import Needs
 from crushpy.messages import Data
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
+from crushpy.sandbox.git_settings import GitSettings
 from crushpy.sandbox.guards import Guards
 from crushpy.sandbox.joined_network import join_network, joins_networks
 from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
+from crushpy.sandbox.repository import settings_folders
 from crushpy.sandbox.seatbelt_profile import seatbelt_profile
 from crushpy.sandbox.surroundings import Grounds, Surroundings
 
@@ -100,7 +102,8 @@ class Bubblewrap(Unconfined):
         self._allowance = allowance or Allowance()
         self._private = PrivateTmp(folder)
         self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
-        self._surroundings = Surroundings(grounds, self._private, self._guards)
+        self._git = GitSettings(settings_folders(grounds.workspace), grounds.aside)
+        self._surroundings = Surroundings(grounds, self._private, self._guards, self._git.places)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._free_ports = cycle(HOSTS_PORTS)
         self._ports: dict[Needs, int] = {}
@@ -109,6 +112,7 @@ class Bubblewrap(Unconfined):
         """Those on the loopback of the conversation."""
         self._current: dict[Needs, Keeper] = {}
         self._retired: list[Keeper] = []
+        self._started: list[tuple[Needs, Keeper]] = []
         self._signature: tuple[object, ...] = ()
 
     @property
@@ -125,6 +129,7 @@ class Bubblewrap(Unconfined):
         found = self._current.get(needs)
         if found is None or not found.alive:
             found = self._current[needs] = self._start(needs)
+            self._started.append((needs, found))
         return found
 
     def _start(self, needs: Needs) -> Keeper:
@@ -177,15 +182,23 @@ class Bubblewrap(Unconfined):
         return held
 
     def begin(self) -> list[str]:
-        return self._guards.begin(alone=not any(keeper.busy for keeper in self.keepers))
+        taken_back = self._git.take_back() if self._is_git_busy() else []
+        self._git.remember()
+        return [*taken_back, *self._guards.begin(alone=not any(keeper.busy for keeper in self.keepers))]
 
     def check(self, needs: Needs) -> list[str]:
         allowed = [Path(place) for place in needs.write]
         put_aside = self._guards.put_aside(
             (*allowed, self._grounds.workspace / ".git") if needs.git else allowed
         )
+        if needs.git or self._is_git_busy():
+            put_aside += self._git.take_back()
         proxy = self._proxies.get(needs.hosts)
         return put_aside if proxy is None else [*put_aside, *proxy.told()]
+
+    def _is_git_busy(self) -> bool:
+        """Whether a command runs that may change the repository."""
+        return any(needs.git and keeper.busy for needs, keeper in self._started)
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
@@ -216,7 +229,10 @@ class Bubblewrap(Unconfined):
         await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
+        is_git_busy = self._is_git_busy()
         survivors = await super().close(grace)
+        if is_git_busy:
+            self._git.take_back()
         for proxy in self._proxies.values():
             await proxy.close()
         await asyncio.to_thread(self._private.remove)

@@ -71,7 +71,11 @@ def _is_passed_without_privilege(folder: Path) -> bool:
 class Surroundings:
     """Makes a view for each set of needs. What takes time is looked for once."""
 
-    def __init__(self, grounds: Grounds, private: PrivateTmp, guards: Guards) -> None:
+    def __init__(
+        self, grounds: Grounds, private: PrivateTmp, guards: Guards, git_settings: frozenset[str]
+    ) -> None:
+        """`git_settings`: what git may write where it may change the repository; it is looked at after."""
+        self._git_settings = git_settings
         self._grounds = grounds
         self._private = private
         self._guards = guards
@@ -123,8 +127,9 @@ class Surroundings:
     def _kept(self, needs: Needs) -> Iterator[Mount]:
         """What runs by itself stays as it is, unless it was named itself."""
         repository = git_folders(self._workspace)
-        git = set(repository.folders) if repository and needs.git else set[str]()
-        yield from (Mount(folder, "write") for folder in git)
+        folders = repository.folders if repository and needs.git else ()
+        yield from (Mount(folder, "write") for folder in folders)
+        git = {*folders, *self._git_settings} if folders else set[str]()
         asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
         asked |= {mount.place for mount in self._hidden}
         for place in map(os.path.realpath, self._guards.existing()):

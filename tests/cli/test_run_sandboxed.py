@@ -117,3 +117,18 @@ def test_nothing_but_the_user_grants(run: Run, cli: Cli, llm: ScriptedLLM, works
     assert done.code == 3
     for key in ("sandbox.network", "sandbox.write", "sandbox.env", "permissions.allow", "sandbox.mode"):
         assert any(key in line for line in (done.stderr + str(done.of("notice"))).splitlines()), key
+
+
+@pytest.mark.skipif(GIT is None, reason="git is not installed")
+def test_git_changes_its_settings_where_a_rule_allows_it_and_names_no_program(
+    run: Run, llm: ScriptedLLM, workspace: Path
+) -> None:
+    subprocess.run(["git", "init", "-q", str(workspace)], check=True)
+    add, page = "git remote add origin https://a.example/b.git", "git config core.pager ./run"
+    llm.script(bash(add), bash(page), "Done.")
+    done = run("--allow", f"bash({add})", "--allow", f"bash({page})", "set it up")
+    added, paged = (each["text"] for each in done.of("tool_result"))
+    assert done.code == 0 and "put back" not in added
+    assert "core.pager may make git run programs, which is the user's to set" in paged
+    text = (workspace / ".git" / "config").read_text()
+    assert "url = https://a.example/b.git" in text and "pager" not in text

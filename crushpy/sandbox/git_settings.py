@@ -1,0 +1,168 @@
+"""The settings of a repository while git may change them: what would make git run programs is taken back.
+
+`git remote add`, `git push -u` and `git config user.name` write `.git/config`, and so can settings be written
+that name a program, which git would run for the user, outside any sandbox.
+"""
+
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from crushpy.ids import new_id
+from crushpy.paths import private_dir
+from crushpy.safe_git import git_environment
+from crushpy.safe_open import open_folder
+
+_MOST_BYTES = 1_000_000
+_SECONDS = 10
+_HARMLESS = {
+    "advice": "*",
+    "branch": "remote merge rebase pushremote description vscode-merge-base gk-merge-base",
+    "color": "*",
+    "column": "*",
+    "commit": "cleanup gpgsign status template verbose",
+    "core": "abbrev autocrlf bare bigfilethreshold checkstat commitgraph compression eol filemode ignorecase"
+    " logallrefupdates longpaths precomposeunicode preloadindex protecthfs protectntfs quotepath"
+    " repositoryformatversion safecrlf sharedrepository sparsecheckout sparsecheckoutcone splitindex symlinks"
+    " trustctime untrackedcache whitespace",
+    "diff": "algorithm colormoved context indentheuristic ignoresubmodules mnemonicprefix noprefix renames"
+    " renamelimit submodule wordregex",
+    "extensions": "*",
+    "fetch": "*",
+    "gc": "auto autodetach autopacklimit packrefs pruneexpire reflogexpire reflogexpireunreachable",
+    "http": "*",
+    "index": "*",
+    "init": "defaultbranch",
+    "lfs": "repositoryformatversion access locksverify",
+    "log": "*",
+    "maintenance": "*",
+    "merge": "autostash conflictstyle ff log renames stat verbosity",
+    "pack": "*",
+    "pull": "ff rebase",
+    "push": "autosetupremote default followtags gpgsign recursesubmodules",
+    "rebase": "abbreviatecommands autosquash autostash backend forkpoint stat updaterefs",
+    "remote": "url pushurl fetch push mirror tagopt prune prunetags promisor partialclonefilter"
+    " followremotehead skipdefaultupdate skipfetchall",
+    "rerere": "*",
+    "status": "*",
+    "submodule": "active branch fetchrecursesubmodules ignore path recurse url",
+    "tag": "sort forcesignannotated gpgsign",
+    "user": "*",
+}
+"""Sections, each with the keys in it that make git run nothing; what is not here is taken back."""
+
+
+class GitSettings:
+    """The files of settings in these folders of a repository, as they were before a command."""
+
+    def __init__(self, folders: tuple[str, ...], aside: Path) -> None:
+        self._places = [Path(folder, "config") for folder in folders]
+        self._aside = aside
+        self._before: dict[Path, bytes | None] = {}
+
+    @property
+    def places(self) -> frozenset[str]:
+        """What git may write where it may change the repository."""
+        return frozenset(map(str, self._places))
+
+    def remember(self) -> None:
+        """What stands there now is not the doing of the command that begins."""
+        self._before = {place: _read(place) for place in self._places}
+
+    def take_back(self) -> list[str]:
+        """Puts files back in which a setting appeared that may run a program; what to say of it."""
+        said: list[str] = []
+        for place, before in self._before.items():
+            after = _read(place)
+            if after == before:
+                continue
+            risky = sorted(_risky(before, after))
+            if not risky:
+                self._before[place] = after
+                continue
+            kept = private_dir(self._aside / new_id()) / "config"
+            kept.write_bytes(after or b"")
+            try:
+                _put_back(place, before)
+            except OSError as error:
+                said.append(
+                    f"{place} may make git run programs now, and cannot be put back: {error.strerror}"
+                )
+                continue
+            said.append(
+                f"{place} was put back as it was: {', '.join(risky[:5])} may make git run programs, which is "
+                f"the user's to set. What was written is kept as {kept}"
+            )
+        return said
+
+
+def _read(place: Path) -> bytes | None:
+    """None where there is no such file, or something else has its name."""
+    try:
+        with open_folder(place.parent) as folder:
+            handle = folder.open_regular(place.name)
+            with os.fdopen(handle, "rb") as file:
+                return file.read(_MOST_BYTES)
+    except (OSError, ValueError):
+        return None
+
+
+def _put_back(place: Path, content: bytes | None) -> None:
+    with open_folder(place.parent) as folder:
+        if content is None:
+            folder.remove(place.name)
+            return
+        mode = 0o644
+        if folder.exists(place.name):
+            status = folder.status(place.name)
+            mode = stat.S_IMODE(status.st_mode) if stat.S_ISREG(status.st_mode) else mode
+            if stat.S_ISDIR(status.st_mode):
+                folder.rename(place.name, f"config.{new_id()}")
+        name = f"config.{new_id()}"
+        os.close(folder.write_new(name, content, mode))
+        folder.rename(name, place.name)
+
+
+def _risky(before: bytes | None, after: bytes | None) -> Iterator[str]:
+    """The names of settings that are new in `after` and not known to be harmless."""
+    if after is None:
+        yield "something that is no file of settings"
+        return
+    settings, known = _settings(after), _settings(before or b"")
+    if settings is None:
+        yield "something that git cannot read"
+        return
+    for name, value in sorted(settings - (known or set())):
+        if not _is_harmless(name, value):
+            yield name
+
+
+def _settings(text: bytes) -> set[tuple[str, str]] | None:
+    """All settings of a file, as git reads them, which runs nothing for it; None where it cannot."""
+    try:
+        done = subprocess.run(
+            ["git", "config", "--file", "-", "--null", "--no-includes", "--list"],
+            input=text,
+            capture_output=True,
+            cwd="/",
+            env=git_environment(),
+            timeout=_SECONDS,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    pairs = (record.partition("\n") for record in os.fsdecode(done.stdout).split("\0") if record)
+    return {(name, value) for name, _, value in pairs}
+
+
+def _is_harmless(name: str, value: str) -> bool:
+    section, _, rest = name.partition(".")
+    key = rest.rpartition(".")[2]
+    keys = _HARMLESS.get(section, "")
+    if section in ("diff", "merge") and "." in rest:
+        return False  # a driver, which is a program
+    if key.endswith("url") and (value.startswith("-") or "::" in value):
+        return False  # a program that brings the transport
+    return keys == "*" or key in keys.split()
