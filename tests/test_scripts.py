@@ -123,3 +123,13 @@ def test_each_python_is_reported_and_one_failure_fails_all(checkout: Path) -> No
     assert last.endswith("3 passed in 1s")
     program(checkout / "bin/check", '#!/bin/sh\necho "3 passed in 1s"\n')
     assert run(checkout / "bin/check-pythons", PYTHONS=sys.executable).returncode == 0
+
+
+def test_a_link_to_a_link_runs_the_checkout_it_leads_to(checkout: Path, tmp_path: Path) -> None:
+    program(checkout / "bin" / "setup", "#!/bin/sh\n")
+    (checkout / ".venv" / "bin").mkdir(parents=True)
+    program(checkout / ".venv" / "bin" / "crushpy", '#!/bin/sh\necho "ran $1"\n')
+    (tmp_path / "first").symlink_to(Path("checkout") / "bin" / "crushpy")
+    (tmp_path / "path").mkdir()
+    (tmp_path / "path" / "crushpy").symlink_to(tmp_path / "first")
+    assert run(tmp_path / "path" / "crushpy", "models").stdout == "ran models\n"

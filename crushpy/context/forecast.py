@@ -148,7 +148,8 @@ def soon(forecast: Forecast) -> str:
 def in_words(forecast: Forecast) -> list[str]:
     """For people, a line each. Nothing here is exact."""
     if forecast.tokens_per_turn is None:
-        return ["no forecast yet: no reply has said what it used"]
+        why = "this session has not grown" if forecast.turns else "no reply has said what it used"
+        return [f"no forecast yet: {why}"]
     left = "turns left not known, as the window is not"
     if forecast.turns_left is not None:
         left = f"~{counted(forecast.turns_left, 'turn')} left"

@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from crushpy.access import Access, Needs
 from crushpy.permissions.path_rules import TouchedPath
+
+if TYPE_CHECKING:
+    from crushpy.permissions.shell.ast import Word
 
 MOST_NAMES = 4
 """So many programs or files are named, the rest is counted."""
@@ -36,6 +40,7 @@ def _deeds(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
 
 
 def _command(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
+    from crushpy.permissions.needs.written_words import written_words
     from crushpy.permissions.shell.ast import with_inner
     from crushpy.permissions.shell.parser import parse_shell
 
@@ -44,11 +49,16 @@ def _command(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
         for command in with_inner(top):
             if command.program and not (command.inner and command.transparent):
                 yield "runs", command.program
+            for written in written_words(command):
+                yield "writes", _named(written.word, workspace)
     for redirect in reading.redirects:
-        target = redirect.target.text
-        if redirect.writes and not target.startswith(("/dev/", "&")):
-            known = redirect.target.kind == "literal" and not target.startswith("~")
-            yield "writes", TouchedPath(target, workspace).shown if known else target
+        if redirect.writes and not redirect.target.text.startswith(("/dev/", "&")):
+            yield "writes", _named(redirect.target, workspace)
+
+
+def _named(target: "Word", workspace: Path) -> str:
+    known = target.kind == "literal" and not target.text.startswith("~")
+    return TouchedPath(target.text, workspace).shown if known else target.text
 
 
 def _needed(needs: Needs) -> Iterator[str]:

@@ -235,7 +235,7 @@ class Boundaries:
         """
         lineage = self._sessions.lineage(session_id)
         left = [self._left_at(parent, child) for parent, child in pairwise(lineage)]
-        return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=True))
+        return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=False))  # none: not stored
 
     def _left_at(self, parent: SessionInfo, child: SessionInfo) -> int:
         """The number of the last message of `parent` before `child` left it. Numbers grow; clocks may not."""

@@ -18,6 +18,7 @@ from crushpy.events import (
     Retry,
     ReviewDone,
     ReviewNeeded,
+    SessionOpened,
     TaskProgress,
     TextDelta,
     ThinkingDelta,
@@ -55,6 +56,7 @@ class ActivityRow(Data, frozen=True):
     """One row: what and how long, then more of it, then what matters least."""
 
     what: str
+    age: str = ""
     more: str = ""
     rest: str = ""
     done: int = 0
@@ -133,6 +135,8 @@ class Activity:
                 self._enter(SUMMARY)
             case Boundary() | Notice() if self._phase == SUMMARY or isinstance(event, Boundary):
                 self._wait()
+            case SessionOpened():  # a fresh start: what is sent now is smaller than what was
+                self._sent = self._in_use()
             case Retry():
                 if self._phase != TRYING:
                     self._then = SUMMARY if self._phase == SUMMARY else WAITING
@@ -212,14 +216,14 @@ class Activity:
             yield self._tool(tools[0])
         elif len(tools) > 1:
             oldest = min(tool.since for tool in tools)
-            yield ActivityRow(f"Running {len(tools)} calls {self._age(oldest)}", self._tokens())
+            yield ActivityRow(f"Running {len(tools)} calls", self._age(oldest), self._tokens())
         elif self._phase and not self._asked and not tasks:
             if self._phase == SUMMARY and self._progress:
                 return
             if self._phase == TRYING and self._retry is not None:
                 yield self._countdown(self._retry)
             else:
-                yield ActivityRow(f"{self._phase} {self._age(self._since)}", self._tokens())
+                yield ActivityRow(self._phase, self._age(self._since), self._tokens())
 
     def _countdown(self, retry: Retry) -> ActivityRow:
         what = f"{retry.status}: {TRYING}" if retry.status else TRYING.capitalize()
@@ -232,15 +236,18 @@ class Activity:
         return f"{short(self._sent)} tokens ↑ {short(received)} ↓" if self._sent or received else ""
 
     def _tool(self, tool: RunningTool) -> ActivityRow:
-        return ActivityRow(f"{one_line(tool.what)} {self._age(tool.since)}", rest=tool.last_line)
+        return ActivityRow(one_line(tool.what), self._age(tool.since), rest=tool.last_line)
 
     def _task(self, tool: RunningTool, task: TaskProgress) -> ActivityRow:
-        what = f"{one_line(tool.what)} {self._age(tool.since)}"
-        more = f"step {task.steps + 1} · {short(task.tokens)} tokens"
-        return ActivityRow(what, more, one_line(task.doing) or "thinking", session_id=task.session_id)
+        step = task.steps if task.doing else task.steps + 1  # a call belongs to the reply that asked for it
+        more = f"step {step} · {short(task.tokens)} tokens"
+        doing = one_line(task.doing) or "thinking"
+        return ActivityRow(
+            one_line(tool.what), self._age(tool.since), more, doing, session_id=task.session_id
+        )
 
     def _bar(self, progress: Progress, since: float) -> ActivityRow:
-        return ActivityRow(f"{progress.what} {self._age(since)}", done=progress.done, total=progress.total)
+        return ActivityRow(progress.what, self._age(since), done=progress.done, total=progress.total)
 
     def _age(self, since: float) -> str:
         return _seconds(self._clock() - since)

@@ -121,6 +121,10 @@ class CrushpyApp(App[object]):
         return self._chat.farewell if self._chat is not None else ""
 
     @property
+    def recent_actions(self) -> list[str]:
+        return self.chat.recent_actions
+
+    @property
     def chat(self) -> ChatScreen:
         assert self._chat is not None
         return self._chat

@@ -1,6 +1,6 @@
 """What the command palette offers: the command table in its own order, found by title or by what it does."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, cast
 
@@ -24,8 +24,6 @@ FRAME = 6
 """Columns that its edge, its padding and its scrollbar take."""
 GAP = 2
 LEAST_WORDS = 12
-_used: list[AppCommand] = []
-"""What was taken from the palette since the app was started, the latest first."""
 
 
 class CommandRunner(Protocol):
@@ -36,6 +34,11 @@ class CommandRunner(Protocol):
         """Keys that the user changed, by action."""
         ...
 
+    @property
+    def recent_actions(self) -> Sequence[str]:
+        """What was done since the app was started, the latest first."""
+        ...
+
     def action_command(self, action: str, argument: str = "") -> None: ...
 
 
@@ -43,7 +46,7 @@ class TableProvider(Provider):
     """Gives Textual's palette the commands of the table, those used lately first."""
 
     async def discover(self) -> Hits:
-        for command in _recent_first():
+        for command in _recent_first(self._runner.recent_actions):
             yield DiscoveryHit(
                 self._row(command, Content(command.title)), self._doing(command), command.title
             )
@@ -64,14 +67,7 @@ class TableProvider(Provider):
 
     def _doing(self, command: AppCommand) -> Callable[[], None]:
         runner = self._runner
-
-        def do() -> None:
-            if command in _used:
-                _used.remove(command)
-            _used.insert(0, command)
-            runner.action_command(command.action)
-
-        return do
+        return lambda: runner.action_command(command.action)
 
     def _row(self, command: AppCommand, title: Content) -> Content:
         """One row: the title, what it does where there is room, and at the right its name and key."""
@@ -87,8 +83,9 @@ class TableProvider(Provider):
         )
 
 
-def _recent_first() -> list[AppCommand]:
-    return [*_used, *(command for command in APP_COMMANDS if command not in _used)]
+def _recent_first(recent: Sequence[str]) -> list[AppCommand]:
+    place = {action: at for at, action in enumerate(recent)}
+    return sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
 
 
 class TablePalette(CommandPalette):

@@ -297,13 +297,14 @@ def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
     worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
     decision = result.decision
     said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
+    ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
     return msgspec.structs.replace(
         item,
         state=_state(result),
         display=result.display,
         output=result.text,
         session_id=worker,
-        answer=said,
+        answer=" · ".join([words for words in (said, ended) if words]),
         decision=decision,
     )
 

@@ -34,3 +34,11 @@ def test_it_is_not_in_json_nor_said_where_only_the_answer_is_wanted(run: Run, ll
     for form in (("--format", "json"), ("--format", "stream-json"), ("--format", "text", "--quiet")):
         done = run(*form, "hi")
         assert "no process is left" not in done.stdout + done.stderr
+
+
+def test_without_a_price_there_is_no_money_but_what_was_used(run: Run, llm: ScriptedLLM) -> None:
+    llm.script(Reply("Fine.", usage=Usage(1_200, 30)))
+    done = run("--format", "text", "hi")
+    assert (
+        done.stderr.splitlines()[-1] == "0 files changed, 0 commands run, 1,230 tokens, no process is left."
+    )

@@ -219,3 +219,15 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
         await says(app, "By conversation")
         await command(app, "/cost soon")
         await says(app, "'soon' is no number of days.")
+
+
+async def test_what_was_told_in_passing_goes_with_the_next_command(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    async with start(toasts=True) as app:
+        for then in ("/context", "!true", "hi"):
+            await app.say("/modle")
+            await app.sees("Did you mean")
+            app.chat.prompt.draft = ""
+            await app.say(then)
+            await app.sees_no("Did you mean")
+            await app.press("escape")

@@ -157,3 +157,47 @@ async def test_a_command_of_the_users_own_is_told_of_too(start: Start, workspace
         await app.sees("Running echo begun; cat gate", "Esc stops")
         await asyncio.to_thread((workspace / "gate").write_text, "")
         await app.until(lambda: not app.chat.activity.ticking, "the line to go")
+
+
+async def test_a_long_command_leaves_room_for_the_last_line(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    llm.script(bash(f"echo {'compiling ' * 12}; echo 3 of 7 done; cat gate"), "Built.")
+    async with start(yolo=True) as app:
+        await app.say("build")
+        await app.sees("Running echo compiling", "… 0s · Esc stops  3 of 7 done")
+        await asyncio.to_thread((workspace / "gate").write_text, "")
+        await rests(app)
+
+
+async def test_a_call_of_a_sub_agent_counts_to_the_step_that_asked_for_it(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    os.mkfifo(workspace / "gate")
+    errand = Reply(calls=[Call("task", {"prompt": "build it"})])
+    llm.script(errand, bash("cat gate"), "It is built.", "Done so.")
+    async with start(yolo=True) as app:
+        await app.say("ask somebody")
+        await app.sees("task build it", "step 1 ·", "bash cat gate")
+        await asyncio.to_thread((workspace / "gate").write_text, "")
+        await app.sees("Done so.")
+        await rests(app)
+
+
+async def test_after_a_fresh_start_the_smaller_request_is_told(start: Start, llm: ScriptedLLM) -> None:
+    afresh = Call("new_session", {"summary": "We counted words. Next: the letters."})
+    llm.script(
+        Reply("word " * 400, usage=Usage(90_000, 500)),
+        Reply(calls=[afresh], usage=Usage(91_000, 20)),
+        Stall(Reply("On with the letters."), after=0),
+    )
+    async with start(compaction="llm") as app:
+        await app.say("count")
+        await app.rests()
+        await app.say("start afresh")
+        await app.sees("Fresh start", "Waiting for the model")
+        await app.until(lambda: "91k tokens ↑" not in app.text, "the figure of the new window")
+        assert "k tokens ↑" in app.text
+        llm.release()
+        await rests(app)

@@ -113,3 +113,16 @@ async def test_calls_side_by_side_are_counted(start: Start, llm: ScriptedLLM) ->
             await armed(app)
             await app.press("y")
         await app.sees("Read.")
+
+
+async def test_files_that_a_program_changes_in_place_are_named(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "README.md").write_text("a till\n")
+    llm.script(bash("echo hi > made.txt; sed -i s/till/cash/ README.md"), "Done.")
+    async with start() as app:
+        await app.say("change it")
+        await armed(app)
+        assert "Runs echo, sed; writes README.md, made.txt" in app.text
+        await app.press("n", "enter")
+        await app.sees("Done.")

@@ -6,10 +6,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from driving import Start, start
+from scripted_llm.server import ScriptedLLM
 
 from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.settings.schema import Keys
 from crushpy.tui.actions import ACTIONS
+
+__all__ = ["start"]
 
 PAGE = Path(__file__).parents[2] / "docs" / "app.md"
 each = pytest.mark.parametrize("command", APP_COMMANDS, ids=[command.action for command in APP_COMMANDS])
@@ -58,3 +62,21 @@ def test_no_two_commands_share_a_name_or_a_key(field: str) -> None:
     given = Counter(getattr(command, field) for command in APP_COMMANDS)
     shared = [name for name, times in given.items() if name and times > 1]
     assert not shared, f"Two commands of crushpy/app_commands.py have the same {field}: {shared}"
+
+
+async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing_is_stored(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    async with start(size=(120, 36)) as app:
+        for one in APP_COMMANDS:
+            if not one.slash or one.action in ("quit", "init"):  # /init is a prompt
+                continue
+            app.chat.prompt.draft = f"/{one.slash}"
+            app.chat.prompt.action_submit()
+            await app.pilot.pause(0.1)
+            while app.app.screen is not app.chat:
+                await app.press("escape")
+                await app.pilot.pause()
+            await app.opened()
+            assert app.app.is_running and "made a mistake" not in app.text, one.slash
+    assert not llm.requests

@@ -97,3 +97,18 @@ async def test_the_mode_can_be_switched_while_the_agent_works(
         await app.sees("A plan.")
     assert not (workspace / "made.txt").exists()
     assert "Plan mode is on" in str(llm.requests[-1].body)
+
+
+async def test_a_new_conversation_goes_on_planning_but_asks_about_edits_again(start: Start) -> None:
+    async with start() as app:
+        await app.press("shift+tab")
+        await app.sees("edits allowed")
+        await app.say("/new")
+        await app.sees_no("edits allowed")
+        await app.press("shift+tab", "shift+tab")
+        await app.sees("plan mode")
+        before = app.conversation
+        await app.say("/new")
+        await app.until(lambda: app.chat.conversation not in (None, before), "the new one")
+        await app.sees("plan mode")
+        assert app.conversation.mode == "plan"

@@ -74,3 +74,13 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         await app.press("escape", "ctrl+p")
         await app.shows(TablePalette)
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Words"], "what was used")
+
+
+async def test_a_command_that_was_typed_is_recent_too(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        await app.say("/status")
+        await app.sees("sandbox")
+        await app.press("ctrl+p")
+        await app.shows(TablePalette)
+        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Status"], "what was used")

@@ -107,3 +107,16 @@ async def test_a_resumed_transcript_is_the_one_that_was_lived(
         resumed = await lines(app)
     # When a job in the background ends is chance: its line may stand one row higher or lower.
     assert sorted(resumed) == sorted(lived)
+
+
+async def test_calls_that_were_not_run_say_so_then_and_later(start: Start, llm: ScriptedLLM) -> None:
+    edits = [Call("write", {"file_path": name, "content": "x\n"}) for name in ("a.txt", "b.txt")]
+    llm.script(Reply(calls=edits))
+    async with start() as app:
+        await app.say("make two")
+        await app.asked()
+        await app.press("escape")
+        await app.sees("write a.txt  not run", "write b.txt  not run", "Interrupted.")
+        await app.rests()
+    async with start(resume_latest=True) as app:
+        await app.sees("write a.txt  not run", "write b.txt  not run", "Interrupted.")

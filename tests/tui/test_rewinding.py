@@ -118,3 +118,14 @@ async def test_undo_right_after_a_fresh_start_says_which_it_is(start: Start, llm
         await app.sees("Fresh start")
         await app.say("/undo")
         await app.sees("/undo-boundary", "No turn changed a file.")
+
+
+async def test_the_list_names_files_as_they_are_named_here_and_the_key_that_takes_one(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    async with start(yolo=True) as app:
+        await two_turns(app, llm)
+        await app.say("/rewind")
+        await app.shows(RewindScreen)
+        await app.sees("Changed since: c.txt", "Enter Go back to before it")
+        assert str(workspace) not in app.text

@@ -65,7 +65,7 @@ SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "connect": lambda *_: ConnectScreen(Settings()),
     "key": lambda *_: KeyScreen("openai", "Secret Service"),
     "rewind": lambda *_: RewindScreen(
-        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)]
+        [PointSummary(said(f"prompt {n}"), n, ("a.py",) * n) for n in range(9)], "/work"
     ),
     "restoration": lambda *_: RestorationScreen("Undo", VIEWS, lambda: Palette(lambda *_: Style())),
 }

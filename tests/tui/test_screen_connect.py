@@ -188,3 +188,20 @@ async def test_without_a_keyring_the_variable_is_named(in_keyring: Path) -> None
     async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
         await screen.press("f2")
         assert any("Set GROQ_API_KEY in the environment" in message for message in screen.messages)
+
+
+async def test_enter_asks_for_the_key_that_is_missing(in_keyring: Path) -> None:
+    async with shown(ConnectScreen(Settings(), "groq", environ=NOBODY)) as screen:
+        await screen.pilot.press("enter")
+        await screen.until(lambda: "Key for groq" in screen.text)
+        await screen.pilot.press(*"gsk-secret", "enter")
+        await screen.settle()
+        await screen.press("enter")
+        assert screen.results == ["groq/openai/gpt-oss-120b"]
+
+
+async def test_enter_asks_for_no_key_where_more_than_that_is_missing(in_keyring: Path) -> None:
+    async with shown(ConnectScreen(Settings(), "azure", environ=NOBODY)) as screen:
+        await screen.press("enter")
+        assert "Key for azure" not in screen.text
+        assert any("export AZURE_API_BASE" in message for message in screen.messages)

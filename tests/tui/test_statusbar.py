@@ -4,6 +4,7 @@ import re
 
 import pytest
 
+from crushpy.context.budget import Budget
 from crushpy.tui.widgets.status_bar import Reading, StatusBarState, fitted
 
 BUSY = StatusBarState(
@@ -26,22 +27,22 @@ def line(state: StatusBarState, width: int) -> str:
 
 def test_with_room_everything_is_said() -> None:
     assert line(BUSY, 200) == (
-        "writing · Esc interrupts  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
-        "compaction llm  ━━━━━━━━━━ 76% 151k/200k  session 3  $1.23  yolo"
+        "writing  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
+        "compaction llm  ━━━━━━━━━━ 75% 151k/200k  session 3  $1.23  yolo"
     )
 
 
 @pytest.mark.parametrize("width", range(46, 140))
 def test_how_full_the_window_is_the_method_the_cost_and_yolo_stay(width: int) -> None:
     text = line(BUSY, width)
-    for part in ("writing", "↓ 1,234", "llm", "76%", "$1.23", "yolo"):
+    for part in ("writing", "↓ 1,234", "llm", "75%", "$1.23", "yolo"):
         assert part in text
 
 
 @pytest.mark.parametrize("width", range(17, 46))
 def test_at_last_the_window_and_yolo_stay(width: int) -> None:
     idle = StatusBarState(model=BUSY.model, method="llm", reading=BUSY.reading, yolo=True)
-    assert "76%" in line(idle, width) and "yolo" in line(idle, width)
+    assert "75%" in line(idle, width) and "yolo" in line(idle, width)
 
 
 def test_an_idle_line_of_forty_columns_has_the_gauge() -> None:
@@ -91,3 +92,9 @@ def test_a_missing_sandbox_is_said() -> None:
     state = StatusBarState(model="openai/test-model", unconfined=True)
     assert line(state, 80).endswith("no sandbox") and "no sandbox" in line(state, 30)
     assert "sandbox" not in line(StatusBarState(model="openai/test-model"), 80)
+
+
+def test_the_percentage_is_the_one_that_the_inspector_and_the_status_say() -> None:
+    used = Budget(3_486, 40_000, estimated=False, window_known=True)
+    idle = StatusBarState(model="m", reading=Reading(used.used, used.window, estimated=False))
+    assert f" {used.used_pct}% " in line(idle, 80)

@@ -6,6 +6,8 @@ from pathlib import Path
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.tui.screens.sessions import SessionsScreen
+
 __all__ = ["start"]
 
 LINE = "You are talking to demo/tour"
@@ -47,3 +49,23 @@ async def test_there_is_no_such_line_for_a_real_model(start: Start, llm: Scripte
     async with start() as app:
         await app.sees("test-model")
         assert "demo/tour" not in app.text
+
+
+async def test_a_dialog_that_is_left_leaves_the_greeting(start: Start) -> None:
+    async with start(size=(120, 36), pick=True) as app:
+        await app.shows(SessionsScreen)
+        await app.press("escape")
+        await app.sees("◆ crushpy", "Explain this project")
+        await app.say("/status")
+        await app.sees("sandbox")
+        await app.sees_no("◆ crushpy")
+
+
+async def test_the_last_conversation_is_a_command_away(start: Start, llm: ScriptedLLM) -> None:
+    llm.script("Hello.")
+    async with start(size=(120, 36)) as app:
+        await app.say("greet me")
+        await app.sees("Hello.")
+        await app.rests()
+        await app.say("/new")
+        await app.sees("“greet me”", "/sessions goes on with it")

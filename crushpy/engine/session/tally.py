@@ -34,7 +34,8 @@ class Tally:
         """`before` was used when it was opened; `left` are processes that could not be ended."""
         said = [f"{counted(await self._changed(root_id), 'file')} changed"]
         said.append(f"{counted(self._commands, 'command')} run")
-        said.append(f"${now.cost - before.cost:.2f}")
+        cost, tokens = now.cost - before.cost, now.total - before.total
+        said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # a price is not always known
         pids = ", ".join(map(str, left))
         said.append(f"could not be ended: {pids}" if left else "no process is left")
         return ", ".join(said) + "."

@@ -67,7 +67,7 @@ async def undo_last_boundary(chat: CommandHost, argument: str) -> None:
     if conversation is not None and await conversation.undo():
         await chat.show_history(conversation)
         chat.status.refresh()
-        chat.say("The fresh start is undone. What came after it stays as a branch (/lineage).")
+        chat.say("The fresh start is undone: what came after it stays as a branch (/lineage).")
 
 
 @performs("inspect")

@@ -84,7 +84,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
     if not points:
         chat.say("There is no prompt to go back to yet.")
         return
-    chosen = await chat.show(RewindScreen(points))
+    chosen = await chat.show(RewindScreen(points, conversation.info.cwd))
     if chosen is None:
         return
     choices = [

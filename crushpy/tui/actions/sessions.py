@@ -16,7 +16,9 @@ if TYPE_CHECKING:
 
 @performs("new_conversation")
 async def begin_conversation(chat: CommandHost, argument: str) -> None:
-    await go_over(chat, fresh(chat))
+    """Who plans goes on planning; edits that were allowed were so for the conversation before."""
+    planning = chat.conversation is not None and chat.conversation.mode == "plan"
+    await go_over(chat, fresh(chat, mode="plan") if planning else fresh(chat))
 
 
 async def fork_here(chat: CommandHost, message_id: str) -> None:

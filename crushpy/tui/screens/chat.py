@@ -32,6 +32,7 @@ from crushpy.start_options import StartOptions
 from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
+from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.terminal.attention import call, set_title
 from crushpy.tui.welcome import Welcome
@@ -89,6 +90,8 @@ class ChatScreen(ChatLayout):
         """Set once the engine is there, or is known not to come."""
         self.own: OwnCommands | None = None
         """The user's own commands, once there was one."""
+        self.recent_actions: list[str] = []
+        """Commands by their action, the latest first."""
         self.farewell = ""
         """Printed when the app has gone: how to resume."""
         self._welcome = Welcome(self.transcript)
@@ -165,6 +168,9 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.engine_access import greeting_for
 
         self.mount(WelcomeCard(await greeting_for(conversation)), before=self.transcript)
+
+    def _below_greeting(self) -> "tuple[Conversation | None, list[int]]":
+        return self.conversation, self.transcript.keys()
 
     def _end_greeting(self) -> None:
         for greeting in self.query(WelcomeCard):
@@ -253,6 +259,7 @@ class ChatScreen(ChatLayout):
         self.attaching.when_read(lambda: self._submit(event.text))
 
     def _submit(self, text: str) -> None:
+        dismiss_toasts(self)
         images = self.attachments.take()
         if self.conversation is None:
             self._early.append((text, images))
@@ -310,6 +317,7 @@ class ChatScreen(ChatLayout):
         from crushpy.engine.user_commands import OwnCommands
         from crushpy.tui.user_command_blocks import run_shown
 
+        dismiss_toasts(self)
         self._end_greeting()
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         shared = event.command.startswith("!")
@@ -510,6 +518,9 @@ class ChatScreen(ChatLayout):
         """Carries out a command of the table; what it does is in `actions/`, loaded when first used."""
         from crushpy.tui.actions import ACTIONS
 
+        dismiss_toasts(self)
+        self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
+        greeted = self._below_greeting() if self.query(WelcomeCard) else None
         if action not in AT_ANY_TIME:
             await self._tried.wait()
             self._end_greeting()
@@ -521,6 +532,8 @@ class ChatScreen(ChatLayout):
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
+        if self.conversation is not None and greeted == self._below_greeting():  # a dialog left as it was
+            await self._greet(self.conversation)
 
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.summary_review import ReviewScreen

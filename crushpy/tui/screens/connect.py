@@ -41,6 +41,8 @@ class ModelSource(Data, frozen=True):
     """What to do to use it."""
     provider: str = ""
     """Whose key can be stored; empty where there is none to store."""
+    lacks_key: bool = False
+    """A key is all that is missing."""
 
 
 def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelSource]:
@@ -73,13 +75,13 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
     state = _key_state(place)
     if base:
         state = f"at {redact(base)}" + (f", {state}" if has_key else "")
-    how = f"F2 stores your key in the keyring. Or\nexport {place.variable}=<your key>. {AGAIN}"
+    how = f"Enter stores your key (keyring). Or\nexport {place.variable}=<your key>. {AGAIN}"
     if has_key:
         how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others."
     if base:  # a server of the user's own: nobody knows what it serves
         how = f"Its models are named {name}/<model>; pick one with /model. F2 stores a key for it."
     model = "" if base else provider.default_model
-    return ModelSource(name, has_key or bool(base), state, model, how, name)
+    return ModelSource(name, has_key or bool(base), state, model, how, name, not (has_key or base))
 
 
 def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
@@ -91,7 +93,7 @@ def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
     how = f"export {vendors.AZURE_BASES[0]}=https://<name>.openai.azure.com. F2 stores your key. {AGAIN}"
     if base:
         how = "Its models are named azure/<deployment>; pick one with /model. F2 stores your key."
-    return ModelSource("azure", has_key and bool(base), state, "", how, "azure")
+    return ModelSource("azure", has_key and bool(base), state, "", how, "azure", bool(base) and not has_key)
 
 
 def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
@@ -100,7 +102,7 @@ def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> M
     missing = bool(chosen.api_key_env) and not (place.held or place.stored)
     state = _key_state(place) if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
     how = f"In your settings. Its models are named {name}/<model>; pick one with /model. F2 stores its key."
-    return ModelSource(name, not missing, state, "", how, name)
+    return ModelSource(name, not missing, state, "", how, name, missing)
 
 
 def _key_state(place: KeyOrigin) -> str:
@@ -201,6 +203,8 @@ class ConnectScreen(PickScreen[str | None]):
         place = self._shown[number]
         if place.ready and place.model:
             self.dismiss(place.model)
+        elif place.lacks_key:
+            self.action_store()
         else:
             tell(self, place.how, "information" if place.ready else "warning")
 

@@ -1,7 +1,9 @@
 """The prompts one can go back to, the latest first, each with what changed since."""
 
 from collections.abc import Sequence
+from typing import ClassVar
 
+from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from crushpy.engine.rewind.rewinder import PointSummary
@@ -15,10 +17,15 @@ SHOWN_PATHS = 8
 class RewindScreen(PickScreen[str]):
     """Returns the id of the prompt to go back to."""
 
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "take", "Go back to before it"),
+        Binding("escape", "close", "Close"),
+    ]
     placeholder = "type to filter your prompts"
 
-    def __init__(self, points: Sequence[PointSummary]) -> None:
+    def __init__(self, points: Sequence[PointSummary], folder: str) -> None:
         super().__init__()
+        self._folder = folder.rstrip("/") + "/"
         self._all = list(reversed(points))
         self._shown = self._all
 
@@ -42,6 +49,9 @@ class RewindScreen(PickScreen[str]):
             width,
         )
 
+    def action_take(self) -> None:
+        self.rows.action_take()
+
     def taken(self, number: int) -> None:
         self.dismiss(self._shown[number].message.id)
 
@@ -50,7 +60,8 @@ class RewindScreen(PickScreen[str]):
         if not paths:
             return Content("Nothing that was done since changed a file.")
         more = f" and {len(paths) - SHOWN_PATHS} more" if len(paths) > SHOWN_PATHS else ""
-        return Content(one_line(f"Changed since: {', '.join(paths[:SHOWN_PATHS])}{more}"))
+        named = ", ".join([path.removeprefix(self._folder) for path in paths[:SHOWN_PATHS]])
+        return Content(one_line(f"Changed since: {named}{more}"))
 
     def nothing(self) -> Content:
         return Content("No prompt holds these words.")

@@ -76,7 +76,7 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
     time = f"{boundary.seconds:.1f} s"
     if boundary.prepared:
         time = f"prepared in {time}, waited {boundary.waited_ms} ms"
-    lines.append(_muted(f"{made}, {time}, ${boundary.cost:.4f}"))
+    lines.append(_muted(", ".join([made, time, *([f"${boundary.cost:.4f}"] if boundary.cost else [])])))
     if boundary.moment:
         lines.append(_muted(f"At a natural moment: {one_line(boundary.moment)}"))
     if boundary.problem:

@@ -25,6 +25,8 @@ TICK = 0.15
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MOST_ROWS = 5
 BAR = 16
+LEAST = 16
+"""Columns that what runs has, before anything else."""
 STOPS = "Esc stops"
 
 
@@ -128,13 +130,16 @@ class ActivityLine(Widget):
         more = [row.more] if row.more else []
         more += ["click opens"] if row.session_id else [STOPS] if first else []
         tail: list[Span] = [*_bar(row, palette), *[(f" · {part}", palette.muted) for part in more]]
-        room = width - 4 - sum([cells(text) for text, _ in tail])
-        if room < 16:  # what runs matters most
-            tail, room = [], width - 4
-        spans.append((fit(row.what, room), palette.text))
+        age = f" {row.age}" if row.age else ""
+        room = width - 4 - cells(age) - sum([cells(text) for text, _ in tail])
+        if room < LEAST:  # what runs matters most
+            tail, room = [], width - 4 - cells(age)
+        if row.rest:
+            room = max(LEAST, room - min(cells(row.rest) + 4, width // 3))
+        spans.append((fit(row.what, room) + age, palette.text))
         spans += tail
         left = width - 3 - sum([cells(text) for text, _ in spans])
-        if row.rest and left >= 12:
+        if row.rest and left >= min(12, cells(row.rest) + 2):
             spans.append((f"  {fit(row.rest, left - 2)}", palette.muted))
         return TextRow([Segment(text, style) for text, style in spans], palette.text).strip(width)
 

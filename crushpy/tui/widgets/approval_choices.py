@@ -61,7 +61,7 @@ class ChoiceList(Static):
                 pointed(_label(choice).truncate(max(1, width - len(POINTER)), ellipsis=True), at == self._at)
                 for at, choice in enumerate(self._choices)
             ]
-            hint = Content.styled(f"  ↑ ↓ Enter or a click choose · {INTERRUPTS}", "dim")
+            hint = Content.styled(f"  ↑ ↓ Enter or a click choose · {INTERRUPTS}", "$text-muted")
             return Content("\n").join([*map(_clickable, lines, self._choices), hint.truncate(width)])
         labels = [
             _label(choice, briefly=briefly, fully=False).truncate(width, ellipsis=True)

@@ -16,8 +16,8 @@ MARK = "reverse"
 """Tells the name of a hidden character from the same letters in plain text."""
 MOST_MARKS = 1_000
 """More of them than this in one text are named but not marked: each would slow the screen down."""
-WAIT = Content.styled("Keys count once typing has paused.", "dim")
-DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "dim")
+WAIT = Content.styled("Keys count once typing has paused.", "$text-muted")
+DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "$text-muted")
 NO_MARGIN = Margin((), ())
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
@@ -46,7 +46,7 @@ def title(question: ApprovalNeeded) -> Content:
 def sentence(question: ApprovalNeeded) -> Content:
     """What it would do, in the user's words, and why it is asked."""
     says = _in_line(question.says[:1].upper() + question.says[1:])
-    reason = _in_line(question.reason).stylize("dim")
+    reason = _in_line(question.reason).stylize("$text-muted")
     return Content(" · ").join([part for part in (says, reason) if part.plain])
 
 

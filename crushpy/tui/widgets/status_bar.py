@@ -71,7 +71,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
     style = "$error" if share >= FULL_AT else "$warning" if share >= WARN_AT else "$success"
     filled = min(BAR, round(share * BAR))
     about, unknown = ("~" if reading.estimated else ""), ("" if reading.window_known else "?")
-    percent = f"{about}{share:.0%}" + ("" if tokens else unknown)
+    percent = f"{about}{reading.used * 100 // reading.window}%" + ("" if tokens else unknown)
     figures = f" {short(reading.used)}/{short(reading.window)}{unknown}" if tokens else ""
     figures += f" {reading.preparation}" if reading.preparation and tokens else ""
     if not bar:
@@ -84,7 +84,7 @@ def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content
 
 
 SHRINKING = (
-    *("folder", "folder", "forecast", "activity", "below", "session", "method", "model", "gauge", "folder"),
+    *("folder", "folder", "forecast", "below", "session", "method", "model", "gauge", "folder"),
     *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
 """Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
@@ -97,10 +97,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
     below, lines = f"↓ {state.below:,}", counted(state.below, "more line")
     cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
     return {
-        "activity": _forms(
-            *((f"{clean(state.activity)} · Esc interrupts", clean(state.activity)) if state.activity else ()),
-            style="$accent",
-        ),
+        "activity": _forms(*((clean(state.activity),) if state.activity else ()), style="$accent"),
         "below": _forms(
             *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
             style="$accent",

@@ -64,7 +64,7 @@ def card(greeting: Greeting) -> Content:
         _row("reads", files),
     ]
     if greeting.last:
-        rows.append(_row("last here", f"{one_line(greeting.last)} · crushpy -c goes on with it"))
+        rows.append(_row("last here", f"{one_line(greeting.last)} · /sessions goes on with it"))
     rows.append(Content(""))
     for number, (what, why) in enumerate(TRY):
         rows.append(

@@ -77,12 +77,13 @@ Transcript {
     & > .transcript--keyword { color: $text-primary; }
     & > .transcript--string { color: $text-success; }
     & > .transcript--number { color: $text-warning; }
-    & > .transcript--comment { text-style: italic dim; }
+    & > .transcript--comment { color: $text-muted; text-style: italic; }
     & > .transcript--function { color: $text-accent; }
     & > .transcript--type { color: $text-secondary; }
     & > .transcript--operator { color: $text-error; }
 
     &:ansi > .transcript--muted { color: ansi_default; text-style: dim; }
+    &:ansi > .transcript--comment { color: ansi_default; text-style: italic dim; }
     &:ansi > .transcript--hunk { color: ansi_default; text-style: dim; }
     &:ansi > .transcript--track { color: ansi_default; text-style: dim; }
     &:ansi > .transcript--added { color: $success; background: transparent; }

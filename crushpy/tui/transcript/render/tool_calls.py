@@ -10,6 +10,7 @@ from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Termi
 from crushpy.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
+from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.last_lines import last_lines
@@ -177,7 +178,7 @@ def _body(item: ToolItem, canvas: Canvas, margin: Margin) -> Iterator[None]:
         icon, role = _ICONS[item.state]
         how = [span for span in _summary(item, palette) if span[0]] or [("done", palette.muted)]
         canvas.rows.append(headline_row([(f"{icon} ", palette[role]), *how], [], margin, canvas))
-    if item.decision is not None:
+    if item.decision is not None and not isinstance(item.display, TodoList):  # nobody is asked about those
         words = one_line(decision_words(item.decision)[:1_000])
         canvas.prose([[(words, palette.muted)]], margin, palette.text)
 
@@ -248,7 +249,9 @@ def _excerpt(display: Excerpt, canvas: Canvas, margin: Margin) -> Iterator[None]
 
 def _report(display: TaskReport, canvas: Canvas, margin: Margin) -> Iterator[None]:
     palette = canvas.palette
-    yield from _output(display.text, canvas, margin, palette.code)
+    report = MarkdownStream(canvas, margin, palette.text)
+    report.feed(display.text)
+    yield from report.finish()
     lines = [f"{file.action} {one_line(file.path)}" for file in display.changed]
     lines.append(f"session {display.session_id}")
     for line in lines:
