@@ -7,12 +7,46 @@ from typing import Annotated, Any
 
 import typer
 
+AT_A_TIME = 500
+"""Items of a long list that are printed together."""
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_json(value: Any) -> None:
     """A terminal gets plain ASCII: JSON leaves some control characters as they are."""
     print_text(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
+
+
+class JsonList:
+    """Prints a list as `print_json` does, while it grows."""
+
+    def __init__(self) -> None:
+        self._held: list[Any] = []
+        self._begun = False
+
+    def add(self, value: Any) -> None:
+        self._held.append(value)
+        if len(self._held) == AT_A_TIME:
+            self._print()
+
+    def end(self) -> None:
+        self._print()
+        print_text("\n]\n" if self._begun else "[]\n")
+
+    def _print(self) -> None:
+        if self._held:
+            items = _list_text(self._held).removeprefix("[").removesuffix("\n]")
+            print_text(("," if self._begun else "[") + items)
+            self._begun = True
+            self._held = []
+
+
+def _list_text(values: list[Any]) -> str:
+    if sys.stdout.isatty():
+        return json.dumps(values, indent=2)
+    import msgspec  # several times faster
+
+    return msgspec.json.format(msgspec.json.encode(values), indent=2).decode()
 
 
 def print_text(text: str) -> bool:

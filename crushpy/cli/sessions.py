@@ -13,7 +13,7 @@ import typer
 
 from crushpy.cli import lineage, pins, rewinding, session_context, session_import
 from crushpy.cli.folder import working_folder
-from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.output import AsJson, JsonList, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 
 if TYPE_CHECKING:
@@ -101,7 +101,10 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         if as_json:
             from crushpy.engine.session.export import session_as_json
 
-            print_json([session_as_json(info) for info in await browser.tips(cwd, limit)])
+            writer = JsonList()
+            async for info in browser.tips(cwd, limit):
+                writer.add(session_as_json(info))
+            writer.end()
             return
         shown = SHOWN if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)

@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.storage.records import ConversationRow
+from crushpy.storage.records import ConversationRow, SessionInfo
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -44,6 +44,10 @@ class Backend(ABC):
 
     def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
         """The list of conversations of a database that is not open; None where it has to be opened."""
+        return None
+
+    def quick_tips(self, cwd: str | None, limit: int, after: SessionInfo | None) -> list[SessionInfo] | None:
+        """The same as the sessions at their tips, those behind `after`."""
         return None
 
     def close(self) -> None:

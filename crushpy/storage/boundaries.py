@@ -10,7 +10,6 @@ from sqlalchemy import func, insert, select, update
 from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message, Usage
 from crushpy.sanitize import encodable
-from crushpy.storage import statements
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.lease_holder import LeaseHolder
@@ -20,10 +19,10 @@ from crushpy.storage.row_mapping import (
     boundary_to_row,
     message_from_row,
     session_from_row,
-    session_to_row,
     usage_from_column,
 )
 from crushpy.storage.session_table import SessionTable
+from crushpy.storage.system_prompts import SESSIONS, insert_session
 from crushpy.storage.tables import boundaries, cuts, ledgers, messages, sessions
 
 _B = boundaries.c
@@ -75,7 +74,7 @@ class Boundaries:
                     {"end_reason": reason, "ended_at": boundary.created_at},
                 )
                 self._sessions.require(ended.rowcount, boundary.parent_id)
-            self._execute(statements.INSERT_SESSION, session_to_row(child))
+            insert_session(self._connection, child)
             self._conversations.refresh(child.root_id)
             if seed is not None:
                 self._sessions.append(child.id, seed)
@@ -193,9 +192,7 @@ class Boundaries:
 
     def conversation(self, root_id: str) -> list[SessionInfo]:
         rows = self._execute(
-            select(sessions)
-            .where(_S.root_id == root_id, _S.kind != DELETED)
-            .order_by(_S.created_at, _S.generation)
+            SESSIONS.where(_S.root_id == root_id, _S.kind != DELETED).order_by(_S.created_at, _S.generation)
         )
         return [session_from_row(row) for row in rows]
 

@@ -11,6 +11,7 @@ from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.search_index import SearchIndex
+from crushpy.storage.system_prompts import SystemPrompts
 
 _BATCH = 50
 _MARK = text("UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted")
@@ -37,11 +38,13 @@ class Cleaning:
         conversations: ConversationTable,
         index: SearchIndex,
         audit: Audit,
+        prompts: SystemPrompts,
     ) -> None:
         self._connection = connection
         self._conversations = conversations
         self._index = index
         self._audit = audit
+        self._prompts = prompts
         self._execute = connection.execute
 
     def mark(self, root_id: str) -> int:
@@ -67,7 +70,9 @@ class Cleaning:
             for row in rows:
                 self._execute(_DELETE_MESSAGE, {"number": row.number})
             if not rows and not self._execute(_DELETE_RUNS, values).rowcount:
+                prompt = self._prompts.of(session)
                 self._execute(_DELETE_SESSION, values)
+                self._prompts.drop(prompt)
         return True
 
     def words_left(self) -> bool:

@@ -1,9 +1,10 @@
 """Conversations as a list shows them: light rows, a name, the ends of a session. On the storage thread."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, Select, bindparam, func, literal, or_, select, update
+from sqlalchemy import BindParameter, Row, Select, and_, bindparam, func, literal, or_, select, update
 
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
@@ -13,6 +14,7 @@ from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.records import ConversationRow, SessionInfo
 from crushpy.storage.row_mapping import message_from_row, session_from_row
 from crushpy.storage.session_table import SessionTable
+from crushpy.storage.system_prompts import SESSIONS
 from crushpy.storage.tables import conversations, messages, sessions
 
 Statement = Select[*tuple[Any, ...]]
@@ -29,9 +31,18 @@ _LONGEST = 20_000
 """A longer prompt (most of it was pasted) is not worth being offered again."""
 
 _ROWS = select(conversations).order_by(_C.updated_at.desc(), _C.root_id)
-_TIPS = select(sessions).join(conversations, _C.tip_id == _S.id).order_by(_C.updated_at.desc(), _C.root_id)
+_TIPS = SESSIONS.join(conversations, _C.tip_id == _S.id).order_by(_C.updated_at.desc(), _C.root_id)
 _LIGHT_TIPS = _TIPS.with_only_columns(
     *(column for column in _S if column.name != "system"), literal("").label("system")
+)
+_COUNTED_TIPS = _TIPS.with_only_columns(
+    *(column for column in _S if column.name not in ("system", "message_count")),
+    literal("").label("system"),
+    _C.messages.label("message_count"),
+)
+_BEHIND = and_(
+    _C.updated_at <= bindparam("moment"),
+    or_(_C.updated_at < bindparam("moment"), _C.root_id > bindparam("root")),
 )
 _IN_FOLDER = _C.cwd == bindparam("folder")
 
@@ -87,17 +98,29 @@ class ConversationList:
         """The same, each as the session at its tip, without its system prompt."""
         return [session_from_row(row) for row in self._selected(_LIGHT_TIPS, cwd, limit)]
 
+    def tip_page(self, cwd: str | None, many: int, after: SessionInfo | None) -> list[SessionInfo]:
+        """A page of those, behind `after`, with the messages of the whole line counted."""
+        statement = _COUNTED_TIPS if after is None else _COUNTED_TIPS.where(_BEHIND)
+        behind = {} if after is None else {"moment": after.updated_at, "root": after.root_id}
+        return [session_from_row(row) for row in self._selected(statement, cwd, many, behind)]
+
     def latest(self, cwd: str) -> SessionInfo | None:
         """Where somebody spoke last in this folder, of the conversations that have not ended."""
         found = self._selected(_TIPS.where(_C.is_open), cwd, 1)
         return session_from_row(found[0]) if found else None
 
-    def _selected(self, statement: Statement, cwd: str | None, limit: int | None) -> Sequence[Row[Any]]:
+    def _selected(
+        self,
+        statement: Statement,
+        cwd: str | None,
+        limit: int | None,
+        others: Mapping[str, Any] = MappingProxyType({}),
+    ) -> Sequence[Row[Any]]:
         if cwd is not None:
             statement = statement.where(_IN_FOLDER)
         if limit is not None:
             statement = statement.limit(bindparam("many"))
-        values = {"folder": folder_key(cwd) if cwd is not None else "", "many": limit}
+        values = {"folder": folder_key(cwd) if cwd is not None else "", "many": limit, **others}
         return self._connection.execute(statement, values).all()
 
     def rename(self, root_id: str, title: str) -> None:

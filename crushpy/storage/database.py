@@ -22,6 +22,7 @@ from crushpy.storage.pins import PinTable
 from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
+from crushpy.storage.system_prompts import SystemPrompts
 from crushpy.storage.task_results import TaskResults
 from crushpy.storage.usage_sums import UsageSums
 
@@ -42,7 +43,8 @@ class Database:
         self.imports = Imports(self.connection, self.boundaries, table, self.index)
         self.audit = Audit(self.connection)
         self.calls = CallWrites(self.connection, self.sessions, self.audit)
-        self.cleaning = Cleaning(self.connection, table, self.index, self.audit)
+        self.prompts = SystemPrompts(self.connection)
+        self.cleaning = Cleaning(self.connection, table, self.index, self.audit, self.prompts)
         self.pins = PinTable(self.connection)
         self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
@@ -51,4 +53,9 @@ class Database:
 
     def tidy(self) -> bool:
         """A little work on the database itself. False where there is none."""
-        return self.index.add_some() or self.cleaning.rows_left() or self.cleaning.words_left()
+        return (
+            self.index.add_some()
+            or self.cleaning.rows_left()
+            or self.cleaning.words_left()
+            or self.prompts.convert_some()
+        )

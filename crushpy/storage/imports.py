@@ -11,14 +11,14 @@ from sqlalchemy import case, func, insert, select, update
 
 from crushpy.messages import Message, Usage
 from crushpy.sanitize import encodable
-from crushpy.storage import statements
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
-from crushpy.storage.row_mapping import boundary_to_row, message_to_row, session_to_row
+from crushpy.storage.row_mapping import boundary_to_row, message_to_row
 from crushpy.storage.search_index import SearchIndex
+from crushpy.storage.system_prompts import insert_session
 from crushpy.storage.tables import boundaries, imports, messages, sessions
 
 _M = messages.c
@@ -71,7 +71,7 @@ class Imports:
     ) -> None:
         with self._connection.transaction(durable=True, session=first.root_id if first else tip_id):
             if first is not None:
-                self._execute(statements.INSERT_SESSION, session_to_row(first))
+                insert_session(self._connection, first)
             growing = _GrowingSession(self._connection, self._index, first.id if first else tip_id)
             for step in steps:
                 if isinstance(step, Message):
@@ -80,7 +80,7 @@ class Imports:
                 growing.close()
                 ended = {"end_reason": step.boundary.trigger, "ended_at": step.boundary.created_at}
                 self._execute(update(sessions).where(_S.id == step.boundary.parent_id), ended)
-                self._execute(statements.INSERT_SESSION, session_to_row(step.child))
+                insert_session(self._connection, step.child)
                 self._execute(insert(boundaries), boundary_to_row(step.boundary))
                 growing = _GrowingSession(self._connection, self._index, step.child.id)
                 growing.add(step.seed)

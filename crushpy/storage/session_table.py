@@ -14,8 +14,9 @@ from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
-from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row, session_to_row
+from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row
 from crushpy.storage.search_index import SearchIndex
+from crushpy.storage.system_prompts import SystemPrompts, insert_session
 
 _NO_USAGE = Usage()
 _LISTED = frozenset({"title", "model", "ended_at"})
@@ -36,13 +37,14 @@ class SessionTable:
         self._leases = leases
         self._conversations = conversations
         self._index = index
+        self._prompts = SystemPrompts(connection)
         self._execute = connection.execute
 
     # --- sessions --------------------------------------------------------------------------------------
 
     def create(self, info: SessionInfo, first: Message | None) -> None:
         with self._connection.transaction(durable=True, session=info.root_id):
-            self._execute(statements.INSERT_SESSION, session_to_row(info))
+            insert_session(self._connection, info)
             self._conversations.changed(info.id)
             if first is not None:
                 self.append(info.id, first)
@@ -89,18 +91,23 @@ class SessionTable:
     ) -> None:
         changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}
         changes |= {"model": model, "compaction": compaction, "mode": mode, "end_reason": end_reason}
-        changes["system"] = encodable(system) if system is not None else None
         changes["todos"] = to_column(todos) if todos is not None else None
         changes["grants"] = to_column(grants) if grants is not None else None
         changes["breaker"] = to_column(breaker) if breaker is not None else None
         changes = {name: value for name, value in changes.items() if value is not None}
         if end_reason is not None:
             changes["ended_at"] = time.time() if end_reason else None
-        if not changes:
+        if not changes and system is None:
             return
         with self._connection.transaction(session=session_id):
+            before = ""
+            if system is not None:
+                before = self._prompts.of(session_id)
+                changes |= {"system": "", "system_hash": self._prompts.keep(system)}
             updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
             self.require(updated.rowcount, session_id)
+            if before and before != changes["system_hash"]:
+                self._prompts.drop(before)
             if not _LISTED.isdisjoint(changes):
                 self._conversations.changed(session_id)
 

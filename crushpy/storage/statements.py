@@ -5,6 +5,7 @@ from typing import Any
 from sqlalchemy import BindParameter, bindparam, delete, func, insert, literal, select, update
 
 from crushpy.storage.conversation_table import DELETED
+from crushpy.storage.system_prompts import SESSIONS
 from crushpy.storage.tables import drafts, messages, sessions, tool_runs
 
 _S = sessions.c
@@ -16,13 +17,12 @@ _many: BindParameter[Any] = bindparam("many")
 
 # --- sessions ------------------------------------------------------------------------------------------
 
-INSERT_SESSION = insert(sessions)
 _seen = _S.kind != DELETED
 SESSION_EXISTS = select(literal(1)).where(_S.id == _session, _seen)
-SESSIONS_FROM = select(sessions).where(_S.id >= bindparam("start"), _seen).order_by(_S.id).limit(_many)
+SESSIONS_FROM = SESSIONS.where(_S.id >= bindparam("start"), _seen).order_by(_S.id).limit(_many)
 UPDATE_SESSION = update(sessions).where(_S.id == _session, _seen)
 
-SESSION = select(sessions).where(_S.id == _session, _seen)
+SESSION = SESSIONS.where(_S.id == _session, _seen)
 
 # --- messages and tool runs ----------------------------------------------------------------------------
 

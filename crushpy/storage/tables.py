@@ -16,6 +16,7 @@ class SessionRow(SQLModel, table=True):
         Index("session_by_root", "root_id"),
         Index("session_by_parent", "parent_id"),
         Index("session_by_folder", "cwd", "updated_at"),
+        Index("session_by_prompt", "system_hash", sqlite_where=text("system_hash != ''")),
         Index("session_deleted", "kind", sqlite_where=text("kind = 'deleted'")),
     )
 
@@ -49,6 +50,17 @@ class SessionRow(SQLModel, table=True):
     """JSON: whether fresh starts still help."""
     mode: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
     """ask, edits or plan, where one was chosen for it."""
+    system_hash: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
+    """Names its prompt in `system_prompt`; `system` is empty then."""
+
+
+class SystemPromptRow(SQLModel, table=True):
+    """A system prompt, once for all sessions that were begun with the same."""
+
+    __tablename__ = "system_prompt"  # pyright: ignore[reportAssignmentType]
+
+    hash: str = Field(primary_key=True, sa_type=Text)
+    text: str = Field(sa_type=Text)
 
 
 class ConversationRow(SQLModel, table=True):
@@ -361,6 +373,7 @@ class LeaseRow(SQLModel, table=True):
 
 
 sessions: Table = SQLModel.metadata.tables["session"]
+system_prompts: Table = SQLModel.metadata.tables["system_prompt"]
 conversations: Table = SQLModel.metadata.tables["conversation"]
 messages: Table = SQLModel.metadata.tables["message"]
 tool_runs: Table = SQLModel.metadata.tables["tool_run"]

@@ -7,13 +7,14 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from conversations import continued
 from stored import a_session, replied, said
 
 from crushpy.ids import new_id
 from crushpy.messages import Message, Note
-from crushpy.storage.records import BoundaryInfo, SessionBusy, StorageError
+from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
 from crushpy.storage.sqlite.quick_list import quick_rows
 from crushpy.storage.store import Store
 
@@ -150,3 +151,26 @@ async def test_the_quick_list_is_the_same_and_steps_aside_where_it_must(store: S
     assert quick_rows(file.with_name("missing.db"), None, None) is None
     file.write_bytes(b"no database" * 1_000)
     assert quick_rows(file, None, None) is None
+
+
+async def test_pages_of_tips_hold_each_conversation_once_however_many_spoke_at_the_same_moment(
+    store: Store, file: Path
+) -> None:
+    for number in range(11):
+        info = a_session(f"/work/{number % 2}", now=1_000.0 + number // 4)
+        await store.create_session(info)
+        if number % 3 == 0:
+            await continued(store, info)
+    unopened = Store(file)
+    for cwd in (None, "/work/0", "/work/1", "/nowhere"):
+        rows = [(row.id, row.messages) for row in await store.conversation_rows(cwd)]
+        for reader in (store, unopened):
+            found: list[SessionInfo] = []
+            while page := await reader.tip_page(cwd, 2, found[-1] if found else None):
+                found += page
+            assert [(tip.id, tip.message_count) for tip in found] == rows
+            assert found == [
+                msgspec.structs.replace(tip, message_count=messages)
+                for tip, (_, messages) in zip(await store.conversation_tips(cwd), rows, strict=True)
+            ]
+    await unopened.close()

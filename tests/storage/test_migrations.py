@@ -87,6 +87,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "audit",
             "audit_end",
             "mark",
+            "system_prompt",
         }
         assert shape(ours) == shape(theirs)
 

@@ -9,8 +9,6 @@ from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-import msgspec
-
 from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
 from crushpy.context.requests_made import RequestMade, requests_made
@@ -38,6 +36,7 @@ HITS_EACH = 5
 HITS_PER_CONVERSATION = 12
 """How many messages are looked at for each conversation that is wanted, where those are many."""
 TITLE_LENGTH = 200
+TIPS_AT_A_TIME = 500
 PROMPTS = 200
 """How many earlier prompts are offered."""
 
@@ -122,13 +121,20 @@ class SessionBrowser:
         """Those of this folder (or all), newest first, one row each."""
         return await self._store.conversation_rows(cwd, limit)
 
-    async def tips(self, cwd: str | None = None, limit: int | None = None) -> list[SessionInfo]:
-        """The same, each as the session at its tip, with the messages of the whole line counted."""
-        totals = {row.id: row.messages for row in await self._store.conversation_rows(cwd, limit)}
-        return [
-            msgspec.structs.replace(info, message_count=totals.get(info.id, info.message_count))
-            for info in await self._store.conversation_tips(cwd, limit)
-        ]
+    async def tips(self, cwd: str | None = None, limit: int | None = None) -> AsyncIterator[SessionInfo]:
+        """The same, each as the session at its tip, with the messages of the whole line counted. Read page
+        by page."""
+        left = limit
+        last: SessionInfo | None = None
+        while left is None or left > 0:
+            many = TIPS_AT_A_TIME if left is None else min(left, TIPS_AT_A_TIME)
+            page = await self._store.tip_page(cwd, many, last)
+            for info in page:
+                yield info
+            if len(page) < many:
+                return
+            last = page[-1]
+            left = None if left is None else left - many
 
     async def find(self, name: str, cwd: str) -> SessionInfo:
         """A session by its id or the beginning of one; `latest` is the latest of this folder."""

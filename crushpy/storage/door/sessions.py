@@ -34,6 +34,17 @@ class StoredSessions(StorageThread):
         """Conversations of this folder (or all), newest first, each as the session at its tip."""
         return await self._do(lambda database: database.conversations.tips(cwd, limit))
 
+    async def tip_page(
+        self, cwd: str | None, many: int, after: SessionInfo | None = None
+    ) -> list[SessionInfo]:
+        """A page of the same, behind `after`, the last of the page before. Each counts the messages of all
+        the sessions that led to it."""
+        if self._backend.database is None:
+            quick = self._thread.submit(self._backend.quick_tips, cwd, many, after)
+            if (tips := await asyncio.wrap_future(quick)) is not None:
+                return tips
+        return await self._do(lambda database: database.conversations.tip_page(cwd, many, after))
+
     async def conversation_rows(
         self, cwd: str | None = None, limit: int | None = None
     ) -> list[ConversationRow]:

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.storage.backend import Backend
-from crushpy.storage.records import ConversationRow
+from crushpy.storage.records import ConversationRow, SessionInfo
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -43,3 +43,8 @@ class SqliteBackend(Backend):
         from crushpy.storage.sqlite.quick_list import quick_rows
 
         return quick_rows(self._file, cwd, limit)
+
+    def quick_tips(self, cwd: str | None, limit: int, after: SessionInfo | None) -> list[SessionInfo] | None:
+        from crushpy.storage.sqlite.quick_list import quick_tips
+
+        return quick_tips(self._file, cwd, limit, after)

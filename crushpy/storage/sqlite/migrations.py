@@ -307,6 +307,17 @@ CREATE TABLE draft (
 );
 """
 
+_PROMPTS = """
+CREATE TABLE system_prompt (
+    hash TEXT NOT NULL PRIMARY KEY,
+    text TEXT NOT NULL
+);
+ALTER TABLE session ADD COLUMN system_hash TEXT NOT NULL DEFAULT '';
+CREATE INDEX session_by_prompt ON session (system_hash) WHERE system_hash != '';
+INSERT INTO chore SELECT 'prompts', '' WHERE EXISTS (SELECT 1 FROM session)
+"""
+"""Prompts of old sessions are moved later, a few at a time."""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -322,6 +333,7 @@ STEPS: list[str] = [
     _AUDIT,
     _MARKS,
     _DRAFTS,
+    _PROMPTS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 

@@ -1,0 +1,88 @@
+"""System prompts: each different text is stored once, by its hash. Lives on the storage thread.
+
+A session names its prompt in `system_hash`. Those that an older crushpy stored have the text in `system`,
+until `convert_some` comes to them.
+"""
+
+from hashlib import sha256
+from typing import Any
+
+from sqlalchemy import Select, func, insert, select, text
+
+from crushpy.sanitize import encodable
+from crushpy.storage.connection import Connection
+from crushpy.storage.records import SessionInfo
+from crushpy.storage.row_mapping import session_to_row
+from crushpy.storage.tables import sessions, system_prompts
+
+_S = sessions.c
+_P = system_prompts.c
+_BATCH = 20
+# A row that is there is touched, so that nobody takes it away before the session is stored.
+_KEEP = text(
+    "INSERT INTO system_prompt (hash, text) VALUES (:hash, :text) "
+    "ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash"
+)
+_LOCK = select(_P.hash).where(_P.hash == text(":hash")).with_for_update()
+_DROP = text(
+    "DELETE FROM system_prompt WHERE hash = :hash "
+    "AND NOT EXISTS (SELECT 1 FROM session WHERE system_hash = :hash)"
+)
+_HASH_OF = text("SELECT system_hash FROM session WHERE id = :session")
+_CHORE = text("SELECT state FROM chore WHERE name = 'prompts'")
+_SET_CHORE = text("UPDATE chore SET state = :state WHERE name = 'prompts'")
+_NO_CHORE = text("DELETE FROM chore WHERE name = 'prompts'")
+_OLD = text("SELECT id, system FROM session WHERE id > :last ORDER BY id LIMIT :many")
+_CONVERT = text("UPDATE session SET system = '', system_hash = :hash WHERE id = :session AND system = :text")
+
+_named = select(_P.text).where(_P.hash == _S.system_hash).scalar_subquery()
+SESSIONS: Select[*tuple[Any, ...]] = select(
+    *(column for column in _S if column.name not in ("system", "system_hash")),
+    func.coalesce(_named, _S.system).label("system"),
+)
+"""Sessions with their prompts, wherever those are."""
+
+
+class SystemPrompts:
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._execute = connection.execute
+
+    def keep(self, prompt: str) -> str:
+        """Inside the transaction that names it: stores a text where it is not there yet. Its hash."""
+        if not prompt:
+            return ""
+        prompt = encodable(prompt)
+        name = sha256(prompt.encode()).hexdigest()
+        self._execute(_KEEP, {"hash": name, "text": prompt})
+        return name
+
+    def of(self, session_id: str) -> str:
+        """The hash that a session names; empty where it names none."""
+        return self._execute(_HASH_OF, {"session": session_id}).scalar() or ""
+
+    def drop(self, name: str) -> None:
+        """Inside the transaction that took a session's name for it away: the text goes with the last one."""
+        if name:
+            self._execute(_LOCK, {"hash": name})
+            self._execute(_DROP, {"hash": name})
+
+    def convert_some(self) -> bool:
+        """Stores the prompts of some old sessions as new ones are. False where none is left."""
+        last = self._execute(_CHORE).scalar()
+        if last is None:
+            return False
+        rows = self._execute(_OLD, {"last": last, "many": _BATCH}).all()
+        with self._connection.transaction():
+            for row in rows:
+                if row.system:
+                    values = {"session": row.id, "text": row.system, "hash": self.keep(row.system)}
+                    self._execute(_CONVERT, values)
+            self._execute(*((_SET_CHORE, {"state": rows[-1].id}) if rows else (_NO_CHORE, None)))
+        return bool(rows)
+
+
+def insert_session(connection: Connection, info: SessionInfo) -> None:
+    """Inside a transaction: a new session, and its prompt where nobody had the same."""
+    name = SystemPrompts(connection).keep(info.system)
+    connection.execute(insert(sessions), session_to_row(info) | {"system": "", "system_hash": name})

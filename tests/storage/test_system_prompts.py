@@ -1,0 +1,96 @@
+"""System prompts are stored once, whoever was begun with them, and go with the last of their sessions."""
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from conversations import continued
+from stored import a_session, said
+
+from crushpy.storage.sqlite import migrations
+from crushpy.storage.store import Store
+
+PROMPT = "You are crushpy. " * 50
+
+
+def ask(file: Path, sql: str) -> list[tuple[object, ...]]:
+    with closing(sqlite3.connect(file)) as connection:
+        return connection.execute(sql).fetchall()
+
+
+async def test_a_prompt_is_stored_once_and_read_with_each_of_its_sessions(store: Store, file: Path) -> None:
+    one, two, other = a_session(system=PROMPT), a_session(system=PROMPT), a_session(system="Another.")
+    for info in (one, two, other):
+        await store.create_session(info, said())
+    child = await continued(store, one)
+    assert (await store.session(one.id)).system == PROMPT
+    assert (await store.session(two.id)).system == PROMPT
+    assert (await store.session(other.id)).system == "Another."
+    assert [info.system for info in await store.lineage(child.id)] == [PROMPT, child.system]
+    assert [info.system for info in await store.conversation(two.id)] == [PROMPT]
+    latest = await store.latest(other.cwd)
+    assert latest is not None
+    assert latest.system
+    texts = ask(file, "SELECT text FROM system_prompt")
+    assert sorted(texts) == sorted({(PROMPT,), ("Another.",), (child.system,)} - {("",)})
+    assert ask(file, "SELECT DISTINCT system FROM session") == [("",)]
+
+
+async def test_a_prompt_goes_with_the_last_session_that_names_it(store: Store, file: Path) -> None:
+    one, two = a_session(system=PROMPT), a_session(system=PROMPT)
+    for info in (one, two):
+        await store.create_session(info, said())
+    await store.delete_conversation(one.id)
+    assert (await store.session(two.id)).system == PROMPT
+    await store.delete_conversation(two.id)
+    assert ask(file, "SELECT count(*) FROM system_prompt") == [(0,)]
+    await store.close()
+    assert PROMPT.encode() not in file.read_bytes()
+
+
+async def test_a_prompt_that_is_replaced_goes_unless_somebody_else_names_it(store: Store, file: Path) -> None:
+    one, two = a_session(system=PROMPT), a_session(system=PROMPT)
+    for info in (one, two):
+        await store.create_session(info, said())
+    await store.update_session(one.id, system="New.")
+    assert (await store.session(one.id)).system == "New."
+    assert (await store.session(two.id)).system == PROMPT
+    await store.update_session(two.id, system="New.")
+    assert ask(file, "SELECT text FROM system_prompt") == [("New.",)]
+
+
+async def test_prompts_of_an_older_database_are_read_at_once_and_moved_a_few_at_a_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = Store(file)
+    sessions = [a_session(system=f"{PROMPT}{number % 2}") for number in range(50)]
+    sessions.append(a_session(system=""))
+    for info in sessions:
+        await store.create_session(info)
+    await store.close()
+    step = next(n for n, step in enumerate(migrations.STEPS) if "CREATE TABLE system_prompt" in step)
+    with closing(sqlite3.connect(file)) as old:
+        old.execute(
+            "UPDATE session SET system = "
+            "coalesce((SELECT text FROM system_prompt WHERE hash = system_hash), '')"
+        )
+        old.execute("DROP INDEX session_by_prompt")
+        old.execute("ALTER TABLE session DROP COLUMN system_hash")
+        old.execute("DROP TABLE system_prompt")
+        old.execute(f"PRAGMA user_version = {step}")
+        old.commit()
+    with monkeypatch.context() as before:
+        before.setattr(migrations, "STEPS", migrations.STEPS[: step + 1])
+        again = Store(file)
+        assert {info.id: (await again.session(info.id)).system for info in sessions} == {
+            info.id: info.system for info in sessions
+        }
+        while await again.tidy():
+            pass
+        assert ask(file, "SELECT DISTINCT system FROM session") == [("",)]
+        assert ask(file, "SELECT count(*) FROM system_prompt") == [(2,)]
+        assert ask(file, "SELECT count(*) FROM chore WHERE name = 'prompts'") == [(0,)]
+        for info in sessions:
+            assert (await again.session(info.id)).system == info.system
+        await again.close()
