@@ -12,8 +12,9 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.access import Mode, Needs
+from crushpy.engine.agents.worktrees import any_left, take_up_left
 from crushpy.engine.attachments import image_limits, load_pictures
-from crushpy.engine.conversation import Choices, Conversation
+from crushpy.engine.conversation import Choices, Conversation, WorkingFolder
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.models import Models
@@ -119,14 +120,14 @@ class ProjectEnvironment:
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
 
-    def confine(self, private: Path, outputs: Path) -> Unconfined:
-        """What holds the commands of one conversation, whose own folders these are."""
+    def confine(self, cwd: Path, private: Path, outputs: Path) -> Unconfined:
+        """What holds the commands of one conversation in `cwd`, whose own folders the others are."""
         own = (self.paths.config_dir, self.paths.data_dir)
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
         grounds = Grounds(
-            self.cwd,
+            cwd,
             Path.home(),
             own,
             outputs,
@@ -137,11 +138,12 @@ class ProjectEnvironment:
         allowance = Allowance(chosen.processes, chosen.memory_mb, chosen.file_mb)
         return confine(chosen.mode, grounds, private, allowance)
 
-    def system_prompt(self, now: float) -> str:
-        """The system prompt of a session that opens now."""
-        files = context_files(self.cwd, self.paths.config_dir)
+    def system_prompt(self, now: float, cwd: Path | None = None) -> str:
+        """The system prompt of a session that opens now, perhaps to work elsewhere."""
+        cwd = cwd or self.cwd
+        files = context_files(cwd, self.paths.config_dir)
         # A folder's name may be no Unicode, and a request holds nothing else.
-        return encodable(f"{self.templates.render('system')}\n\n{describe(self.cwd, now, files)}")
+        return encodable(f"{self.templates.render('system')}\n\n{describe(cwd, now, files)}")
 
     def toolset(self, templates: Templates, on_edit: Callable[[], None]) -> Toolset:
         return Toolset(all_tools(), templates, on_edit=on_edit)
@@ -157,20 +159,28 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     outputs = around.paths.outputs / loaded.info.root_id
     private = around.paths.sandboxes / new_id()
     readable = [f"view({escaped(str(outputs))}/**)"]
-    readable += [f"{tool}({escaped(str(private))}/**)" for tool in ("view", "ls", "glob", "grep")]
+    # Those of its tasks that work elsewhere begin with the same name.
+    readable += [f"{tool}({escaped(str(private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
     rules = RuleSet.from_strings(
         allow=(*chosen.allow, *options.allow, *readable, *around.granted_hosts()),
         ask=chosen.ask,
         deny=chosen.deny,
         tools=tool_table(),
     )
-    context = ToolContext(
-        around.cwd,
-        outputs,
-        FileMemory(),
-        Jobs(settings.sandbox.env, lambda: around.confine(private, outputs)),
-        allow_private_hosts=chosen.private_hosts,
-    )
+
+    def context_in(cwd: Path, private: Path) -> ToolContext:
+        return ToolContext(
+            cwd,
+            outputs,
+            FileMemory(),
+            Jobs(settings.sandbox.env, lambda: around.confine(cwd, private, outputs)),
+            allow_private_hosts=chosen.private_hosts,
+        )
+
+    def elsewhere(cwd: Path) -> WorkingFolder:
+        own = private.with_name(f"{private.name}-{new_id()}")
+        return WorkingFolder(context_in(cwd, own), around.system_prompt(time.time(), cwd))
+
     events = EventBus(opened=stored is not None)
     templates = around.templates.reporting_to(
         lambda problem: events(
@@ -186,7 +196,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         settings=settings,
         templates=templates,
         toolset=around.toolset(templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED))),
-        context=context,
+        context=context_in(around.cwd, private),
         choices=Choices(
             rules,
             limits,
@@ -200,9 +210,14 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         save=lambda key, value: _save(around.paths, key, value),
         learnt=LearntModels(around.paths.learnt_file),
         undo_dir=around.paths.undo,
+        elsewhere=elsewhere,
+        worktrees=around.paths.worktrees,
     )
     if not options.read_only and any_unfinished(around.paths.undo):
         await conversation.recover()
+    if not options.read_only and any_left(around.paths.worktrees):
+        for words in await asyncio.to_thread(lambda: list(take_up_left(around.paths.worktrees))):
+            events(Notice(words, "warning"))
     return conversation
 
 

@@ -151,7 +151,7 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     """interrupted while it ran, not_run, or empty where it came to its end."""
 
 
-class TaskProgress(Event, frozen=True, tag="task"):
+class TaskProgress(Event, frozen=True, tag="task_progress"):
     """How far a sub-agent is. Between the `tool_start` and the `tool_result` of its call; not stored."""
 
     id: str
@@ -163,6 +163,37 @@ class TaskProgress(Event, frozen=True, tag="task"):
     """The call it makes, in a line; empty while it thinks."""
     tokens: int
     """What it used so far."""
+
+
+class ListedTaskChanged(Event, frozen=True, tag="task"):
+    """Where a task of a list stands, stored where its state is another. Once for each task after the list's
+    `prompt`, then whenever it goes on; the last one of each says how it ended."""
+
+    name: str
+    state: str
+    """waiting, running, done, failed, limit, interrupted or skipped (a task that it needs is not done)."""
+    step: int
+    """How many model calls it has made."""
+    tokens: int
+    cost: float
+    line: str
+    """What it does or said last, in a line."""
+    number: int
+    """Its place in the list, from 1."""
+    of: int
+    session_id: str = ""
+    branch: str = ""
+    """What it changed, where it had a worktree of its own."""
+    error: str = ""
+    """Why it did not come to its end."""
+
+
+class TaskEvent(Event, frozen=True, tag="task_event"):
+    """What the agent of a listed task tells, with the task's name: those of one task are in the usual order,
+    and several tasks may run side by side. While its task is running."""
+
+    name: str
+    event: "AgentEvent"
 
 
 class Progress(Event, frozen=True, tag="progress"):
@@ -342,9 +373,11 @@ class Result(Event, frozen=True, tag="result"):
     exit_code: int
     error: str = ""
     """What went wrong, where the run failed."""
+    tasks: tuple[ListedTaskChanged, ...] = ()
+    """How the tasks of a list ended, in its order."""
 
 
-AnyEvent = (
+AgentEvent = (
     SessionOpened
     | PromptQueued
     | PromptCommitted
@@ -359,6 +392,7 @@ AnyEvent = (
     | ToolOutput
     | ToolFinished
     | TaskProgress
+    | ListedTaskChanged
     | Progress
     | JobEnded
     | TodosChanged
@@ -377,6 +411,8 @@ AnyEvent = (
     | Farewell
     | Result
 )
+"""All but what wraps another."""
+AnyEvent = AgentEvent | TaskEvent
 
 
 def event_to_json(event: Event) -> bytes:

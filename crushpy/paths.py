@@ -88,6 +88,11 @@ class Paths:
         return self.data_dir / "outputs"
 
     @property
+    def worktrees(self) -> Path:
+        """Where tasks work that have a git worktree of their own."""
+        return self.data_dir / "worktrees"
+
+    @property
     def undo(self) -> Path:
         """What files held before they were changed."""
         return self.data_dir / "undo"

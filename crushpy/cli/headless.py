@@ -15,11 +15,22 @@ from typing import Any
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
+from crushpy.cli.task_ends import TaskEnds
 from crushpy.engine.conversation import Conversation
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Error, Event, Farewell, MessageCommitted, Notice, PromptCommitted, Result
+from crushpy.events import (
+    Error,
+    Event,
+    Farewell,
+    ListedTaskChanged,
+    MessageCommitted,
+    Notice,
+    PromptCommitted,
+    Result,
+    SessionOpened,
+)
 from crushpy.messages import Image, Usage
 from crushpy.sanitize import encodable
 from crushpy.start_options import StartOptions
@@ -32,12 +43,14 @@ STDIN_PATIENCE = 3.0
 INTERRUPTED, TERMINATED = 130, 143
 
 
-def run_headless(options: StartOptions, prompt: str, *, tasks: str, form: str, quiet: bool) -> int:
+def run_headless(
+    options: StartOptions, prompt: str, *, tasks: str, parallel: int | None, form: str, quiet: bool
+) -> int:
     """Works on a prompt, or on a file of tasks; the exit code. A `result` is printed last, always."""
     out = Out({"text": lambda: Prose(quiet=quiet), "json": OneJson, "stream-json": StreamJson}[form]())
     _on_signals(_interrupted)
     try:
-        code = asyncio.run(_work(options, _do(options, prompt, tasks), out))
+        code = asyncio.run(_work(options, _do(options, prompt, tasks, parallel), out))
     except CrushpyError as error:
         code = _failed(out, error)
     except KeyboardInterrupt as stopped:
@@ -86,14 +99,22 @@ def _stopped_by(number: int = signal.SIGINT) -> int:
     return TERMINATED if number == signal.SIGTERM else INTERRUPTED
 
 
-def _do(options: StartOptions, prompt: str, tasks: str) -> Work:
-    """What to have a conversation do: a prompt, or a list of tasks."""
+def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) -> Work:
+    """What to have a conversation do: a prompt, a list of tasks, or the rest of one."""
     if options.pick:
         raise UsageError(
             "--resume needs an ID here.", "`crushpy sessions list` shows them; -c takes the latest."
         )
     if not tasks:
-        whole = _with_stdin(prompt, or_nothing=bool(options.image))
+        goes_on = bool(options.session or options.resume_latest) and not options.image
+        whole = _with_stdin(prompt, or_nothing=goes_on or bool(options.image), wait=not options.image)
+        if goes_on and not whole:
+            return lambda conversation, _: conversation.go_on_with_tasks(parallel)
+        if parallel is not None:
+            raise UsageError(
+                "--parallel is for lists of tasks.",
+                "Give one with --tasks FILE, or go on with one: --resume ID.",
+            )
         return lambda conversation, images: conversation.ask(whole, images)
     from crushpy.cli.tasklist import read_tasks
 
@@ -103,7 +124,7 @@ def _do(options: StartOptions, prompt: str, tasks: str) -> Work:
             "The file says what to do, and each task gets a fresh session.",
         )
     listed = read_tasks(tasks, working_folder(options.cwd))
-    return lambda conversation, _: conversation.work_through(listed)
+    return lambda conversation, _: conversation.work_through(listed, parallel or 1)
 
 
 async def _work(options: StartOptions, do: Work, out: Out) -> int:
@@ -143,16 +164,21 @@ class _Watch:
         self._warnings = warnings
         self._opened = False
         self._text = ""
+        self._tasks = TaskEnds()
+        self._warned = False
         self.signal: int = signal.SIGINT
         """Which signal asked for the end, where one did."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, MessageCommitted) and event.text.strip():
             self._text = event.text
+        self._tasks(event)
         self._out(event)
-        if isinstance(event, PromptCommitted):
-            gc.enable()
+        if isinstance(event, SessionOpened):
             self._opened = True
+        if isinstance(event, PromptCommitted | ListedTaskChanged) and not self._warned:
+            self._warned = True
+            gc.enable()
             for warning in self._warnings:
                 self._out(Notice(warning, "warning"))
         if self._out.lost:  # nobody will ever know what more we did
@@ -163,7 +189,9 @@ class _Watch:
         info = self._conversation.info
         ids = (info.id, info.root_id) if self._opened else ("", "")  # what failed before is not stored
         error = failure.message if failure else ""
-        return Result(*ids, self._text, usage, usage.cost, self.exit_code(status), error)
+        code = self.exit_code(status)
+        text = self._text or self._tasks.text
+        return Result(*ids, text, usage, usage.cost, code, error, self._tasks.all)
 
     def exit_code(self, status: str) -> int:
         if status == "done":
@@ -174,12 +202,15 @@ class _Watch:
         return {"interrupted": _stopped_by(self.signal), "limit": 4}.get(status, 1)
 
 
-def _with_stdin(prompt: str, *, or_nothing: bool) -> str:
-    """The prompt, and what was piped in after it. `or_nothing`: there may be neither. `-` is stdin alone."""
+def _with_stdin(prompt: str, *, or_nothing: bool, wait: bool) -> str:
+    """The prompt, and what was piped in after it. `or_nothing`: there may be neither. `-` is stdin alone.
+
+    `wait`: without a prompt, until all has been piped in.
+    """
     if prompt == "-":
         prompt, piped = "", _read_all(sys.stdin.fileno())
     else:
-        piped = _stdin(wait_for_all=not prompt and not or_nothing)
+        piped = _stdin(wait_for_all=not prompt and wait)
     text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
     if not text and not or_nothing:
         raise UsageError(

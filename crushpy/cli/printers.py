@@ -7,16 +7,19 @@ from typing import Protocol, TextIO
 
 import msgspec
 
+from crushpy.cli.task_table import TaskLines, TaskTable
 from crushpy.events import (
     Boundary,
     Error,
     Event,
     Farewell,
+    ListedTaskChanged,
     MessageCommitted,
     Notice,
     Result,
     Retry,
     SessionOpened,
+    TaskEvent,
     TextDelta,
     ThinkingDelta,
     ToolCalled,
@@ -39,6 +42,7 @@ STREAMED = (
     Notice,
     Retry,
     Error,
+    ListedTaskChanged,
     Result,
 )
 """The events of the public stream-json contract."""
@@ -73,6 +77,8 @@ class StreamJson:
     def __call__(self, event: Event) -> None:
         if isinstance(event, STREAMED):
             _write_json(event)
+        elif isinstance(event, TaskEvent) and isinstance(event.event, STREAMED):
+            _write_json(event.event, task=event.name)
 
 
 class OneJson:
@@ -83,11 +89,15 @@ class OneJson:
             _write_json(event)
 
 
-def _write_json(event: Event) -> None:
+def _write_json(event: Event, *, task: str = "") -> None:
+    """`task`: the name of the task whose event it is, where it is one of a list."""
     try:
         line = event_to_json(event)
+        if task:
+            line = line[:-1] + b',"task":' + msgspec.json.encode(task) + b"}"
     except UnicodeEncodeError:  # the name of a file may hold anything
-        line = msgspec.json.encode(encodable(msgspec.to_builtins(event)))
+        told = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
+        line = msgspec.json.encode(encodable(told))
     sys.stdout.buffer.write(line + b"\n")  # JSON is UTF-8 whatever the terminal is
     sys.stdout.buffer.flush()
 
@@ -105,6 +115,8 @@ class Prose:
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._open_line = False
         self._tasks: set[str] = set()
+        self._list: TaskTable | TaskLines | None = None
+        """How the tasks of a list get on, where there is one."""
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -125,6 +137,12 @@ class Prose:
                 self._finished(event)
             case Notice():
                 self._say(f"! {event.text}" if event.level == "warning" else event.text)
+            case ListedTaskChanged():
+                self._listed(event)
+            case TaskEvent(name, Notice() as notice) if notice.level == "warning":
+                self._say(f"! {name}: {notice.text}")
+            case TaskEvent(name, Retry() as again) if isinstance(self._list, TaskLines):
+                self._say(f"! {name}: {again.reason} Trying again in {again.seconds:g} s.")
             case Farewell():
                 self._end_line()
                 self._say(event.text)
@@ -136,10 +154,16 @@ class Prose:
                     self._say(f"  {event.hint}", always=True)
             case Result():
                 self._end_line()
-                if not self._live and event.text:
+                if event.text and (not self._live or self._list is not None):
                     _write(sys.stdout, clean(event.text) + "\n")
             case _:
                 pass
+
+    def _listed(self, event: ListedTaskChanged) -> None:
+        if self._list is None:
+            lively = sys.stderr.isatty() and not self._quiet
+            self._list = TaskTable() if lively else TaskLines(lambda text, must: self._say(text, always=must))
+        self._list(event)
 
     def _finished(self, event: ToolFinished) -> None:
         if event.is_error:
@@ -153,8 +177,12 @@ class Prose:
             return
         self._end_line()
         line = clean(text)
+        if self._list is not None:
+            self._list.erase()
         with suppress(OSError):  # only the answer counts
             _write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
+        if self._list is not None:
+            self._list.draw()
 
     def _end_line(self) -> None:
         if self._open_line:

@@ -35,6 +35,17 @@ def run_command(
             help="Work through a list of tasks instead of a prompt, each in a fresh session.",
         ),
     ] = "",
+    parallel: Annotated[
+        int | None,
+        typer.Option(
+            "--parallel",
+            metavar="N",
+            min=1,
+            max=32,
+            help="Of a list, how many tasks may run side by side: those that only read, or have a worktree "
+            "of their own. 1 unless it is given.",
+        ),
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")] = False,
 ) -> None:
     """Work on PROMPT without the app and print what happens.
@@ -47,7 +58,7 @@ def run_command(
     gc.disable()  # collecting while modules load costs more than it frees; the engine turns it on again
     from crushpy.cli.headless import run_headless
 
-    _leave(run_headless(options, prompt, tasks=tasks, form=form.value, quiet=quiet))
+    _leave(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form.value, quiet=quiet))
 
 
 def _leave(code: int) -> NoReturn:

@@ -2,11 +2,14 @@
 
 import re
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+from msgspec import Meta
 
-from crushpy.engine.agents.task_list import Strategies, TaskOrder, TaskOrders
+from crushpy.engine.agents.task_orders import Strategies, TaskOrder, TaskOrders
+from crushpy.engine.agents.task_schedule import problem_with_needs
+from crushpy.engine.turn.limits import Limits
 from crushpy.errors import UsageError
 from crushpy.messages import Data
 from crushpy.sanitize import encodable
@@ -15,9 +18,12 @@ from crushpy.tools.base import Delegation
 Strategy = Literal["", "full", "summarized"]
 MAX_BYTES = 1_000_000
 HINT = (
-    'In TOML: a [[tasks]] with prompt = "..." for each; context_strategy, report_strategy, read_only and '
-    "model may follow. In any other text file: a task a line."
+    'In TOML: a [[tasks]] with prompt = "..." for each; name, needs, worktree, read_only, model, '
+    "context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
+    "In any other text file: a task a line."
 )
+MAX_NAME = 60
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
@@ -25,10 +31,16 @@ class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
     """One task as it is written down."""
 
     prompt: str
+    name: str = ""
+    needs: tuple[str, ...] | None = None
+    worktree: bool = False
     context_strategy: Strategy = ""
     report_strategy: Strategy = ""
     read_only: bool = False
     model: str = ""
+    max_steps: Annotated[int, Meta(ge=1)] | None = None
+    max_tokens: Annotated[int, Meta(ge=1)] | None = None
+    max_cost: Annotated[float, Meta(ge=0)] | None = None
 
 
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
@@ -49,10 +61,10 @@ def read_tasks(name: str, cwd: Path) -> TaskOrders:
         raise UsageError(f"--tasks {name}: {error}", HINT) from error
     if not listed.tasks:
         raise UsageError(f"--tasks {name}: there is no task in it", HINT)
-    return TaskOrders(
-        tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1)),
-        Strategies(listed.context_strategy, listed.report_strategy),
-    )
+    tasks = tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1))
+    if problem := problem_with_needs([task.planned for task in tasks]):
+        raise UsageError(f"--tasks {name}: {problem}", HINT)
+    return TaskOrders(tasks, Strategies(listed.context_strategy, listed.report_strategy))
 
 
 def _order(name: str, number: int, written: Any) -> TaskOrder:
@@ -62,8 +74,25 @@ def _order(name: str, number: int, written: Any) -> TaskOrder:
         raise UsageError(f"--tasks {name}: task {number}: {error}", HINT) from error
     if not entry.prompt.strip():
         raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
-    work = Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model)
-    return TaskOrder(work, Strategies(entry.context_strategy, entry.report_strategy))
+    if entry.name and not _is_name(entry.name):
+        raise UsageError(
+            f"--tasks {name}: task {number} has the name {entry.name!r}, which cannot be that of a branch",
+            f"Letters, digits, dots, dashes and underscores will do, at most {MAX_NAME} of them.",
+        )
+    return TaskOrder(
+        entry.name or f"task-{number}",
+        Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model),
+        Strategies(entry.context_strategy, entry.report_strategy),
+        None if entry.needs is None else tuple(dict.fromkeys(entry.needs)),
+        entry.worktree,
+        Limits(entry.max_steps, entry.max_tokens, entry.max_cost),
+    )
+
+
+def _is_name(name: str) -> bool:
+    """Whether git takes it as the end of a branch's name, on every file system."""
+    fits = len(name) <= MAX_NAME and _NAME.fullmatch(name)
+    return bool(fits) and ".." not in name and not name.lower().endswith((".", ".lock"))
 
 
 def _read(name: str, path: Path) -> str:

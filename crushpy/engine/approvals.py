@@ -137,12 +137,17 @@ class Approvals:
         await asyncio.sleep(_REQUEST_FIRST)
         await asyncio.to_thread(self.judge, _EXAMPLES)
 
-    def judge(self, accesses: tuple[Access, ...]) -> Decision:
-        return decide(accesses, self._in_force(), self._workspace, yolo=self.yolo, guard=self._guard)
+    def judge(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> Decision:
+        """`workspace`: where the call works, if that is not the conversation's own folder."""
+        where = workspace or self._workspace
+        return decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
 
-    def left_out(self, tool: str, place: Path, real: Path) -> Callable[[str], bool] | None:
-        """What of a folder that `tool` may go through is not for it."""
-        return unreadable_below(tool, place, real, self._in_force(), self._workspace, yolo=self.yolo)
+    def left_out(
+        self, tool: str, place: Path, real: Path, workspace: Path | None = None
+    ) -> Callable[[str], bool] | None:
+        """What of a folder that `tool` may go through is not for it. `workspace`: as for `judge`."""
+        where = workspace or self._workspace
+        return unreadable_below(tool, place, real, self._in_force(), where, yolo=self.yolo)
 
     def _in_force(self) -> RuleSet:
         """The rules, with what the user granted, as they hold in this mode."""
@@ -158,14 +163,19 @@ class Approvals:
         accesses: tuple[Access, ...],
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
+        workspace: Path | None = None,
     ) -> Ruling:
-        """Whether the call may run, and with what. A cancellation while a question stands is a ruling too."""
-        decision = self.judge(accesses)
+        """Whether the call may run, and with what. A cancellation while a question stands is a ruling too.
+
+        `workspace`: as for `judge`.
+        """
+        decision = self.judge(accesses, workspace)
         if decision.verdict == "ask" and self.interactive:
             async with self._line.turn() as place:  # an earlier answer may have settled this one
-                decision = self.judge(accesses)
+                decision = self.judge(accesses, workspace)
                 if decision.verdict == "ask":
-                    return await self._ask(call, accesses, decision, await preview(), task, place)
+                    shown = await preview()
+                    return await self._ask(call, accesses, decision, shown, task, place, workspace)
         if decision.verdict == "allow":
             return Ruling(decision, needs=decision.needs)
         if decision.verdict == "deny":
@@ -180,8 +190,10 @@ class Approvals:
         preview: Display | None,
         task: str,
         place: tuple[int, int],
+        workspace: Path | None,
     ) -> Ruling:
-        choices = choices_for(decision, accesses, self._in_force(), self._workspace, self._guard)
+        where = workspace or self._workspace
+        choices = choices_for(decision, accesses, self._in_force(), where, self._guard)
         question = ApprovalNeeded(
             call.id,
             call.name,
@@ -192,7 +204,7 @@ class Approvals:
             preview,
             task,
             choices,
-            deeds(accesses, self._workspace),
+            deeds(accesses, where),
             place,
         )
         try:
@@ -202,7 +214,9 @@ class Approvals:
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
-        if (now := self.judge(accesses)).verdict == "deny":  # the mode changed while the question stood
+        if (
+            now := self.judge(accesses, where)
+        ).verdict == "deny":  # the mode changed while the question stood
             return _denied(now)
         if chosen.kind == "conversation":
             self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))

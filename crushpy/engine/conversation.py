@@ -19,8 +19,7 @@ from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.forecast import Forecast
 from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
-from crushpy.engine.agents.subagents import Subagents
-from crushpy.engine.agents.task_list import TaskList, TaskOrders
+from crushpy.engine.agents.subagents import Subagents, Workplace
 from crushpy.engine.approvals import BY_LEAVING, Answer, Approvals
 from crushpy.engine.attachments import Attachments
 from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
@@ -61,6 +60,8 @@ from crushpy.tools.shell.jobs import RunningJob
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
+    from crushpy.engine.agents.task_list import TaskList
+    from crushpy.engine.agents.task_orders import TaskOrders
     from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.browser import SessionBrowser
 
@@ -79,6 +80,13 @@ class Choices(Data, frozen=True):
     mode: Mode = "ask"
     guard: Callable[[], Guard] = Guard
     """What holds commands back beside the rules."""
+
+
+class WorkingFolder(Data, frozen=True):
+    """What tools work with in a folder, and what the model is told of it."""
+
+    context: ToolContext
+    system: str
 
 
 class Conversation:
@@ -101,9 +109,11 @@ class Conversation:
         save: Callable[[str, str], None],
         learnt: LearntModels,
         undo_dir: Path,
+        elsewhere: Callable[[Path], WorkingFolder],
+        worktrees: Path,
     ) -> None:
         """`remember` stores a rule for good, `save` a choice made in the app; `undo_dir` is where what
-        files held is kept."""
+        files held is kept, `worktrees` where tasks have folders of their own, with what `elsewhere` says."""
         self._emit = events
         self._running: asyncio.Task[Any] | None = None
         self._store = store
@@ -158,7 +168,10 @@ class Conversation:
             watches=(AuditWatch(store, lambda: self._session.info.root_id), self._recorder, self._tally),
             interactive=choices.interactive,
         )
-        self._subagents = Subagents(services, at, toolset, choices.limits, events)
+        self._services = services
+        self._elsewhere = elsewhere
+        self._worktrees = worktrees
+        self._subagents = Subagents(services, at, toolset, events)
         self.pins = PinBoard(at.live, store, services.settings, at.gauge, context, self._approvals.judge)
         self._agent = Agent(
             services,
@@ -243,16 +256,37 @@ class Conversation:
         self.attachments.begin(prompt)
         return await asyncio.shield(self._start(self._turn(prompt)))
 
-    async def work_through(self, orders: TaskOrders) -> Status:
+    async def work_through(self, orders: "TaskOrders", parallel: int = 1) -> Status:
         """Has a new conversation work through a list of tasks, each in a session of its own."""
-        return await asyncio.shield(self._start(self._work_through(orders)))
+        listed = self._task_list()
+        work = listed.begin(orders, parallel, Spent(self._limits))
+        return await asyncio.shield(self._start(self._on_tasks(listed, work)))
 
-    async def _work_through(self, orders: TaskOrders) -> Status:
-        worklist = TaskList(self._subagents, self._session, self._emit)
+    async def go_on_with_tasks(self, parallel: int | None = None) -> Status:
+        """Goes on with the list of tasks that this conversation worked on before."""
+        listed = self._task_list()
+        work = listed.go_on(parallel, Spent(self._limits))
+        return await asyncio.shield(self._start(self._on_tasks(listed, work)))
+
+    def _task_list(self) -> "TaskList":
+        from crushpy.engine.agents.task_list import TaskList
+        from crushpy.engine.agents.task_places import TaskPlaces
+
+        def furnish(folder: Path) -> Workplace:
+            around = self._elsewhere(folder)
+            # What is changed there is a branch in the end: nothing to undo file by file.
+            watches = tuple(watch for watch in self._services.watches if watch is not self._recorder)
+            services = msgspec.structs.replace(self._services, workspace=around.context, watches=watches)
+            return Workplace(services, around.system, str(folder))
+
+        places = TaskPlaces(self._worktrees, self.info.root_id, self._context.cwd, furnish)
+        return TaskList(self._subagents, self._session, self._store, places, self._emit)
+
+    async def _on_tasks(self, listed: "TaskList", work: Coroutine[Any, Any, Status]) -> Status:
         try:
-            return await worklist.run(orders)
+            return await work
         finally:
-            self.failure = worklist.failure
+            self.failure = listed.failure
             self._running = None
 
     def interrupt(self) -> bool:
@@ -272,8 +306,8 @@ class Conversation:
         self.failure = None
         try:
             prompt = await self.attachments.complete(prompt)
-            spent = self._subagents.spent = Spent()
-            turn = self._agent.turn(self._limits, spent, self._steer)
+            spent = self._subagents.spent = Spent(self._limits)
+            turn = self._agent.turn(spent, self._steer)
             self._recorder.turn_begins()
             status = await turn.run(prompt)
             self._recorder.turn_ended(self._session.history[-1].id if self._session.history else "")

@@ -23,6 +23,7 @@ from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SystemPrompts
+from crushpy.storage.task_lists import TaskLists
 from crushpy.storage.task_results import TaskResults
 from crushpy.storage.usage_sums import UsageSums
 
@@ -49,6 +50,7 @@ class Database:
         self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
         self.task_results = TaskResults(self.connection)
+        self.task_lists = TaskLists(self.connection)
         self.usage_sums = UsageSums(self.connection)
 
     def tidy(self) -> bool:

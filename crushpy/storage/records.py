@@ -132,6 +132,37 @@ class TaskResult(Data, frozen=True, omit_defaults=False):
     """Of that summary."""
 
 
+class ListedTask(Data, frozen=True, omit_defaults=False):
+    """How one task of a list stands."""
+
+    number: int
+    """1, 2, 3, ... in the order of the list."""
+    name: str
+    state: str = "waiting"
+    """waiting, running, done, failed, limit, interrupted or skipped."""
+    session_id: str = ""
+    """Where it was worked on last."""
+    result_id: str = ""
+    branch: str = ""
+    """Holds what it changed, where it had a worktree of its own and changed anything."""
+    changes: str = ""
+    """The same as a list of files and a diff, as far as others are told."""
+    error: str = ""
+    """Why it did not come to its end."""
+    steps: int = 0
+    tokens: int = 0
+    cost: float = 0.0
+
+
+class StoredTaskList(Data, frozen=True):
+    """A list of tasks with how far it is."""
+
+    orders: str
+    """JSON: what is to be done, as it was read once."""
+    parallel: int
+    tasks: tuple[ListedTask, ...]
+
+
 class Carried(Data, frozen=True):
     """What a session has beside its own messages."""
 

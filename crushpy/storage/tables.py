@@ -359,6 +359,40 @@ class DraftRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class TaskListRow(SQLModel, table=True):
+    """A list of tasks that a conversation works through."""
+
+    __tablename__ = "task_list"  # pyright: ignore[reportAssignmentType]
+
+    root_id: str = Field(primary_key=True, **_OF_SESSION)
+    orders: str = Field(sa_type=Text)
+    """JSON: what is to be done, as it was read once."""
+    parallel: int
+    created_at: float = Field(sa_type=Float)
+
+
+class ListedTaskRow(SQLModel, table=True):
+    """How one task of a list stands."""
+
+    __tablename__ = "listed_task"  # pyright: ignore[reportAssignmentType]
+
+    root_id: str = Field(primary_key=True, **_OF_SESSION)
+    number: int = Field(primary_key=True)
+    name: str = Field(sa_type=Text)
+    state: str = Field(sa_type=Text)
+    session_id: str = Field(sa_type=Text)
+    """Where it was worked on last."""
+    result_id: str = Field(sa_type=Text)
+    branch: str = Field(sa_type=Text)
+    """What it changed, where it had a worktree of its own."""
+    changes: str = Field(sa_type=Text)
+    """That as a list of files and a diff."""
+    error: str = Field(sa_type=Text)
+    steps: int
+    tokens: int
+    cost: float = Field(sa_type=Float)
+
+
 class LeaseRow(SQLModel, table=True):
     """Which process may write to a session."""
 
@@ -389,3 +423,5 @@ audits: Table = SQLModel.metadata.tables["audit"]
 audit_ends: Table = SQLModel.metadata.tables["audit_end"]
 drafts: Table = SQLModel.metadata.tables["draft"]
 leases: Table = SQLModel.metadata.tables["lease"]
+task_lists: Table = SQLModel.metadata.tables["task_list"]
+listed_tasks: Table = SQLModel.metadata.tables["listed_task"]

@@ -1,5 +1,6 @@
 """What tasks gave back, and what they cost. Lives on the storage thread."""
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -51,6 +52,10 @@ class TaskResults:
                     "cost": result.cost,
                 },
             )
+
+    def of(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
+        rows = self._connection.execute(select(task_results).where(_T.id.in_(result_ids)))
+        return {row["id"]: TaskResult(**row) for row in rows.mappings()}
 
     def usage(self, root_id: str) -> Usage:
         """Of all tasks of a conversation, their summaries included."""

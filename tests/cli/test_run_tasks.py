@@ -131,16 +131,33 @@ def test_the_conversation_can_go_on_and_knows_the_reports(
     assert "sub-agent" not in llm.requests[-1].body["messages"][0]["content"]
 
 
-def test_a_task_that_fails_ends_the_run_and_says_what_is_left(
+def test_a_task_that_fails_stops_those_that_need_it_and_nobody_else(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
-    (workspace / "list.json").write_text('["one", {"prompt": "two"}, "three"]')
-    llm.script("Done.", Fail(401), "never")
+    listed = [
+        "one",
+        {"prompt": "two", "name": "bad"},
+        {"prompt": "three", "name": "needy", "needs": ["bad"]},
+        {"prompt": "four", "needs": ["needy"]},
+        "five",
+    ]
+    (workspace / "list.json").write_text(json.dumps(listed))
+    llm.script("First.", Fail(401), "Last.")
     done = run("--tasks", "list.json")
-    assert done.code == 5
-    assert len(llm.requests) == 2
-    notices = [line["text"] for line in done.lines if line["type"] == "notice"]
-    assert "Task 2 of 3 did not come to its end; 1 not begun." in notices
+    assert done.code == 1 and done.result["text"] == "Last."
+    assert [text.split("\n")[0] for text in prompts(llm)] == ["one", "two", "five"]
+    states = {task["name"]: task["state"] for task in done.result["tasks"]}
+    assert states == {
+        "task-1": "done",
+        "bad": "failed",
+        "needy": "skipped",
+        "task-4": "skipped",
+        "task-5": "done",
+    }
+    [said] = [line["text"] for line in done.of("notice") if "2 of 5 tasks are done" in line["text"]]
+    assert "failed: bad" in said and "not begun for that: needy, task-4" in said
+    assert f"crushpy run --resume {done.result['root_id']}" in said
+    assert "bad: " in done.result["error"]
 
 
 def test_a_limit_holds_for_the_whole_list(run: Run, llm: ScriptedLLM, workspace: Path) -> None:

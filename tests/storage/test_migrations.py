@@ -80,6 +80,8 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "import_record",
             "pin",
             "draft",
+            "task_list",
+            "listed_task",
             "conversation",
             "index_queue",
             "chore",

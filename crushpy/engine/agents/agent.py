@@ -24,7 +24,7 @@ from crushpy.engine.models import Models
 from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.turn.call_watch import CallWatch
-from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Steer, Turn
@@ -107,7 +107,7 @@ class Agent:
             search,
             delegate,
             lambda: models.image_limits(session.info.model),
-            services.approvals.left_out,
+            lambda tool, place, real: services.approvals.left_out(tool, place, real, services.workspace.cwd),
         )
         self._jobs = context.jobs
         self._approvals = services.approvals
@@ -164,8 +164,8 @@ class Agent:
             services.watches,
         )
 
-    def turn(self, limits: Limits, spent: Spent, steer: Steer | None = None) -> Turn:
-        """The next turn, which may go as far as `limits` say; `steer` is awaited between its steps."""
+    def turn(self, spent: Spent, steer: Steer | None = None) -> Turn:
+        """The next turn, which may go as far as `spent` lets it; `steer` is awaited between its steps."""
         self._jobs.warm_up()
         self._approvals.warm_up()
         return Turn(
@@ -175,7 +175,6 @@ class Agent:
             self.policy,
             self._overflow,
             self.tools,
-            limits,
             self._emit,
             spent,
             self._mode_notes,

@@ -43,6 +43,14 @@ NOT_FOR_TASKS = ("task", "new_session")
 ENDS = {"error": "failed", "limit": "stopped at a limit of this run", "loop": "went round in circles"}
 
 
+class Workplace(Data, frozen=True):
+    """Where a sub-agent works: with what, and what it is told of its surroundings."""
+
+    services: AgentServices
+    system: str
+    cwd: str
+
+
 class Finished(Data, frozen=True):
     """A task that has come to its end."""
 
@@ -60,13 +68,11 @@ class Subagents:
         services: AgentServices,
         parent: AgentSession,
         toolset: Toolset,
-        limits: Limits,
         emit: Callable[[Event], None],
     ) -> None:
         self._services = services
         self._parent = parent
         self._toolset = toolset
-        self._limits = limits
         self._emit = emit
         self.spent = Spent()
         self._summaries: dict[str, str] = {}
@@ -85,10 +91,23 @@ class Subagents:
             text = f"The sub-agent {ENDS[task.status]}{reason}. Its last words: {text or '(none)'}"
         return Outcome(text, is_error=task.status != "done", display=task.report)
 
-    async def work(self, order: Delegation, emit: Callable[[Event], None]) -> Finished:
-        """Has a sub-agent work until it stops. Its events go to `emit`, its questions to the user."""
-        agent = await self._agent(order, emit)
-        turn = agent.turn(self._limits, self.spent)
+    async def work(
+        self,
+        order: Delegation,
+        emit: Callable[[Event], None],
+        *,
+        title: str = "",
+        limits: Limits | None = None,
+        place: Workplace | None = None,
+    ) -> Finished:
+        """Has a sub-agent work until it stops. Its events go to `emit`, its questions to the user.
+
+        `limits` are its own, beside those of the run; without a `place` it works where the conversation does.
+        """
+        info = self._parent.live.info
+        here = place or Workplace(self._services, info.system, info.cwd)
+        agent = await self._agent(order, emit, title or title_of(order.prompt), here)
+        turn = agent.turn(Spent(limits, within=self.spent))
         status = await turn.run(user_message(order.prompt))
         await agent.policy.close()
         self.unasked = self.unasked or agent.tools.unasked
@@ -103,7 +122,9 @@ class Subagents:
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
 
-    async def _agent(self, order: Delegation, emit: Callable[[Event], None]) -> Agent:
+    async def _agent(
+        self, order: Delegation, emit: Callable[[Event], None], title: str, place: Workplace
+    ) -> Agent:
         parent = self._parent.live.info
         model = order.model or parent.model
         try:
@@ -119,11 +140,11 @@ class Subagents:
             parent_id=parent.id,
             kind="task",
             generation=0,
-            title=title_of(order.prompt),
-            cwd=parent.cwd,
+            title=title,
+            cwd=place.cwd,
             model=model,
             compaction="auto",
-            system=f"{parent.system}\n\n{self._services.templates.render('task')}",
+            system=f"{place.system}\n\n{self._services.templates.render('task')}",
             created_at=now,
             updated_at=now,
         )
@@ -138,7 +159,7 @@ class Subagents:
             stored=False,
             call_ids=self._parent.live.call_ids,
         )
-        return Agent(self._services, session, tools=tools.tools, emit=emit, task=order.call_id)
+        return Agent(place.services, session, tools=tools.tools, emit=emit, task=order.call_id)
 
     async def _finished(self, agent: Agent, status: Status, failure: CrushpyError | None) -> Finished:
         session = agent.session
@@ -181,7 +202,7 @@ class Subagents:
             self._emit(Notice(f"A report was not summarised, it is used whole: {reason}", "warning"))
             return ""
         self._parent.live.spend(usage)
-        self.spent.used += usage
+        self.spent.use(usage)
         if not summary or len(summary) >= len(result.raw):
             return ""
         result = TaskResult(

@@ -1,136 +1,274 @@
-"""Works through a list of tasks, one after the other, each told what those before it reported."""
+"""Works through a list of tasks: several at a time where they may, each told what it needs of the others.
+
+What is to be done and how far it is are stored, so that another process can go on with it.
+"""
 
 import asyncio
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import msgspec
 
-from crushpy.context.tags import element
-from crushpy.engine.agents.subagents import Subagents
+from crushpy.engine.agents.subagents import ENDS, Finished, Subagents, Workplace
+from crushpy.engine.agents.task_orders import TaskOrder, TaskOrders
+from crushpy.engine.agents.task_places import TaskPlaces
+from crushpy.engine.agents.task_reports import TaskOutcome, TaskReports, is_named, numbered
+from crushpy.engine.agents.task_schedule import TaskSchedule, TaskState
+from crushpy.engine.agents.task_watch import TaskWatch
 from crushpy.engine.session.session import LiveSession, title_of, user_message
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
-from crushpy.errors import CrushpyError
+from crushpy.engine.unexpected import unexpected
+from crushpy.errors import CrushpyError, UsageError
 from crushpy.events import Event, Notice, TurnEnded
-from crushpy.messages import Data, Note
-from crushpy.storage.records import TaskResult
-from crushpy.tools.base import Delegation
+from crushpy.messages import Note
+from crushpy.shield import shielded
+from crushpy.start_soon import start_soon
+from crushpy.storage.records import ListedTask, StoredTaskList
+from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
-from crushpy.tools.truncate import MAX_RESULT_CHARS, truncate
 
-MAX_HANDED_ON = 60_000
-"""Characters of all reports together, as a later task gets them."""
-EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
+log = logging.getLogger(__name__)
 
-
-class Strategies(Data, frozen=True):
-    """How reports pass between tasks: full, summarized, or empty where nobody chose."""
-
-    context_strategy: str = ""
-    """How a task receives the reports of those before it."""
-    report_strategy: str = ""
-    """How its own report is handed on."""
-
-
-class TaskOrder(Data, frozen=True):
-    """One task of a list."""
-
-    work: Delegation
-    own: Strategies = Strategies()
-
-
-class TaskOrders(Data, frozen=True):
-    """A list of tasks, in order."""
-
-    tasks: tuple[TaskOrder, ...]
-    shared: Strategies = Strategies()
-    """Hold where a task says nothing itself."""
-
-    def handed_to(self, receiver: TaskOrder, sender: TaskOrder) -> str:
-        """How a report reaches a later task. A task's own words count before the list's, and the one that
-        receives before the one that reports."""
-        return (
-            receiver.own.context_strategy
-            or sender.own.report_strategy
-            or self.shared.context_strategy
-            or self.shared.report_strategy
-        )
-
-    def kept_from(self, sender: TaskOrder) -> str:
-        """How the conversation keeps a report."""
-        return sender.own.report_strategy or self.shared.report_strategy or self.shared.context_strategy
-
-
-class _Report(Data, frozen=True):
-    sender: TaskOrder
-    title: str
-    result: TaskResult
+MOST_AT_ONCE = 32
+"""Tasks that may run side by side."""
+_STATES: dict[Status, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
 
 
 class TaskList:
     """The list is the first prompt of a conversation, which keeps a note of each report."""
 
-    def __init__(self, subagents: Subagents, session: LiveSession, emit: Callable[[Event], None]) -> None:
+    def __init__(
+        self,
+        subagents: Subagents,
+        session: LiveSession,
+        store: Store,
+        places: TaskPlaces,
+        emit: Callable[[Event], None],
+    ) -> None:
         self._subagents = subagents
         self._session = session
+        self._store = store
+        self._places = places
         self._emit = emit
-        self._reports: list[_Report] = []
         self.failure: CrushpyError | None = None
-        """Why a task failed."""
+        """Why tasks failed."""
 
-    async def run(self, orders: TaskOrders) -> Status:
-        """Stops at the first task that does not come to its end."""
-        self._subagents.spent = Spent()
+    async def begin(self, orders: TaskOrders, parallel: int, spent: Spent) -> Status:
+        """Stores the list and works through it. Raises `UsageError` before anything where it cannot be."""
+        tasks = tuple(ListedTask(number, order.name) for number, order in enumerate(orders.tasks, 1))
+        warnings = await self._places.check(_with_worktrees(orders, tasks))
         await self._session.add_prompt(user_message(_listed(orders)))
         self._emit(TurnEnded("done"))
-        many = len(orders.tasks)
-        for number, order in enumerate(orders.tasks, 1):
-            self._emit(Notice(f"Task {number} of {many}: {title_of(order.work.prompt)}"))
-            status = await self._one(number, order, orders)
-            if status != "done":
-                text = f"Task {number} of {many} did not come to its end; {many - number} not begun."
-                self._emit(Notice(text, "warning"))
-                return status
+        listed = StoredTaskList(msgspec.json.encode(orders).decode(), parallel, tasks)
+        await self._store.add_task_list(self._root, listed)
+        return await self._work_through(orders, tasks, parallel, spent, warnings)
+
+    async def go_on(self, parallel: int | None, spent: Spent) -> Status:
+        """Goes on with the list that is stored. Raises `UsageError` where there is nothing to go on with."""
+        listed = await self._store.task_list(self._root)
+        if listed is None or all(task.state == "done" for task in listed.tasks):
+            why = "All tasks of its list are done." if listed else ""
+            raise UsageError(
+                f"There is no prompt. {why}".strip(),
+                'Say what to do: crushpy run --resume ID "and now the docs"',
+            )
+        orders = msgspec.json.decode(listed.orders, type=TaskOrders)
+        warnings = await self._places.check(_with_worktrees(orders, listed.tasks))
+        self._session.announce()
+        return await self._work_through(orders, listed.tasks, parallel or listed.parallel, spent, warnings)
+
+    @property
+    def _root(self) -> str:
+        return self._session.info.root_id
+
+    async def _work_through(
+        self,
+        orders: TaskOrders,
+        tasks: tuple[ListedTask, ...],
+        parallel: int,
+        spent: Spent,
+        warnings: list[str],
+    ) -> Status:
+        self._subagents.spent = spent
+        self._orders = {order.name: order for order in orders.tasks}
+        self._reports = TaskReports(orders, self._subagents.told)
+        self._watches = {task.name: TaskWatch(task, len(tasks), self._emit) for task in tasks}
+        for text in warnings:
+            self._emit(Notice(text, "warning"))
+        done = await self._recover(tasks)
+        for watch in self._watches.values():
+            watch.tell()
+        self._schedule = TaskSchedule([order.planned for order in orders.tasks], parallel, done)
+        try:
+            return self._conclude(await self._run(spent))
+        finally:
+            await shielded(self._places.close())
+
+    async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
+        """Takes up what is stored: what is done stays done, everything else begins anew. Who is done."""
+        results = await self._store.task_results([task.result_id for task in tasks if task.state == "done"])
+        done: list[str] = []
+        for task in tasks:
+            if task.state == "done" and task.result_id in results:
+                self._reports.add(TaskOutcome(self._orders[task.name], task, results[task.result_id]))
+                done.append(task.name)
+            elif task.state != "waiting":
+                if task.state == "running" and task.session_id:  # its process is gone
+                    await self._store.update_session(task.session_id, end_reason="interrupted")
+                await self._store_state(task.name, ListedTask(task.number, task.name))
+        return done
+
+    async def _run(self, spent: Spent) -> str:
+        """Until nothing runs and nothing can start; why it was stopped before, in words."""
+        running: dict[asyncio.Task[TaskState], str] = {}
+        stopped = ""
+        try:
+            while True:
+                startable = self._schedule.startable()
+                if startable and (stopped := spent.reached()):
+                    self._schedule.stop()
+                for name in self._schedule.startable():
+                    self._schedule.start(name)
+                    running[start_soon(self._one(name))] = name
+                if not running:
+                    return stopped
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for each in ended:
+                    await self._settle(running.pop(each), each.result())
+        except BaseException as error:
+            self._schedule.stop()
+            for each in running:
+                each.cancel()
+            with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
+                await shielded(self._all_settled(running))
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+            return "interrupted"
+
+    async def _all_settled(self, running: dict[asyncio.Task[TaskState], str]) -> None:
+        for each, name in running.items():
+            await asyncio.wait([each])
+            await self._settle(name, "interrupted" if each.cancelled() else each.result())
+
+    async def _settle(self, name: str, state: TaskState) -> None:
+        """A task has come to rest: so have those that can never start now."""
+        for skipped in self._schedule.end(name, state):
+            needs = self._orders[skipped].needs or ()
+            missing = [need for need in needs if self._schedule.states[need] != "done"]
+            self._watches[skipped].change(error=f"it needs {', '.join(missing)}")
+            await self._store_state(skipped, state="skipped")
+            self._watches[skipped].tell()
+
+    # --- one task ----------------------------------------------------------------------------------------
+
+    async def _one(self, name: str) -> TaskState:
+        """Works on one task; how that ended, which is stored and told. Never raises but when cancelled."""
+        order, watch = self._orders[name], self._watches[name]
+        try:
+            state = await self._attempt(order, watch)
+        except asyncio.CancelledError:
+            state = "done" if watch.task.state == "done" else "interrupted"
+        except (ToolError, CrushpyError) as error:
+            watch.change(error=error.message if isinstance(error, CrushpyError) else str(error))
+            state = "failed"
+        except Exception as error:
+            log.exception("task %s failed", name)
+            watch.change(error=unexpected(error).message)
+            state = "failed"
+        try:
+            if watch.task.state != "done":
+                await shielded(self._store_state(name, state=state))
+        except asyncio.CancelledError:
+            pass
+        except CrushpyError as error:  # told by whatever is stored next
+            log.warning("the state of task %s was not stored: %s", name, error)
+            watch.change(state=state, error=error.message)
+        watch.tell(watch.task.error)
+        return state
+
+    async def _attempt(self, order: TaskOrder, watch: TaskWatch) -> TaskState:
+        await self._store_state(order.name, state="running")
+        watch.tell()
+        work = msgspec.structs.replace(order.work, prompt=await self._reports.prompt(order))
+        title = f"{order.name}: {title_of(order.work.prompt)}"
+        if not order.worktree:
+            task = await self._subagents.work(work, watch, title=title, limits=order.limits)
+        else:
+            place = await self._places.open(order.name)
+            try:
+                task = await self._subagents.work(work, watch, title=title, limits=order.limits, place=place)
+            finally:
+                await shielded(self._leave(order, watch, place, title))
+        return await shielded(self._finished(order, watch, task))
+
+    async def _leave(self, order: TaskOrder, watch: TaskWatch, place: Workplace, title: str) -> None:
+        left = await self._places.leave(order.name, place, title)
+        watch.change(branch=left.branch, changes=left.changes)
+
+    async def _finished(self, order: TaskOrder, watch: TaskWatch, task: Finished) -> TaskState:
+        state = _STATES.get(task.status, "failed")
+        if state != "done":
+            reason = task.failure.message if task.failure else ""
+            watch.change(error=reason or ENDS.get(task.status, task.status))
+            return state
+        watch.change(result_id=task.result.id)
+        await self._store_state(order.name, state="done")
+        outcome = TaskOutcome(order, watch.task, task.result)
+        self._reports.add(outcome)
+        where = f"{numbered(watch.task)} (session {task.report.session_id})"
+        await self._session.add_note(Note(f"{where} reports:\n\n{await self._reports.kept(outcome)}"))
         return "done"
 
-    async def _one(self, number: int, order: TaskOrder, orders: TaskOrders) -> Status:
-        try:
-            work = msgspec.structs.replace(order.work, prompt=await self._told(order, orders))
-            task = await self._subagents.work(work, self._emit)
-        except asyncio.CancelledError:
+    async def _store_state(self, name: str, anew: ListedTask | None = None, state: str = "") -> None:
+        watch = self._watches[name]
+        watch.task = anew or msgspec.structs.replace(watch.task, state=state)
+        await self._store.update_listed_task(self._root, watch.task)
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _conclude(self, stopped: str) -> Status:
+        """Says what is not done and how to go on."""
+        states = self._schedule.states
+        left = [name for name, state in states.items() if state != "done"]
+        if not left:
+            return "done"
+        done = f"{len(states) - len(left)} of {len(states)} tasks are done"
+        named = {
+            state: ", ".join(self._schedule.of(state))
+            for state in ("failed", "limit", "interrupted", "skipped", "waiting")
+        }
+        words = {"limit": "stopped at a limit", "waiting": "not begun", "skipped": "not begun for that"}
+        rest = "; ".join(f"{words.get(state, state)}: {names}" for state, names in named.items() if names)
+        why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
+        go_on = (
+            f"`crushpy run --resume {self._root}` goes on with the rest (with the same --allow or --yolo); "
+            "the file is not read again."
+        )
+        text = f"{why}{done}; {rest}."
+        self._emit(Notice(f"{text} {go_on}", "warning"))
+        if stopped == "interrupted":
             return "interrupted"
-        except ToolError as error:
-            self.failure = CrushpyError(str(error))
+        if named["failed"]:
+            failed = self._schedule.of("failed")
+            reasons = "; ".join(f"{name}: {self._watches[name].task.error}" for name in failed[:5])
+            self.failure = CrushpyError(f"{text} {reasons}", go_on)
             return "error"
-        self.failure = task.failure
-        if task.status == "done":
-            title = f"Task {number}: {title_of(order.work.prompt)}"
-            self._reports.append(_Report(order, title, task.result))
-            text = await self._subagents.told(task.result, orders.kept_from(order))
-            where = f"Task {number} (session {task.report.session_id})"
-            kept = _bounded(text, task.result, MAX_RESULT_CHARS)
-            await self._session.add_note(Note(f"{where} reports:\n\n{kept}"))
-        return task.status
-
-    async def _told(self, order: TaskOrder, orders: TaskOrders) -> str:
-        """The task's prompt, and what those before it reported, in the form that it is to receive."""
-        if not self._reports:
-            return order.work.prompt
-        blocks = [order.work.prompt, "", EARLIER]
-        room = min(MAX_RESULT_CHARS, MAX_HANDED_ON // len(self._reports))
-        for report in self._reports:
-            text = await self._subagents.told(report.result, orders.handed_to(order, report.sender))
-            blocks.append(element("report", f"{report.title}\n\n{_bounded(text, report.result, room)}"))
-        return "\n".join(blocks)
+        return "limit"
 
 
-def _bounded(text: str, result: TaskResult, room: int) -> str:
-    """Head and tail of a report that is too long, and where all of it is."""
-    shown = truncate(text, room)
-    if not shown.cut_chars:
-        return text
-    return f"{shown.text}\n\n[Cut; recall(message_id={result.id!r}) reads the whole report.]"
+def _with_worktrees(orders: TaskOrders, tasks: Sequence[ListedTask]) -> list[str]:
+    """Those that will want one, by number and name."""
+    both = zip(orders.tasks, tasks, strict=True)
+    return [
+        f"task {task.number} ({task.name})" for order, task in both if order.worktree and task.state != "done"
+    ]
 
 
 def _listed(orders: TaskOrders) -> str:
-    return "\n".join(f"{number}. {order.work.prompt}" for number, order in enumerate(orders.tasks, 1))
+    lines: list[str] = []
+    for number, order in enumerate(orders.tasks, 1):
+        name = f"{order.name}: " if is_named(ListedTask(number, order.name)) else ""
+        lines.append(f"{number}. {name}{order.work.prompt}")
+    return "\n".join(lines)

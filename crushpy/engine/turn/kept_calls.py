@@ -44,7 +44,7 @@ class KeptCalls:
             return
         message = self._models.priced(draft.message(self._session.info.model, set()))
         used = message.usage or Usage()
-        self._spent.used += used
+        self._spent.use(used)
         if empty and "".join(draft.thinking).strip():
             await shielded(self._session.add_reply(msgspec.structs.replace(message, parts=message.parts[:1])))
             if message.usage is not None:

@@ -209,7 +209,7 @@ class ToolRunner:
             async def preview() -> Display | None:
                 return await tool.preview(args, context)
 
-            ruling = await self._approvals.rule(call, accesses, preview, self._task)
+            ruling = await self._approvals.rule(call, accesses, preview, self._task, self._context.cwd)
             decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
             watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
             await self._watches.ruled(watched, ruling)

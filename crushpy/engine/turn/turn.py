@@ -14,7 +14,7 @@ from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.kept_calls import KeptCalls
-from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft
@@ -45,7 +45,6 @@ class Turn:
         policy: CompactionPolicy,
         overflow: OverflowRecovery,
         tools: ToolRunner,
-        limits: Limits,
         emit: Callable[[Event], None],
         spent: Spent,
         mode_notes: ModeNotes,
@@ -65,7 +64,6 @@ class Turn:
         self._policy = policy
         self._overflow = overflow
         self._tools = tools
-        self._limits = limits
         self._emit = emit
         self._spent = spent
         self._calls = KeptCalls(session, models, spent, emit)
@@ -113,11 +111,11 @@ class Turn:
     async def _steps_until_done(self, prompt: Message, commit: Once) -> Status:
         guard = LoopGuard()
         while True:
-            reached = self._limits.reached(self._spent)
+            reached = self._spent.reached()
             if reached:
                 self._emit(Notice(f"Stopped: {reached}.", "warning"))
                 return "limit"
-            self._spent.steps += 1
+            self._spent.step()
             message = await self._ask_model(prompt, commit)
             if not message.calls:
                 if message.finish == "length":
@@ -127,7 +125,7 @@ class Turn:
             if guard.stuck:
                 self._emit(Notice("Stopped: the same call gave the same result ten times.", "warning"))
                 return "loop"
-            if self._steer is not None and not self._limits.reached(self._spent):
+            if self._steer is not None and not self._spent.reached():
                 await self._steer()
 
     async def _ask_model(self, prompt: Message, commit: Once) -> Message:
@@ -156,7 +154,7 @@ class Turn:
         if draft.status_moved:
             self._models.learn_placement(request.model)
         if message.usage is not None:
-            self._spent.used += message.usage
+            self._spent.use(message.usage)
             self._emit(UsageReported(message.usage, self._session.usage))
         return message
 

@@ -10,7 +10,14 @@ from crushpy.messages import Usage
 from crushpy.storage.audit_records import AuditChain, AuditEntry
 from crushpy.storage.call_records import CallDecided
 from crushpy.storage.door.storage_thread import StorageThread
-from crushpy.storage.records import ImportRecord, ImportStep, SessionInfo, TaskResult
+from crushpy.storage.records import (
+    ImportRecord,
+    ImportStep,
+    ListedTask,
+    SessionInfo,
+    StoredTaskList,
+    TaskResult,
+)
 from crushpy.undo.states import FileState, RecordedChange
 
 log = logging.getLogger(__name__)
@@ -18,7 +25,7 @@ EndOfImport = Callable[[], tuple[str, ImportRecord]]
 
 
 class StoredRecords(StorageThread):
-    """Marks, the audit, results of tasks, changed files, imports, leases."""
+    """Marks, the audit, lists of tasks and their results, changed files, imports, leases."""
 
     # --- marks -----------------------------------------------------------------------------------------
 
@@ -61,6 +68,22 @@ class StoredRecords(StorageThread):
     async def task_usage(self, root_id: str) -> Usage:
         """What all tasks of a conversation used together."""
         return await self._do(lambda database: database.task_results.usage(root_id))
+
+    async def task_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
+        """What tasks gave back, by the ids of their results."""
+        return await self._do(lambda database: database.task_results.of(result_ids))
+
+    async def add_task_list(self, root_id: str, listed: StoredTaskList) -> None:
+        """Keeps a list of tasks with the conversation that works through it."""
+        await self._do(lambda database: database.task_lists.add(root_id, listed))
+
+    async def task_list(self, root_id: str) -> StoredTaskList | None:
+        """The list that a conversation works through; None where it is none of that kind."""
+        return await self._do(lambda database: database.task_lists.find(root_id))
+
+    async def update_listed_task(self, root_id: str, task: ListedTask) -> None:
+        """How a task of a list stands now."""
+        await self._do(lambda database: database.task_lists.update(root_id, task))
 
     # --- changed files ---------------------------------------------------------------------------------
 

@@ -318,6 +318,30 @@ INSERT INTO chore SELECT 'prompts', '' WHERE EXISTS (SELECT 1 FROM session)
 """
 """Prompts of old sessions are moved later, a few at a time."""
 
+_TASK_LISTS = """
+CREATE TABLE task_list (
+    root_id TEXT NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    orders TEXT NOT NULL,
+    parallel INTEGER NOT NULL,
+    created_at FLOAT NOT NULL
+);
+CREATE TABLE listed_task (
+    root_id TEXT NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    name TEXT NOT NULL,
+    state TEXT NOT NULL,
+    session_id TEXT NOT NULL,
+    result_id TEXT NOT NULL,
+    branch TEXT NOT NULL,
+    changes TEXT NOT NULL,
+    error TEXT NOT NULL,
+    steps INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    cost FLOAT NOT NULL,
+    PRIMARY KEY (root_id, number)
+)
+"""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -334,6 +358,7 @@ STEPS: list[str] = [
     _MARKS,
     _DRAFTS,
     _PROMPTS,
+    _TASK_LISTS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 

@@ -1,0 +1,81 @@
+"""Tells how one task of a list gets on: its own events, with its name, and where it stands."""
+
+from collections.abc import Callable
+from typing import cast
+
+import msgspec
+
+from crushpy.events import (
+    AgentEvent,
+    Event,
+    ListedTaskChanged,
+    MessageCommitted,
+    Retry,
+    SessionOpened,
+    TaskEvent,
+    ToolCalled,
+    UsageReported,
+)
+from crushpy.messages import headline
+from crushpy.storage.records import ListedTask
+
+LINE = 200
+"""Characters of the line that says what it does."""
+
+
+class TaskWatch:
+    def __init__(self, task: ListedTask, many: int, emit: Callable[[Event], None]) -> None:
+        self._emit = emit
+        self._many = many
+        self._line = ""
+        self.task = task
+        """As it stands."""
+
+    def __call__(self, event: Event) -> None:
+        """What the sub-agent that works on it tells."""
+        self._emit(TaskEvent(self.task.name, cast(AgentEvent, event)))
+        match event:
+            case SessionOpened():
+                self.change(session_id=event.id)
+            case ToolCalled():
+                self._tell(f"{event.name} {headline(event.name, event.args, more=' …')}")
+            case MessageCommitted():
+                self.change(steps=self.task.steps + 1)
+                self._tell(_last_line(event.text))
+            case UsageReported():
+                self.change(tokens=event.total.total, cost=event.total.cost)
+                self._tell()
+            case Retry():
+                self._tell(f"{event.reason} Trying again in {event.seconds:g} s.")
+            case _:
+                pass
+
+    def change(self, **changes: str | float) -> None:
+        self.task = msgspec.structs.replace(self.task, **changes)
+
+    def tell(self, line: str = "") -> None:
+        """Says where it stands, which is stored."""
+        task = self.task
+        self._emit(
+            ListedTaskChanged(
+                task.name,
+                task.state,
+                task.steps,
+                task.tokens,
+                task.cost,
+                line.strip()[:LINE],
+                task.number,
+                self._many,
+                task.session_id,
+                task.branch,
+                task.error,
+            )
+        )
+
+    def _tell(self, line: str = "") -> None:
+        self._line = line or self._line
+        self.tell(self._line)
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")

@@ -1,0 +1,325 @@
+"""Git worktrees for tasks: each begins at the last commit, and what is changed in it is left as a branch.
+
+They live in a private folder outside the project. Of what a killed process left, the next makes branches.
+"""
+
+import fcntl
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from crushpy.errors import CrushpyError, UsageError
+from crushpy.messages import Data
+from crushpy.paths import private_dir
+from crushpy.private_files import write_private
+from crushpy.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.sanitize import clean
+
+PREFIX = "crushpy"
+MAX_DIFF = 12_000
+"""Characters of a diff that others are told."""
+PATIENCE = 600
+"""Seconds that one call of git may take: large projects take long to lay out."""
+_QUIET = ("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
+_NOBODY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
+CUT_OFF = "cut off before its end"
+
+
+class Worktree(Data, frozen=True):
+    """A worktree that is laid out whole."""
+
+    name: str
+    path: str
+    branch: str
+    base: str
+    """The commit it began at."""
+    git_dir: str
+    """Its own part of the repository: what its `.git` says may have been changed since."""
+    common_dir: str
+    """The repository."""
+
+
+class BranchLeft(Data, frozen=True):
+    """What a task left of its worktree; nothing where it changed nothing."""
+
+    branch: str = ""
+    changes: str = ""
+    """In words, the files, and the beginning of the diff."""
+
+
+class GitFailed(CrushpyError):
+    """Git refused."""
+
+
+class Worktrees:
+    """Those of one list of tasks that works in `cwd`. `folder` is where all lists have theirs."""
+
+    def __init__(self, folder: Path, list_id: str, cwd: Path) -> None:
+        self._all = folder
+        self._own = folder / list_id
+        self._cwd = cwd
+        self._prefix = f"{PREFIX}/{list_id}"
+        self._lock = -1
+
+    def check(self, first: str) -> list[str]:
+        """Raises `UsageError` where there can be no worktree, for the task `first`; what to warn of."""
+        why = f"{first} wants a worktree, but "
+        way_out = "Commit first, or take `worktree = true` out of the list."
+        if shutil.which("git") is None:
+            raise UsageError(f"{why}git is not installed", "Install it, or take `worktree = true` out.")
+        try:
+            inside = _git(self._cwd, "rev-parse", "--is-inside-work-tree").strip()
+        except GitFailed as error:
+            unowned = f": {error.message}" if "not a git repository" not in error.message else ""
+            hint = "`git init` and a first commit make it one; or take `worktree = true` out of the list."
+            raise UsageError(f"{why}{self._cwd} is not in a git repository{unowned}", hint) from error
+        if inside != "true":
+            raise UsageError(f"{why}{self._cwd} has no working tree: the repository is bare", way_out)
+        if not _succeeds(self._cwd, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+            raise UsageError(f"{why}the repository has no commit yet", way_out)
+        below = _git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n").rstrip("/")
+        if below and not _succeeds(self._cwd, "cat-file", "-e", f"HEAD:{below}"):
+            raise UsageError(f"{why}the folder {below} is not in the last commit", way_out)
+        for taken in (PREFIX, self._prefix):
+            if _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{taken}"):
+                raise UsageError(
+                    f"{why}the branch {taken} is in the way of {self._prefix}/...",
+                    f"Give it another name: git branch -m {taken} ...",
+                )
+        return self._warnings()
+
+    def _warnings(self) -> list[str]:
+        said: list[str] = []
+        commit = _git(self._cwd, "rev-parse", "--short", "HEAD").strip()
+        if _git(self._cwd, "status", "--porcelain", filters=_filters(self._cwd)):
+            said.append(
+                "The working tree has changes that are not committed: tasks with a worktree begin at "
+                f"the last commit ({commit}) and do not see them."
+            )
+        if _succeeds(self._cwd, "cat-file", "-e", "HEAD:.gitmodules"):
+            said.append("Submodules are empty folders in the worktrees of tasks.")
+        return said
+
+    # --- one worktree --------------------------------------------------------------------------------------
+
+    def add(self, name: str) -> Worktree:
+        """Lays one out at the last commit, on a branch of its own."""
+        self._hold()
+        path, branch = self._own / name, f"{self._prefix}/{name}"
+        if path.exists():
+            raise GitFailed(f"{path} is there already", "What an earlier attempt left could not be taken up.")
+        self._rename_earlier(branch)
+        base = _git(self._cwd, "rev-parse", "HEAD").strip()
+        filters = _filters(self._cwd)
+        _git(self._cwd, "worktree", "add", "-q", "-b", branch, str(path), base, filters=filters)
+        places = _git(path, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
+        git_dir, common_dir = places.splitlines()
+        tree = Worktree(name, str(path), branch, base, git_dir, common_dir)
+        write_private(self._record(name), msgspec.json.encode(tree))
+        return tree
+
+    def working_folder(self, tree: Worktree) -> Path:
+        """Where in it the list's own folder is."""
+        below = _git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n")
+        return Path(tree.path, below)
+
+    def leave(self, tree: Worktree, title: str) -> BranchLeft:
+        """Commits what was changed in it and removes it. Where that fails it stays, and the error says so."""
+        try:
+            left = _committed(tree, title)
+        except (GitFailed, OSError) as error:
+            raise GitFailed(
+                f"what {tree.name} changed could not be committed: {error}",
+                f"It is kept in {tree.path}; the next start of crushpy tries again.",
+            ) from error
+        _remove(tree)
+        if not left.branch:
+            with suppress(GitFailed):
+                _git(Path(tree.common_dir), "update-ref", "-d", f"refs/heads/{tree.branch}")
+        self._record(tree.name).unlink(missing_ok=True)
+        return left
+
+    def _record(self, name: str) -> Path:
+        return self._own / f"{name}.json"
+
+    def _rename_earlier(self, branch: str) -> None:
+        """What an earlier attempt left goes by another name: the branch is that of the last one."""
+        if not _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
+            return
+        free = (f"{branch}-attempt-{number}" for number in range(1, 1_000))
+        for name in free:
+            if not _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
+                _git(self._cwd, "branch", "-m", branch, name)
+                return
+
+    # --- one process at a time -----------------------------------------------------------------------------
+
+    def _hold(self) -> None:
+        """Says that a living process works here, as long as this one does."""
+        while self._lock < 0:
+            lock = _lock_of(private_dir(self._own))
+            handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            fcntl.flock(handle, fcntl.LOCK_EX)
+            private_dir(self._own)
+            if lock.exists() and os.fstat(handle).st_ino == lock.stat().st_ino:
+                self._lock = handle
+            else:  # somebody swept it away meanwhile
+                os.close(handle)
+
+    def close(self) -> None:
+        """Takes the list's folder away, where nothing is left in it."""
+        if self._lock >= 0:
+            with suppress(OSError):
+                self._own.rmdir()
+                _lock_of(self._own).unlink()
+            os.close(self._lock)
+            self._lock = -1
+
+
+def any_left(folder: Path) -> bool:
+    """Whether there is anything that `take_up_left` would look at: cheap, for every start."""
+    try:
+        with os.scandir(folder) as entries:
+            return any(entry.name.endswith(".lock") for entry in entries)
+    except OSError:
+        return False
+
+
+def take_up_left(folder: Path) -> Iterator[str]:
+    """Makes branches of what processes left that are gone, and removes their worktrees; what to say of it."""
+    for lock in sorted(folder.glob("*.lock")):
+        with suppress(OSError), lock.open("r+b") as file:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            own = folder / lock.stem
+            yield from _taken_up(own)
+            if not any(own.glob("*")):
+                shutil.rmtree(own, ignore_errors=True)
+                lock.unlink()
+
+
+def _taken_up(own: Path) -> Iterator[str]:
+    trees = Worktrees(own.parent, own.name, own)
+    kept: set[str] = set()
+    for record in sorted(own.glob("*.json")):
+        tree = msgspec.json.decode(record.read_bytes(), type=Worktree)
+        if not Path(tree.path).is_dir() or not Path(tree.common_dir).is_dir():
+            record.unlink()
+            continue
+        try:
+            left = trees.leave(tree, f"{tree.name}: {CUT_OFF}")
+        except CrushpyError as error:
+            kept |= {tree.name, record.name}
+            yield str(error)
+            continue
+        if left.branch:
+            yield f"The branch {left.branch} holds what the task {tree.name} had changed when it was cut off."
+    for entry in own.iterdir():  # of those that were not laid out whole nothing is kept
+        if entry.name not in kept:
+            entry.unlink() if not entry.is_dir() or entry.is_symlink() else _remove_half_made(entry)
+
+
+def _remove_half_made(path: Path) -> None:
+    with suppress(GitFailed):
+        common = _git(path, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
+        shutil.rmtree(path, ignore_errors=True)
+        _git(Path(common), "worktree", "prune")
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def _lock_of(own: Path) -> Path:
+    return own.with_name(f"{own.name}.lock")
+
+
+# --- git ---------------------------------------------------------------------------------------------------
+
+
+def _committed(tree: Worktree, title: str) -> BranchLeft:
+    """Has the branch hold all that is in the worktree."""
+    path = Path(tree.path)
+    Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # whoever held it has ended
+    inside = ("--git-dir", tree.git_dir, "--work-tree", tree.path)
+    filters = _filters(Path(tree.common_dir))
+    _git(path, *inside, *_QUIET, "add", "--all", filters=filters)
+    if not _succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
+        who = () if _succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _NOBODY
+        commit = ("commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", title)
+        _git(path, *inside, *_QUIET, *who, *commit, filters=filters)
+    head = _git(path, *inside, "rev-parse", "HEAD").strip()
+    if head == tree.base:
+        return BranchLeft()
+    _git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)  # it may have gone to another one
+    return BranchLeft(tree.branch, _described(tree, head))
+
+
+def _described(tree: Worktree, head: str) -> str:
+    repository = Path(tree.common_dir)
+    words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
+    files = _git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
+    diff = _git(repository, *words, tree.base, head, most=MAX_DIFF)
+    more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF else ""
+    return (
+        f"What it changed is on the branch {tree.branch}, and merged nowhere "
+        f"(git diff {tree.base[:10]}..{tree.branch}):\n{clean(files)}\n\n{clean(diff)}{more}"
+    )
+
+
+def _remove(tree: Worktree) -> None:
+    repository = Path(tree.common_dir)
+    try:
+        _git(repository, "worktree", "remove", "--force", "--force", tree.path)
+    except GitFailed:
+        shutil.rmtree(tree.path, ignore_errors=True)
+        with suppress(GitFailed):
+            _git(repository, "worktree", "prune")
+
+
+def _filters(folder: Path) -> tuple[str, ...]:
+    try:
+        return filter_names(os.fsencode(_git(folder, *FILTERS)))
+    except GitFailed:  # there is none
+        return ()
+
+
+def _succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool:
+    try:
+        _git(folder, *words, filters=filters)
+    except GitFailed:
+        return False
+    return True
+
+
+def _git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> str:
+    """What git prints, at most `most` characters of it. Raises `GitFailed` with its words."""
+    environment = {**git_environment(filters), "LC_ALL": "C"}
+    process = subprocess.Popen(
+        git_command(folder, *words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        errors="surrogateescape",
+        start_new_session=True,  # Ctrl-C is for us: a commit is seen to its end
+    )
+    with process:
+        if most >= 0 and process.stdout is not None:
+            text = process.stdout.read(most)
+            process.kill()
+            return text
+        try:
+            text, complaint = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise GitFailed(f"git {words[0]} took more than {PATIENCE} s") from None
+    if process.returncode:
+        lines = [line for line in complaint.splitlines() if line.strip()]
+        said = next(
+            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
+        )
+        raise GitFailed(clean(said) or f"git {words[0]} failed ({process.returncode})")
+    return text
