@@ -38,6 +38,7 @@ from crushpy.permissions.trust import is_trusted
 from crushpy.prompts import Templates
 from crushpy.sandbox.confinement import Allowance, Unconfined, confine
 from crushpy.sandbox.finding import find_sandbox
+from crushpy.sandbox.repository import git_folders
 from crushpy.sandbox.surroundings import Grounds
 from crushpy.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_item, add_rule, load, save_choice
@@ -120,8 +121,13 @@ class ProjectEnvironment:
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
 
-    def confine(self, cwd: Path, private: Path, outputs: Path) -> Unconfined:
-        """What holds the commands of one conversation in `cwd`, whose own folders the others are."""
+    def confine(
+        self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()
+    ) -> Unconfined:
+        """What holds the commands of one conversation in `cwd`, whose own folders the others are.
+
+        `shown`: what they see wherever it lies.
+        """
         own = (self.paths.config_dir, self.paths.data_dir)
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox
@@ -134,6 +140,7 @@ class ProjectEnvironment:
             self.paths.put_aside,
             sockets=(agent,) if agent and Path(agent).is_socket() else (),
             private_hosts=private_hosts,
+            shown=shown,
         )
         allowance = Allowance(chosen.processes, chosen.memory_mb, chosen.file_mb)
         return confine(chosen.mode, grounds, private, allowance)
@@ -168,18 +175,20 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         tools=tool_table(),
     )
 
-    def context_in(cwd: Path, private: Path) -> ToolContext:
+    def context_in(cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:
         return ToolContext(
             cwd,
             outputs,
             FileMemory(),
-            Jobs(settings.sandbox.env, lambda: around.confine(cwd, private, outputs)),
+            Jobs(settings.sandbox.env, lambda: around.confine(cwd, private, outputs, shown)),
             allow_private_hosts=chosen.private_hosts,
         )
 
     def elsewhere(cwd: Path) -> WorkingFolder:
         own = private.with_name(f"{private.name}-{new_id()}")
-        return WorkingFolder(context_in(cwd, own), around.system_prompt(time.time(), cwd))
+        repository = git_folders(cwd)  # nobody has been there yet: it is as git made it
+        shown = repository.folders if repository else ()
+        return WorkingFolder(context_in(cwd, own, shown), around.system_prompt(time.time(), cwd))
 
     events = EventBus(opened=stored is not None)
     templates = around.templates.reporting_to(

@@ -5,6 +5,8 @@ from functools import cached_property
 from pathlib import Path
 
 PROJECT_FOLDER = ".crushpy"
+WORKTREES = "worktrees"
+"""Where tasks have folders of their own, among what crushpy keeps."""
 
 
 class Paths:
@@ -90,7 +92,7 @@ class Paths:
     @property
     def worktrees(self) -> Path:
         """Where tasks work that have a git worktree of their own."""
-        return self.data_dir / "worktrees"
+        return self.data_dir / WORKTREES
 
     @property
     def undo(self) -> Path:

@@ -200,7 +200,7 @@ class Conversation:
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
         """Every event from now on goes to `listener`, in order. Returns the way to stop that."""
-        return self._emit.subscribe(listener)
+        return self._emit.join(listener)
 
     # --- prompts ----------------------------------------------------------------------------------------
 

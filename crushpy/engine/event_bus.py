@@ -8,11 +8,12 @@ Listener = Callable[[Event], None]
 
 
 class EventBus:
-    """Notices wait until a new session's first events, `session` and `prompt`, have passed."""
+    """Notices wait for a front end, and for a new session's first events, `session` and `prompt`, to pass."""
 
     def __init__(self, *, opened: bool) -> None:
         self._listeners: list[Listener] = []
         self._opened = opened
+        self._joined = False
         self._held_back: list[Notice] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
@@ -20,13 +21,25 @@ class EventBus:
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
+    def join(self, front_end: Listener) -> Callable[[], None]:
+        """The same for who shows them to a person: hears of what came up before, too."""
+        leave = self.subscribe(front_end)
+        self._joined = True
+        self._tell_held_back()
+        return leave
+
+    def _tell_held_back(self) -> None:
+        if self._joined and self._opened:
+            held_back, self._held_back = self._held_back, []
+            for notice in held_back:
+                self(notice)
+
     def __call__(self, event: Event) -> None:
-        if isinstance(event, Notice) and not self._opened:
+        if isinstance(event, Notice) and not (self._opened and self._joined):
             self._held_back.append(event)
             return
         for listener in tuple(self._listeners):
             listener(event)
         if isinstance(event, PromptCommitted) and not self._opened:
             self._opened = True
-            for notice in self._held_back:
-                self(notice)
+            self._tell_held_back()

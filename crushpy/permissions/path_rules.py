@@ -7,6 +7,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from crushpy.access import Access
+from crushpy.paths import WORKTREES
 from crushpy.permissions.patterns import compiled, escaped
 from crushpy.permissions.rules import READ, WRITE, Rule
 
@@ -89,16 +90,22 @@ def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
         return False
     return all(
         pattern.startswith(("/", "~")) and folder.name in pattern.split("/")
-        for folder in crushpy_folders()
-        if target.real == folder or target.real.is_relative_to(folder)
+        for folder in _folders_around(target)
     )
 
 
 def is_guarded(target: TouchedPath) -> bool:
     """True where what is written there changes what git or crushpy do."""
-    return any(part.casefold() in OWN_FOLDERS for part in target.parts) or any(
-        target.real == folder or target.real.is_relative_to(folder) for folder in crushpy_folders()
-    )
+    return any(part.casefold() in OWN_FOLDERS for part in target.parts) or bool(_folders_around(target))
+
+
+def _folders_around(target: TouchedPath) -> list[Path]:
+    """Crushpy's own folders that the path lies in. The worktree of a task is there, and is the task's."""
+    around = [
+        folder for folder in crushpy_folders() if target.real == folder or target.real.is_relative_to(folder)
+    ]
+    of_task = any(target.root.is_relative_to(folder / WORKTREES) for folder in around)
+    return [] if of_task and target.inside else around
 
 
 def crushpy_folders() -> tuple[Path, ...]:

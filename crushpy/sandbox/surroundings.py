@@ -41,6 +41,8 @@ class Grounds(Data, frozen=True):
     """Where goes what commands made and may not have made."""
     write: tuple[str, ...] = ()
     """Further folders that every command may change."""
+    shown: tuple[str, ...] = ()
+    """Folders that every command sees, wherever they are: real paths."""
     sockets: tuple[str, ...] = ()
     """Sockets of the host that commands were given, by name."""
     private_hosts: bool = False
@@ -113,6 +115,7 @@ class Surroundings:
         yield Mount(str(TMP), "write", str(self._private.tmp))
         yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
         yield Mount(os.path.realpath(self._grounds.outputs), "read")
+        yield from (Mount(place, "read") for place in self._grounds.shown)
         named = (Path(place).expanduser() for place in (*self._grounds.write, *needs.write))
         for place in (*self._caches, *named):
             if place.exists():

@@ -185,7 +185,7 @@ class TaskList:
         except CrushpyError as error:  # told by whatever is stored next
             log.warning("the state of task %s was not stored: %s", name, error)
             watch.change(state=state, error=error.message)
-        watch.tell(watch.task.error)
+        watch.tell()
         return state
 
     async def _attempt(self, order: TaskOrder, watch: TaskWatch) -> TaskState:

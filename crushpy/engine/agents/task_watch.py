@@ -38,15 +38,15 @@ class TaskWatch:
             case SessionOpened():
                 self.change(session_id=event.id)
             case ToolCalled():
-                self._tell(f"{event.name} {headline(event.name, event.args, more=' …')}")
+                self.tell(f"{event.name} {headline(event.name, event.args, more=' …')}")
             case MessageCommitted():
                 self.change(steps=self.task.steps + 1)
-                self._tell(_last_line(event.text))
+                self.tell(_last_line(event.text))
             case UsageReported():
                 self.change(tokens=event.total.total, cost=event.total.cost)
-                self._tell()
+                self.tell()
             case Retry():
-                self._tell(f"{event.reason} Trying again in {event.seconds:g} s.")
+                self.tell(f"{event.reason} Trying again in {event.seconds:g} s.")
             case _:
                 pass
 
@@ -54,7 +54,8 @@ class TaskWatch:
         self.task = msgspec.structs.replace(self.task, **changes)
 
     def tell(self, line: str = "") -> None:
-        """Says where it stands, which is stored."""
+        """Says where it stands, and what it does or said last."""
+        self._line = line.strip() or self._line
         task = self.task
         self._emit(
             ListedTaskChanged(
@@ -63,7 +64,7 @@ class TaskWatch:
                 task.steps,
                 task.tokens,
                 task.cost,
-                line.strip()[:LINE],
+                self._line[:LINE],
                 task.number,
                 self._many,
                 task.session_id,
@@ -71,10 +72,6 @@ class TaskWatch:
                 task.error,
             )
         )
-
-    def _tell(self, line: str = "") -> None:
-        self._line = line or self._line
-        self.tell(self._line)
 
 
 def _last_line(text: str) -> str:
