@@ -20,7 +20,9 @@ class TaskModel:
     """`answers` gives for each prompt its steps, one after the other; the last one again and again."""
 
     def __init__(self, answers: Mapping[str, Any]) -> None:
-        self._answers = {prompt: one if isinstance(one, list) else [one] for prompt, one in answers.items()}
+        self._answers: dict[str, list[Any]] = {
+            prompt: one if isinstance(one, list) else [one] for prompt, one in answers.items()
+        }
         self.prompts: list[str] = []
         """In the order in which tasks asked for the first time."""
         self.told: dict[str, str] = {}
@@ -34,7 +36,7 @@ class TaskModel:
         step = self.steps.get(prompt, 0)
         self.steps[prompt] = step + 1
         steps = self._answers[prompt]
-        answer = steps[min(step, len(steps) - 1)]
+        answer: Any = steps[min(step, len(steps) - 1)]
         return Reply(answer) if isinstance(answer, str) else answer
 
 

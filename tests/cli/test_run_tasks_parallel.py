@@ -55,7 +55,7 @@ def test_one_at_a_time_unless_more_are_asked_for(start: Start, llm: ScriptedLLM,
 
 
 def test_a_task_gets_the_results_it_needs_and_no_others(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
-    tasks = [
+    tasks: list[dict[str, Any]] = [
         {"prompt": "last", "name": "last", "needs": ["b", "a"]},
         {"prompt": "first", "name": "a", "needs": []},
         {"prompt": "second", "name": "b"},
