@@ -121,9 +121,7 @@ class ProjectEnvironment:
     def store(self) -> Store:
         return Store(self.paths.database, self.settings.database_url)
 
-    def confine(
-        self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()
-    ) -> Unconfined:
+    def confine(self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()) -> Unconfined:
         """What holds the commands of one conversation in `cwd`, whose own folders the others are.
 
         `shown`: what they see wherever it lies.
