@@ -47,8 +47,8 @@ STARTS = frozenset(("match", "fullmatch"))
 def patterns() -> Iterator[tuple[str, "re.Pattern[Any]", bool]]:
     """Each pattern with where it stands, and whether it is tried at every place of a text."""
     for module in pkgutil.walk_packages(crushpy.__path__, "crushpy."):
-        if module.name.endswith("__main__") or module.name.startswith("crushpy.llm.demo"):
-            continue  # the demo model meets what its own user types
+        if module.name.endswith("__main__"):
+            continue
         loaded = importlib.import_module(module.name)
         source = Path(str(loaded.__file__)).read_text()
         for name, value in vars(loaded).items():

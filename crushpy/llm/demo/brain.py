@@ -121,8 +121,8 @@ def _arrived(situation: Situation) -> Step | Ending:
     """The first words in a session that continues another: the rest of a list, or what was carried over."""
     if situation.open_todos or situation.lists:
         return work(situation, situation.open_todos)
-    inside = re.search(r"<summary>(.*?)</summary>", situation.carried, re.DOTALL)
-    notes = [line for line in (inside[1] if inside else situation.carried).splitlines() if line.strip()]
+    inside, closed, _ = situation.carried.partition("<summary>")[2].partition("</summary>")
+    notes = [line for line in (inside if closed else situation.carried).splitlines() if line.strip()]
     carried = "\n".join(f"> {line}" for line in notes[:12])
     return Ending(
         "This is a new session: the window is nearly empty again, and what mattered came along as notes"

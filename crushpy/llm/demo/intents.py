@@ -169,8 +169,9 @@ def _unquoted(text: str) -> str:
 
 def _content(text: str) -> str:
     """The words for a file; of a fenced block only what is inside."""
-    fenced = re.search(r"```[^\n]*\n(.*?)\n?```", text, re.DOTALL)
-    return fenced[1] if fenced else _unquoted(text)
+    inside = text.partition("```")[2].partition("\n")[2]
+    fenced, closed, _ = inside.partition("```")
+    return fenced.removesuffix("\n") if closed else _unquoted(text)
 
 
 def _folder(path: str) -> str:

@@ -13,7 +13,7 @@ _CARRIED = re.compile(r"<(\w*(?:summary|evidence)\w*)\b[^>]*>.*</\1>", re.DOTALL
 """What a fresh start carries over comes in tags of such names."""
 CONTINUES = "(The conversation continues.)"
 """What stands for the user where a history would begin with the model."""
-OPEN_TODO = re.compile(r"^\s*[-*] \[(?: |pending|in_progress)\] (.+)$", re.MULTILINE)
+OPEN_TODO = re.compile(r"^[ \t]*[-*] \[(?: |pending|in_progress)\] (.+)$", re.MULTILINE)
 _USED = re.compile(r'"used_pct":\s*(\d+)')
 
 

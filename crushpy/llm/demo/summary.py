@@ -23,9 +23,9 @@ _USER = re.compile(
 )
 _COMMAND = re.compile(r'"command":\s*"((?:[^"\\]|\\.)*)"|^- ran: (.+)$', re.MULTILINE)
 _TODO = re.compile(r'"text":\s*"((?:[^"\\]|\\.)*)",\s*"status":\s*"(\w+)"')
-_INSTRUCTIONS = re.compile(r"<instructions>.*?</instructions>", re.DOTALL)
+_INSTRUCTIONS = ("<instructions>", "</instructions>")
 _PREVIOUS = re.compile(r"<(previous_\w+)>(.*?)</\1>", re.DOTALL)
-_PATH = re.compile(r"(?<![\w/:.])(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}\b(?!/)")
+_PATH = re.compile(r"(?<![\w/:.@+-])(?:[\w.@+-]+/)*[\w@+-][\w.@+-]*\.[A-Za-z][A-Za-z0-9]{0,5}\b(?!/)")
 
 _REQUESTS, _FILES, _COMMANDS, _WIDTH, _TITLE_WIDTH = 8, 20, 8, 160, 50
 
@@ -47,7 +47,7 @@ def is_summary_request(request: Request) -> bool:
 def written_for(request: Request) -> str:
     """The summary or the title that is asked for."""
     notes = "\n".join(previous for _, previous in _PREVIOUS.findall(request.system))
-    source = _INSTRUCTIONS.sub("", "\n".join((notes, *(message.text for message in request.messages))))
+    source = _without_instructions("\n".join((notes, *(message.text for message in request.messages))))
     facts = of_text(source)
     if _what(request) == "title":
         return _title(facts, source)
@@ -141,6 +141,18 @@ def _said_by_user(text: str) -> Iterable[str]:
         said = match["same"].strip() or text[match.end() :].lstrip().partition("\n")[0].strip()
         if said and not said.startswith("<"):
             yield said
+
+
+def _without_instructions(text: str) -> str:
+    begin, end = _INSTRUCTIONS
+    kept: list[str] = []
+    while True:
+        before, _, after = text.partition(begin)
+        _, closed, rest = after.partition(end)
+        if not closed:
+            return "".join((*kept, text))
+        kept.append(before)
+        text = rest
 
 
 def _last(found: Iterable[str], count: int) -> tuple[str, ...]:

@@ -20,13 +20,13 @@ _CALLED_A_LIST = re.compile(
     r"|^\s*todos?:(?P<todos>.*)$",
     re.IGNORECASE | re.DOTALL,
 )
-_BULLET = re.compile(r"^\s*(?:[-*•]|\d+[.)])\s+(?:\[[ x]\]\s+)?(?P<item>.+?)\s*$", re.MULTILINE)
-_BETWEEN = re.compile(r"\s*;\s*|,?\s+(?:and\s+)?then\s+|\s+and\s+", re.IGNORECASE)
+_BULLET = re.compile(r"^[ \t]*(?:[-*•]|\d+[.)])[ \t]+(?:\[[ x]\][ \t]+)?(?P<item>\S.*)$", re.MULTILINE)
+_BETWEEN = re.compile(r"(?<!\s)\s*;\s*|(?:,|(?<!\s))\s+(?:and\s+)?then\s+|(?<!\s)\s+and\s+", re.IGNORECASE)
 
 
 def items_of(prompt: str) -> tuple[str, ...] | None:
     """The items of a list to work through, where that is what the prompt is."""
-    bullets = tuple(match["item"] for match in _BULLET.finditer(prompt))
+    bullets = tuple(match["item"].rstrip() for match in _BULLET.finditer(prompt))
     if len(bullets) > 1:
         return bullets
     called = _CALLED_A_LIST.search(prompt)
