@@ -9,6 +9,7 @@ ROWS = {
     "turns_app": "the same in the app, and keys meanwhile",
     "calls": "calls in one reply, in the app",
     "export": "an export of one conversation, by its kilobytes",
+    "markdown": "one markdown reply by its characters, in the app",
 }
 """Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures."""
 

@@ -16,6 +16,9 @@ EVERY = 0.1
 class WatchedApp(Recorder):
     """`work` presses keys until it is over."""
 
+    ended = 0.0
+    """When it was, by the clock."""
+
     def cpu(self) -> float:
         """Seconds of CPU that the process took so far."""
         fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
@@ -35,6 +38,7 @@ class WatchedApp(Recorder):
             self.record(EVERY)
         if not over():
             raise TimeoutError(f"not over after {most_seconds} s")
+        self.ended = time.monotonic()
         self.record(1.0)
         [shown] = self.replay(typed)
         return [(at - press) * 1_000 for at, press in zip(shown, pressed, strict=False)]

@@ -61,6 +61,8 @@ async def _fill(home: Path, cwd: Path, tokens: int) -> None:
     await store.create_session(info, first)
     for message in others:
         await store.add_message(info.id, message)
+    while await store.tidy():  # a conversation that grew by itself is indexed
+        pass
     await store.close()
 
 

@@ -33,7 +33,7 @@ from crushpy.messages import Data, headline
 from crushpy.sanitize import one_line
 from crushpy.tui.widgets.status_bar import short
 
-WAITING, THINKING, WRITING = "Waiting for the model", "Thinking", "Writing"
+WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
 SUMMARY = "Making a summary"
 TRYING = "trying again in"
 CHARS_PER_TOKEN = 4
@@ -123,7 +123,7 @@ class Activity:
                 self._received, self._in_turn = 0, True
                 self._wait()
             case MessageCommitted():
-                self._phase = ""
+                self._enter(WORKING if self._in_turn else "")
             case UsageReported():
                 self._received += event.call.output_tokens
                 self._streamed = 0
@@ -162,7 +162,7 @@ class Activity:
                 verb = "Running" if event.name == "bash" else event.name
                 self._calls[event.id] = f"{verb} {about}".strip()
             case ToolStarted():
-                self._tools[event.id] = RunningTool(self._calls.get(event.id, "Working"), self._clock())
+                self._tools[event.id] = RunningTool(self._calls.get(event.id, WORKING), self._clock())
             case TaskProgress():
                 if event.id in self._tools:
                     self._tools[event.id] = msgspec.structs.replace(self._tools[event.id], task=event)

@@ -1,6 +1,7 @@
 """Keeps the status line true: listens to events, asks the engine how full the window is."""
 
 import asyncio
+import time
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -33,23 +34,34 @@ _MEASURED_AFTER = (
     *(PromptCommitted, UsageReported, Boundary, SessionOpened, TurnEnded),
     *(PreparationChanged, ModeChanged, JobEnded),
 )
-FRAME = 1 / 30
-"""Seconds: results come by the thousand, and more often than that nobody sees a difference."""
+FRAME = 0.1
+"""Seconds between two drawings of the line: events come by the thousand, and nobody reads faster."""
 
 
 class StatusPresenter:
-    """Sets the bar's state only when something changed: nothing is drawn while the agent is idle."""
+    """Sets the bar's state only when something changed: nothing is drawn while the agent is idle.
+
+    The first change after a rest shows at once, those that follow with the next frame.
+    """
 
     def __init__(self, bar: StatusBar) -> None:
         self._bar = bar
+        self._state = bar.state
         self._conversation: Conversation | None = None
         self._reading_due = False
+        self._frame_due = False
+        self._last_frame = 0.0
 
     def follow(self, conversation: "Conversation", *, yolo: bool) -> None:
         self._conversation = conversation
         self._set(yolo=yolo)
         self._locate(conversation)
         self.refresh()
+
+    @property
+    def in_use(self) -> int:
+        """The tokens that the next request has, as they were read last, drawn or not."""
+        return self._state.reading.used
 
     def refresh(self) -> None:
         """Reads model, method, window and cost anew."""
@@ -72,14 +84,8 @@ class StatusPresenter:
 
     def _read_soon(self) -> None:
         """Reads how full the window is, at most once a frame."""
-        if not self._reading_due:
-            self._reading_due = True
-            self._bar.set_timer(FRAME, self._read)
-
-    def _read(self) -> None:
-        self._reading_due = False
-        if self._conversation is not None:
-            self._set(reading=_reading(self._conversation))
+        self._reading_due = True
+        self._request_frame()
 
     def _locate(self, conversation: "Conversation") -> None:
         from crushpy.tui.engine_access import place_of
@@ -103,7 +109,7 @@ class StatusPresenter:
 
     def hear(self, event: Event) -> None:
         if type(event) is TextDelta:  # thousands of them: nothing new after the first
-            if self._bar.state.activity != "writing":
+            if self._state.activity != "writing":
                 self._set(activity="writing")
             return
         match event:
@@ -131,9 +137,28 @@ class StatusPresenter:
             self.refresh()
 
     def _set(self, **changes: object) -> None:
-        state = msgspec.structs.replace(self._bar.state, **changes)
-        if state != self._bar.state:
-            self._bar.state = state
+        self._state = msgspec.structs.replace(self._state, **changes)
+        if self._state != self._bar.state:
+            self._request_frame()
+
+    def _request_frame(self) -> None:
+        if self._frame_due:
+            return
+        wait = self._last_frame + FRAME - time.monotonic()
+        if wait <= 0 and not self._reading_due:
+            self._frame()
+        else:
+            self._frame_due = True
+            self._bar.set_timer(max(wait, FRAME / 3), self._frame)
+
+    def _frame(self) -> None:
+        self._frame_due = False
+        if self._reading_due and self._conversation is not None:
+            self._state = msgspec.structs.replace(self._state, reading=_reading(self._conversation))
+        self._reading_due = False
+        self._last_frame = time.monotonic()
+        if self._state != self._bar.state:
+            self._bar.state = self._state
 
 
 def _reading(conversation: "Conversation") -> Reading:

@@ -74,7 +74,7 @@ class ChatLayout(TranscriptScreen):
         self._bar = StatusBar()
         self.feed = Feed(self.transcript, reach="Tab first, or click")
         self.status = StatusPresenter(self._bar)
-        self.activity = ActivityLine(self.transcript.current_palette, lambda: self._bar.state.reading.used)
+        self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self._last_interrupt = 0.0
         self._last_escape = 0.0
         self._last_stop = 0.0

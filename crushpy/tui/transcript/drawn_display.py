@@ -59,7 +59,7 @@ class DrawnDisplay(Widget):
             self._highlighter.drop()
             self._canvas = canvas = Canvas(palette, width)
             self._draw(canvas)
-            canvas.ask_for_colours(self._highlighter, 0, lambda: canvas is self._canvas)
+            canvas.ask_for_colours(self._highlighter, lambda: canvas is self._canvas)
             self._go_on()
         return self._canvas
 

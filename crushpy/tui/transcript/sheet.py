@@ -21,7 +21,7 @@ from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 KEPT = 300
 """So many items keep their rows."""
-PATIENCE = 0.04
+PATIENCE = 0.02
 """Seconds that drawing one item may take before the rest is left for later."""
 
 
@@ -38,6 +38,8 @@ class Sheet:
         self._drawn: OrderedDict[int, Drawn] = OrderedDict()
         self._unfinished: dict[int, Drawn] = {}
         self._growing: set[int] = set()
+        self._to_gather: set[int] = set()
+        """Lines of runs whose calls have changed."""
         self._kept = KEPT
 
     @property
@@ -47,6 +49,11 @@ class Sheet:
     @property
     def drawn_items(self) -> int:
         return len(self._drawn)
+
+    @property
+    def unpacked_rows(self) -> int:
+        growing = [entry.drawn for entry in self.entries if entry is not None and entry.drawn is not None]
+        return sum(drawn.rows.unpacked for drawn in (*self._drawn.values(), *growing))
 
     @property
     def busy(self) -> bool:
@@ -131,10 +138,10 @@ class Sheet:
             self.unfold(header, True)
 
     def _regroup(self, index: int) -> None:
-        """An entry has changed: the line of its run says so."""
+        """An entry has changed: the line of its run will say so. Calls change by the thousand."""
         header = header_of(self.entries, index)
         if header is not None:
-            self._gather(header)
+            self._to_gather.add(header)
 
     def _gather(self, header: int) -> None:
         """Has the line of a run tell its calls, and hides those that it tells while it is closed."""
@@ -156,13 +163,16 @@ class Sheet:
             entry.parts = []
             self._forget(entry)
             self._begin(entry)
-        entry.parts.append(text)
+        entry.take(text)
         if isinstance(entry.drawn, LiveDrawn):
             entry.drawn.feed(text)
         self._growing.add(index)
 
     def flush(self) -> None:
-        """Draws what was streamed since the last time."""
+        """Draws what was streamed, and tells the runs that have changed, since the last time."""
+        changed, self._to_gather = self._to_gather, set()
+        for header in changed:
+            self._gather(header)
         growing, self._growing = self._growing, set()
         for index in growing:
             entry = self.entries[index] if index < len(self.entries) else None
@@ -172,7 +182,7 @@ class Sheet:
                 self._advance(entry.key, entry.drawn)
                 self._measured(index, entry.drawn)
                 continue
-            before = entry.drawn.rows if entry.drawn else []
+            before: Sequence[TextRow] = entry.drawn.rows if entry.drawn else ()
             entry.drawn = self._draw(entry, entry.grown())
             entry.drawn.keep_rows(before)
             self._measured(index, entry.drawn)
@@ -224,7 +234,7 @@ class Sheet:
         before = self.neighbour(index, -1)
         return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
 
-    def rows(self, index: int) -> list[TextRow]:
+    def rows(self, index: int) -> Sequence[TextRow]:
         """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
         entry = self.entries[index]
         if entry is None or entry.hidden or self._palette is None:
@@ -287,7 +297,7 @@ class Sheet:
         while len(self._drawn) > self._kept:
             self._drawn.popitem(last=False)[1].dropped = True
 
-    def _forget(self, entry: SheetEntry) -> list[TextRow]:
+    def _forget(self, entry: SheetEntry) -> Sequence[TextRow]:
         """Lets go of an entry's drawing; its rows may serve the next one."""
         drawn = self._drawn.pop(entry.key, None) or entry.drawn
         entry.drawn = None
@@ -297,7 +307,7 @@ class Sheet:
         drawn.dropped = True
         return drawn.rows
 
-    def _redraw(self, index: int, before: list[TextRow]) -> None:
+    def _redraw(self, index: int, before: Sequence[TextRow]) -> None:
         entry = self[index]
         if self._palette is None or not before:
             self.heights[index] = self._estimate(index, entry)
@@ -332,6 +342,7 @@ class Sheet:
             yield space + estimate(before, self.width, opened=entry.opened)
 
     def _drop_all(self) -> None:
+        self._to_gather.clear()
         for drawn in self._drawn.values():
             drawn.dropped = True
         self._drawn.clear()

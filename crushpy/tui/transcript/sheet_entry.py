@@ -8,12 +8,14 @@ from crushpy.tui.transcript.render.drawn import Drawn
 
 MOST_OUTPUT = 200_000
 """Characters of a running tool's output that are kept for display."""
+PIECES = 512
+"""So many small pieces of what streams are joined to one: each takes more room than the text in it."""
 
 
 class SheetEntry:
     """One item in its place."""
 
-    __slots__ = ("drawn", "hidden", "item", "key", "parts", "unfolded")
+    __slots__ = ("_joined", "drawn", "hidden", "item", "key", "parts", "unfolded")
 
     def __init__(self, key: int, item: TranscriptItem) -> None:
         self.key = key
@@ -24,12 +26,23 @@ class SheetEntry:
         """What the user chose; None where nothing was chosen."""
         self.parts: list[str] | None = None
         """What was streamed and is not part of `item` yet; None where it does not grow."""
+        self._joined = 0
+        """How many of the parts were joined from pieces."""
         self.drawn: Drawn | None = None
         """Only while it grows; else the sheet keeps it as long as there is room."""
 
     @property
     def opened(self) -> bool:
         return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
+
+    def take(self, text: str) -> None:
+        """More of it was streamed."""
+        parts = self.parts = self.parts if self.parts is not None else []
+        self._joined = min(self._joined, len(parts))
+        parts.append(text)
+        if len(parts) - self._joined > PIECES:
+            parts[self._joined :] = ["".join(parts[self._joined :])]
+            self._joined = len(parts)
 
     def grown(self) -> TranscriptItem:
         """The item with what was streamed so far."""
@@ -38,6 +51,7 @@ class SheetEntry:
         text = "".join(self.parts)
         if len(self.parts) > 1:
             self.parts[:] = [text]
+            self._joined = 1
         match self.item:
             case ReplyItem() | ThinkingItem():
                 return msgspec.structs.replace(self.item, text=self.item.text + text)

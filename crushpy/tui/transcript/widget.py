@@ -153,6 +153,11 @@ class Transcript(Pointing):
         """How many items keep their lines in memory."""
         return self._sheet.drawn_items
 
+    @property
+    def unpacked_rows(self) -> int:
+        """How many lines are in memory as they are painted, seen or not."""
+        return self._sheet.unpacked_rows
+
     def fold_all(self, folded: bool) -> None:
         """Closes everything that can be folded, or opens it."""
         for index, entry in enumerate(self._sheet.entries):

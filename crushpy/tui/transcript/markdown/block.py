@@ -186,7 +186,7 @@ def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin:
         return
     palette, width = canvas.palette, canvas.width
 
-    def redo(coloured: Sequence[Coloured]) -> list[TextRow]:
+    def redo(coloured: Sequence[Coloured]) -> Sequence[TextRow]:
         again = Canvas(palette, width)
         again.code([coloured_code(line, palette, palette.code) for line in coloured[0]], margin, palette.code)
         return again.rows

@@ -30,7 +30,7 @@ LONG_LINE = 4_000
 """A line longer than this (in characters, outside a fence) is a unit of its own and shown as it came."""
 LARGE_UNIT = 8_000
 """A unit larger than this is shown as it came, up to the next empty line."""
-WINDOW = 6_000
+WINDOW = 3_000
 """About how much is parsed at a time."""
 
 

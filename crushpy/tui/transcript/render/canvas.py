@@ -7,6 +7,7 @@ from rich.segment import Segment
 from rich.style import Style
 
 from crushpy.tui.transcript.render.highlight import Coloured, Highlighter
+from crushpy.tui.transcript.render.row_store import RowStore
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import Span, TextRow, pieces
 from crushpy.tui.transcript.render.wrap import cells, chop, wrap
@@ -26,7 +27,7 @@ class Pending(NamedTuple):
     codes: tuple[str, ...]
     start: int
     height: int
-    redo: Callable[[Sequence[Coloured]], list[TextRow]]
+    redo: Callable[[Sequence[Coloured]], Sequence[TextRow]]
 
 
 class Margin(NamedTuple):
@@ -55,7 +56,7 @@ class Canvas:
     def __init__(self, palette: Palette, width: int) -> None:
         self.palette = palette
         self.width = width
-        self.rows: list[TextRow] = []
+        self.rows = RowStore()
         self.pending: list[Pending] = []
 
     def room(self, margin: Margin) -> int:
@@ -91,9 +92,10 @@ class Canvas:
                 lead = margin.rest
                 gutter = sum([len(segment.text) for segment in lead])
 
-    def ask_for_colours(self, highlighter: Highlighter, start: int, wanted: Callable[[], bool]) -> None:
-        """Has the code that waits for its colours, from that one on, drawn again when they are known."""
-        for pending in self.pending[start:]:
+    def ask_for_colours(self, highlighter: Highlighter, wanted: Callable[[], bool]) -> None:
+        """Has the code that waits for its colours drawn again when they are known."""
+        asked, self.pending = self.pending, []
+        for pending in asked:
             results: list[Coloured] = []
 
             def done(

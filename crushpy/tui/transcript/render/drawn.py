@@ -8,6 +8,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas
 from crushpy.tui.transcript.render.draw_item import draw_item, draw_thinking_head, gutter, open_thinking
 from crushpy.tui.transcript.render.highlight import Highlighter
+from crushpy.tui.transcript.render.row_store import RowStore
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 
@@ -21,18 +22,23 @@ class Drawn:
         self.dropped = False
         """Nobody looks at it any more."""
         self._steps: Iterator[None] = draw_item(item, self.canvas, opened=opened)
-        self._asked = 0
 
     @property
-    def rows(self) -> list[TextRow]:
+    def rows(self) -> RowStore:
         return self.canvas.rows
 
     def advance(self, until: float) -> None:
         """Draws on until that moment (`time.perf_counter`), at least one step."""
         for _ in self._steps:
             if time.perf_counter() > until:
+                self.rows.pack(self.settled)
                 return
-        self.complete = True
+        self.complete = not self.rows.pack(self.settled)
+
+    @property
+    def settled(self) -> int:
+        """How many rows stay, but for their colours."""
+        return len(self.rows)
 
     def keep_rows(self, before: Sequence[TextRow], start: int = 0) -> None:
         """Takes over rows of an earlier drawing that look the same: they need not be painted again."""
@@ -44,8 +50,7 @@ class Drawn:
 
     def ask_for_colours(self, highlighter: Highlighter) -> None:
         """Has the code that was drawn since the last call coloured."""
-        asked, self._asked = self._asked, len(self.canvas.pending)
-        self.canvas.ask_for_colours(highlighter, asked, lambda: not self.dropped)
+        self.canvas.ask_for_colours(highlighter, lambda: not self.dropped)
 
 
 class LiveDrawn(Drawn):
@@ -70,10 +75,15 @@ class LiveDrawn(Drawn):
         before = self.rows[start:]
         for _ in self.stream.settle():
             if time.perf_counter() > until:
+                self.rows.pack(self.settled)
                 return
         self.stream.draw_tail()
         self.keep_rows(before, start)
-        self.complete = True
+        self.complete = not self.rows.pack(self.settled)
+
+    @property
+    def settled(self) -> int:
+        return self.stream.sealed
 
     def finish(self, until: float) -> None:
         """No more will come; `advance` completes what there is no time for now."""

@@ -16,6 +16,8 @@ MOST_CODE = 120_000
 MOST_LINE = 1_000
 """Larger code, and code with longer lines, stays as it is: some lexers take forever over it."""
 KEPT = 64
+KEPT_CODE = 200_000
+"""So many results are remembered, of no more characters of code than these."""
 
 _ROLES = (
     ("Token.Comment.Preproc", "keyword"),
@@ -50,6 +52,7 @@ class Highlighter:
 
     def __init__(self) -> None:
         self._done: OrderedDict[HighlightJob, Coloured | None] = OrderedDict()
+        self._remembered = 0
         self._queue: deque[tuple[HighlightJob, Callable[[Coloured | None], None]]] = deque()
         self._lexing: Iterator[ColouredPiece] | None = None
         self._pieces: list[ColouredPiece] = []
@@ -87,8 +90,10 @@ class Highlighter:
                     return
                 self._done[job] = _lines(self._pieces, job[1])
                 self._lexing, self._pieces = None, []
-                if len(self._done) > KEPT:
-                    self._done.popitem(last=False)
+                self._remembered += len(job[1])
+                while len(self._done) > 1 and (len(self._done) > KEPT or self._remembered > KEPT_CODE):
+                    (_, code), _ = self._done.popitem(last=False)
+                    self._remembered -= len(code)
             self._queue.popleft()
             done(self._done[job])
             if time.perf_counter() > until:
