@@ -23,6 +23,8 @@ class Backend(ABC):
         """What a person should know of how the database was opened. Grows only while opening it."""
         self.database: Database | None = None
         """None until it was opened."""
+        self.say: Callable[[str], None] = _nobody_listens
+        """Called on the storage thread with what a person should know while a job waits."""
 
     @property
     @abstractmethod
@@ -54,3 +56,7 @@ class Backend(ABC):
         if self.database is not None:
             self.database.connection.close()
             self.database = None
+
+
+def _nobody_listens(_: str) -> None:
+    pass

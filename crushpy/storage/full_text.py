@@ -21,8 +21,8 @@ class FullText(ABC):
     """The index itself: which message holds which words. Lives on the storage thread."""
 
     @abstractmethod
-    def add(self, text: IndexedText) -> None:
-        """Inside a transaction."""
+    def add(self, texts: Sequence[IndexedText]) -> None:
+        """Inside a transaction. None of them is in it."""
 
     @abstractmethod
     def remove(self, text: IndexedText) -> None:

@@ -4,13 +4,21 @@ from pathlib import Path
 
 from crushpy.errors import SettingsError
 from crushpy.storage.backend import Backend
+from crushpy.storage.postgres.address import is_server
 
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
-_HINT = "Write it as sqlite:////absolute/path/crushpy.db, or remove it to use the default file."
+_HINT = (
+    "Write it as sqlite:////absolute/path/crushpy.db or postgresql://user@host/database, "
+    "or remove it to use the default file."
+)
 
 
 def backend_at(default: Path, url: str) -> Backend:
     """The database of a URL, not open yet; the file `default` where there is none."""
+    if is_server(url):
+        from crushpy.storage.postgres.backend import PostgresBackend
+
+        return PostgresBackend(url)
     from crushpy.storage.sqlite.backend import SqliteBackend
 
     return SqliteBackend(database_file(default, url))
@@ -24,7 +32,7 @@ def database_file(default: Path, url: str) -> Path:
     start = next((one for one in _SCHEMES if url.startswith(one)), None)
     if start is None:
         raise SettingsError(
-            f"database_url: {scheme!r} is not supported; crushpy stores in SQLite only", _HINT
+            f"database_url: {scheme!r} is not supported; crushpy stores in SQLite or PostgreSQL", _HINT
         )
     name = url.removeprefix(start)
     if not name or name == ":memory:" or "?" in name:

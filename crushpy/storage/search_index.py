@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, text
+from sqlalchemy import Row, bindparam, text
 
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.storage.codec import to_column
@@ -45,6 +45,9 @@ _WAITING_OF = (
 )
 _LEFT = text("SELECT count(*) FROM index_queue")
 _TAKE = text("DELETE FROM index_queue WHERE number = :number")
+_TAKE_ALL = text("DELETE FROM index_queue WHERE number IN :numbers RETURNING number").bindparams(
+    bindparam("numbers", expanding=True)
+)
 _QUEUE = text("INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING")
 _QUEUE_SESSION = text(
     "INSERT INTO index_queue SELECT number FROM message "
@@ -84,9 +87,9 @@ class SearchIndex:
         texts = [_indexed(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
         if texts:
             with self._connection.transaction():
-                for each in texts:
-                    if self._execute(_TAKE, {"number": each.number}).rowcount:  # else another process did
-                        self._full_text.add(each)
+                taken = set(self._execute(_TAKE_ALL, {"numbers": [each.number for each in texts]}).scalars())
+                if mine := [each for each in texts if each.number in taken]:  # others took the rest
+                    self._full_text.add(mine)
         return bool(rows)
 
     def remove(self, rows: Sequence[Row[Any]]) -> None:

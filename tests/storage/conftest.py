@@ -1,11 +1,27 @@
-"""A store of one's own, closed when the test ends."""
+"""A store of one's own, closed when the test ends; on both databases, unless a test asks for a file."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import postgres_server
 import pytest
+from places import Place
 
 from crushpy.storage.store import Store
+
+KINDS = ("sqlite", pytest.param("postgres", marks=pytest.mark.xdist_group("postgres")))
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if "place" in metafunc.fixturenames:
+        both = "file" not in metafunc.fixturenames
+        metafunc.parametrize("place", KINDS if both else KINDS[:1], indirect=True)
+
+
+@pytest.fixture(scope="session")
+def server() -> Iterator[postgres_server.Server]:
+    with postgres_server.running() as server:
+        yield server
 
 
 @pytest.fixture
@@ -14,7 +30,19 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-async def store(file: Path) -> AsyncIterator[Store]:
-    store = Store(file)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
+    file = tmp_path / "data" / "crushpy.db"
+    if request.param == "sqlite":
+        yield Place(file)
+        return
+    server: postgres_server.Server = request.getfixturevalue("server")
+    name = server.fresh()
+    yield Place(file, server.url(name))
+    server.drop(name)
+
+
+@pytest.fixture
+async def store(place: Place) -> AsyncIterator[Store]:
+    store = place.store()
     yield store
     await store.close()

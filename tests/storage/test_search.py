@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from places import Place
 from stored import a_session, answered, replied, said
 
 from crushpy.errors import UsageError
@@ -275,9 +276,9 @@ async def test_new_messages_are_found_by_the_next_search(store: Store) -> None:
     assert await texts(store, "later") == ["comes later"]
 
 
-async def test_two_stores_index_the_same_messages_once(store: Store, file: Path) -> None:
+async def test_two_stores_index_the_same_messages_once(store: Store, place: Place) -> None:
     await talk(store, *(f"message {number}" for number in range(300)))
-    other = Store(file)
+    other = place.store()
     found = await asyncio.gather(*(one.search("message", limit=999) for one in (store, other) * 3))
     await other.close()
     assert [len(hits) for hits in found] == [300] * 6
@@ -441,6 +442,7 @@ async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("crushpy.storage.door.finding._A_MOMENT", -1.0)
+    monkeypatch.setattr("crushpy.storage.door.storage_thread._A_PAUSE", 600.0)
     old = await talk(store, *(f"walrus {number}" for number in range(180)))
     await talk(store, "a walrus of today")
     hits = await store.search("walrus", limit=500)

@@ -6,9 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from places import Place
 from stored import a_session
-
-from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent
 WRITERS = 8
@@ -17,9 +16,9 @@ WRITES = 40
 ROUNDS = 6
 
 
-def writer(file: Path, session: str, count: int) -> "subprocess.Popen[str]":
+def writer(place: Place, session: str, count: int) -> "subprocess.Popen[str]":
     return subprocess.Popen(
-        [sys.executable, str(HERE / "writer.py"), str(file), session, str(count)],
+        [sys.executable, str(HERE / "writer.py"), *place.arguments, session, str(count)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -27,14 +26,14 @@ def writer(file: Path, session: str, count: int) -> "subprocess.Popen[str]":
     )
 
 
-async def test_eight_processes_write_at_once_and_nothing_is_lost(file: Path) -> None:
-    store = Store(file)
+async def test_eight_processes_write_at_once_and_nothing_is_lost(place: Place) -> None:
+    store = place.store()
     shared, own = a_session(), [a_session() for _ in range(WRITERS // 2)]
     for info in (shared, *own):
         await store.create_session(info)
     # Half of them each to a session of their own, half all to the same one.
-    writers = [writer(file, info.id, WRITES) for info in own]
-    writers += [writer(file, shared.id, WRITES) for _ in range(WRITERS - len(own))]
+    writers = [writer(place, info.id, WRITES) for info in own]
+    writers += [writer(place, shared.id, WRITES) for _ in range(WRITERS - len(own))]
     ends = [process.communicate(timeout=100) for process in writers]
     assert [(process.returncode, err) for process, (_, err) in zip(writers, ends, strict=True)] == [
         (0, "")
@@ -51,19 +50,19 @@ async def test_eight_processes_write_at_once_and_nothing_is_lost(file: Path) -> 
     await store.close()
 
 
-def test_eight_processes_open_a_new_database_at_once(file: Path) -> None:
+def test_eight_processes_open_a_new_database_at_once(place: Place) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
         "from crushpy.storage.store import Store; from stored import a_session, said\n"
         "async def main():\n"
-        "    store = Store(Path(sys.argv[1]))\n"
+        "    store = Store(Path(sys.argv[1]), sys.argv[2])\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
         "    await store.create_session(a_session(), said()); await store.close()\n"
         "asyncio.run(main())"
     )
     openers = [
         subprocess.Popen(
-            [sys.executable, "-c", code, str(file)],
+            [sys.executable, "-c", code, *place.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -84,11 +83,11 @@ def test_eight_processes_open_a_new_database_at_once(file: Path) -> None:
     assert [process.returncode for process in openers] == [0] * WRITERS
 
 
-async def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(file: Path) -> None:
+async def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(place: Place) -> None:
     chance = random.Random(20)
     for round_ in range(ROUNDS):
         session = f"session{round_}"
-        process = writer(file, session, 0)
+        process = writer(place, session, 0)
         assert process.stdout is not None
         said_so = [process.stdout.readline().split() for _ in range(chance.randrange(1, 300))]
         process.kill()
@@ -98,7 +97,7 @@ async def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(fi
         process.wait(60)
         said_so += [line.split() for line in rest.splitlines(keepends=True) if line.endswith("\n")]
 
-        store = Store(file)
+        store = place.store()
         assert await store.check() == []
         stored = await store.messages(session)
         acknowledged = [words[1] for words in said_so if words[0] == "message"]

@@ -1,6 +1,6 @@
 """A process of its own that writes to a store and says on stdout what is committed, line by line.
 
-`writer.py FILE SESSION COUNT` appends that many messages; with COUNT 0 it goes on until it is killed, and
+`writer.py FILE URL SESSION COUNT` appends that many messages; with COUNT 0 it goes on until it is killed, and
 runs tool calls as well.
 """
 
@@ -8,25 +8,25 @@ import asyncio
 import sys
 from pathlib import Path
 
+from places import Place
 from stored import a_session, answered, replied, said
 
 from crushpy.messages import ToolCall, Usage
-from crushpy.storage.store import Store
 
 
 def committed(*words: str) -> None:
     print(*words, flush=True)
 
 
-async def write(file: Path, session: str, count: int) -> None:
-    store = Store(file)
+async def write(place: Place, session: str, count: int) -> None:
+    store = place.store()
     for number in range(count):
         await store.add_message(session, said(f"{session} {number}"))
     await store.close()
 
 
-async def write_on(file: Path, session: str) -> None:
-    store = Store(file)
+async def write_on(place: Place, session: str) -> None:
+    store = place.store()
     await store.create_session(a_session(id=session), said(f"{session} first"))
     number = 0
     while True:
@@ -47,5 +47,5 @@ async def write_on(file: Path, session: str) -> None:
 
 
 if __name__ == "__main__":
-    file, session, count = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3])
-    asyncio.run(write(file, session, count) if count else write_on(file, session))
+    place, session, count = Place(Path(sys.argv[1]), sys.argv[2]), sys.argv[3], int(sys.argv[4])
+    asyncio.run(write(place, session, count) if count else write_on(place, session))

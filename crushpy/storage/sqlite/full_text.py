@@ -35,9 +35,9 @@ class SqliteFullText(FullText):
         self._connection = connection
         self._execute = connection.execute
 
-    def add(self, text: IndexedText) -> None:
+    def add(self, texts: Sequence[IndexedText]) -> None:
         for statement in _ADD:
-            self._execute(statement, msgspec.structs.asdict(text))
+            self._execute(statement, [msgspec.structs.asdict(text) for text in texts])
 
     def remove(self, text: IndexedText) -> None:
         for statement in _REMOVE:

@@ -3,13 +3,12 @@
 import os
 import platform
 import time
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, select, update
 
 from crushpy.storage.connection import Connection
-from crushpy.storage.lease_holder import LeaseHolder, session_busy
+from crushpy.storage.lease_holder import LeaseHolder, process_lives, process_start, session_busy
 from crushpy.storage.tables import leases
 
 _L = leases.c
@@ -76,18 +75,4 @@ class SqliteLeases(LeaseHolder):
 def _alive(row: Row[Any]) -> bool:
     if row.host != platform.node():
         return time.time() - row.heartbeat < ELSEWHERE_PATIENCE
-    try:
-        os.kill(row.process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it is there, but somebody else's
-    return process_start(row.process) == row.started
-
-
-def process_start(process: int) -> str:
-    """When a process started, as the system counts it; empty where it does not tell."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""
+    return process_lives(row.process, row.started)

@@ -1,0 +1,1 @@
+"""Conversations on a server of PostgreSQL, which several machines share. psycopg comes with the first one."""

@@ -1,0 +1,149 @@
+"""A server of PostgreSQL, seen from the storage thread: a job that lost its connection is done again."""
+
+import random
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from crushpy.ids import new_id
+from crushpy.storage.backend import Backend
+from crushpy.storage.postgres.address import ServerAddress
+from crushpy.storage.records import StorageError
+
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+    from crushpy.storage.postgres.connection import PostgresConnection
+
+T = TypeVar("T")
+PATIENCE_SECONDS = 60.0
+"""How long a job waits for a server that is gone."""
+_LONGEST_PAUSE = 2.0
+_COLLISIONS = 20
+"""How often a job is done again that was in another's way."""
+_NO_LIBRARY = "Install it with `pip install 'crushpy[postgres]'`."
+
+
+class PostgresBackend(Backend):
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._address = ServerAddress(url)
+        self._connection: PostgresConnection | None = None
+        self._told = False
+
+    @property
+    def place(self) -> str:
+        return self._address.shown
+
+    @property
+    def exists(self) -> bool:
+        return True
+
+    def open(self) -> "Database":
+        if self.database is None:
+            self.database = self._open()
+        return self.database
+
+    def _open(self) -> "Database":
+        try:
+            import psycopg
+        except ImportError as error:
+            raise StorageError(
+                f"{self.place} needs psycopg, which is not here: {error}", _NO_LIBRARY
+            ) from error
+        from crushpy.storage.loading import load_tables
+
+        load_tables()
+        from crushpy.storage.database import Database
+        from crushpy.storage.postgres.connection import PostgresConnection
+        from crushpy.storage.postgres.faults import explain
+        from crushpy.storage.postgres.full_text import PostgresFullText
+        from crushpy.storage.postgres.leases import PostgresLeases
+        from crushpy.storage.postgres.migrations import upgrade
+        from crushpy.storage.postgres.server import refuse_unsuited
+
+        connection = PostgresConnection(self._address, f"crushpy {new_id()}", self._reconnect)
+        try:
+            raw = connection.connect()
+            refuse_unsuited(raw, self.place)
+            upgrade(raw, self.place)
+        except psycopg.Error as fault:
+            connection.close()
+            raise explain(self._address, fault) from fault
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return Database(connection, PostgresLeases(connection), PostgresFullText(connection))
+
+    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+        database = self.open()
+        from crushpy.storage.postgres.faults import Interrupted, explain, server_fault
+
+        collisions = 0
+        while True:
+            try:
+                done = job(database)
+            except Interrupted as interrupted:
+                if not again:
+                    raise StorageError(
+                        f"the connection to {self.place} was lost: {interrupted}",
+                        "Nothing of this was stored. Do it again.",
+                    ) from interrupted
+                collisions += not interrupted.lost
+                if collisions > _COLLISIONS:
+                    raise StorageError(
+                        f"cannot use the database {self.place}: {interrupted}"
+                    ) from interrupted
+                if interrupted.lost:
+                    self._reconnect()
+            except Exception as error:
+                fault = server_fault(error)
+                if fault is None:
+                    raise
+                raise explain(self._address, fault) from error
+            else:
+                if self._told:
+                    self._told = False
+                    self.say(f"The database {self.place} is there again.")
+                return done
+
+    def _reconnect(self) -> None:
+        """Waits for the server, a minute at most; says so once."""
+        from psycopg import Error
+
+        from crushpy.storage.postgres.faults import explain, may_pass
+
+        assert self._connection is not None
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        pause = 0.05
+        while True:
+            try:
+                self._connection.connect()
+                return
+            except Error as fault:
+                if not may_pass(fault) or time.monotonic() >= deadline:
+                    raise self._given_up(explain(self._address, fault)) from fault
+            if not self._told and pause > 0.2:
+                self._told = True
+                self.say(f"The database {self.place} cannot be reached. Waiting for it, up to a minute.")
+            time.sleep(random.uniform(pause / 2, pause))  # noqa: S311  # not for secrets
+            pause = min(2 * pause, _LONGEST_PAUSE)
+
+    def _given_up(self, error: StorageError) -> StorageError:
+        return StorageError(
+            error.message,
+            f"What was acknowledged before is stored. {error.hint}",
+        )
+
+    def close(self) -> None:
+        super().close()
+        self._connection = None
+
+
+def library_version() -> str:
+    """Of psycopg; empty where it is not installed."""
+    try:
+        import psycopg
+    except ImportError:
+        return ""
+    return psycopg.__version__

@@ -1,0 +1,232 @@
+"""One connection to a server of PostgreSQL, made anew where it is lost. Lives on the storage thread.
+
+A transaction that writes to a conversation locks the row of its first session: numbers are given out in the
+order in which they are committed there, and nobody else writes to it meanwhile. Other conversations go on.
+"""
+
+import time
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
+from typing import Any, LiteralString
+
+import psycopg
+from sqlalchemy import CursorResult, Executable, create_engine
+from sqlalchemy import types as column_types
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import NullPool
+
+from crushpy.storage.connection import Connection, Dialect, Values
+from crushpy.storage.postgres.address import ServerAddress
+from crushpy.storage.postgres.faults import Interrupted, is_collision, is_lost, server_fault
+from crushpy.storage.postgres.text_adapters import adapt
+
+CONNECT_SECONDS = 10
+_QUARTER = 900
+"""Seconds. The offset of every time zone is a multiple of it."""
+SPELLING = Dialect(
+    pairs_of="SELECT key, CAST(value AS bigint) FROM json_each_text(CAST({} AS json))",
+    items_of="SELECT json_array_elements_text(CAST({} AS json))",
+    like="ILIKE",
+    day_of=f"floor({{}} / {_QUARTER})",
+    figure_of="sum(CAST(CAST(message.usage AS json) ->> '{}' AS double precision))",
+)
+_LOCK = """
+SELECT root.id, CAST(pg_current_xact_id() AS text) FROM crushpy.session
+JOIN crushpy.session AS root ON root.id = session.root_id
+WHERE session.id = %s FOR NO KEY UPDATE OF root
+"""
+_SETTINGS = """
+SET search_path = crushpy, public;
+SET client_encoding = 'UTF8';
+SET lock_timeout = '60s';
+SET idle_in_transaction_session_timeout = '60s'
+"""
+
+
+class _WholeNumber(column_types.BigInteger):
+    """A number in our statements: as large as the columns hold it."""
+
+    render_bind_cast = True
+
+
+class PostgresConnection(Connection):
+    dialect = SPELLING
+
+    def __init__(self, address: ServerAddress, name: str, reconnect: Callable[[], None]) -> None:
+        """`reconnect` waits for the server and calls `connect`; `name` is nobody else's on the server."""
+        self.place = address.shown
+        self._address = address
+        self._name = name
+        self._reconnect = reconnect
+        self.raw: psycopg.Connection[Any] | None = None
+        self.on_lock: Callable[[str], None] = _nothing
+        """Told the first session of a conversation that was just locked, inside the transaction."""
+        self._engine = create_engine(
+            "postgresql+psycopg://",
+            creator=self._live,
+            poolclass=NullPool,
+            isolation_level="AUTOCOMMIT",
+            use_native_hstore=False,
+        )
+        self._engine.dialect.colspecs = {
+            **self._engine.dialect.colspecs,
+            column_types.Integer: _WholeNumber,
+        }
+        self._connection: Any = None
+
+    # --- the connection --------------------------------------------------------------------------------
+
+    def connect(self) -> psycopg.Connection[Any]:
+        """A new connection; what an older one of ours left unfinished on the server is ended."""
+        self._forget()
+        raw = psycopg.connect(
+            self._address.url,
+            autocommit=True,
+            prepare_threshold=None,  # so that a pooler may stand between
+            connect_timeout=CONNECT_SECONDS,
+            application_name=self._name,
+            keepalives_idle=10,
+            keepalives_interval=5,
+            keepalives_count=3,
+            tcp_user_timeout=15_000,
+        )
+        try:
+            raw.execute(_SETTINGS)
+            raw.execute(
+                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                "WHERE application_name = %s AND pid <> pg_backend_pid()",
+                (self._name,),
+            )
+            adapt(raw)
+            self.raw = raw
+            self._connection = self._engine.connect()  # now: it would touch a transaction that has begun
+        except BaseException:
+            raw.close()
+            raise
+        return raw
+
+    def _live(self) -> psycopg.Connection[Any]:
+        """The connection; a fault where there is none any more."""
+        if self.raw is None or self.raw.closed:
+            raise psycopg.OperationalError("the connection is lost")
+        return self.raw
+
+    def _forget(self) -> None:
+        if self._connection is not None:
+            with suppress(SQLAlchemyError, psycopg.Error):
+                self._connection.invalidate()
+            with suppress(SQLAlchemyError, psycopg.Error):
+                self._connection.close()
+        self._connection = None
+        if self.raw is not None:
+            self.raw.close()
+        self.raw = None
+
+    # --- statements ------------------------------------------------------------------------------------
+
+    def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
+        with self._told_apart():
+            if self._connection is None:
+                self._live()
+            return self._connection.execute(statement, values)
+
+    def _plainly(self, statement: LiteralString, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
+        with self._told_apart():
+            return self._live().execute(statement, values or None)
+
+    @contextmanager
+    def _told_apart(self) -> Generator[None]:
+        """A fault after which everything may be done again comes out as `Interrupted`."""
+        try:
+            yield
+        except (SQLAlchemyError, psycopg.Error) as error:
+            fault = server_fault(error)
+            if fault is None:
+                raise
+            if is_lost(fault, self.raw is None or self.raw.closed):
+                self._forget()
+                raise Interrupted(fault, lost=True) from error
+            if is_collision(fault):
+                raise Interrupted(fault, lost=False) from error
+            raise
+
+    # --- transactions ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
+        self._plainly("BEGIN")
+        try:
+            number = self._lock(session) if session else ""
+            yield
+            self._commit(number)
+        except BaseException:
+            self._roll_back()
+            raise
+
+    def _lock(self, session: str) -> str:
+        """Locks a conversation; the transaction's own number. One that is being made has no row yet."""
+        row = self._plainly(_LOCK, (session,)).fetchone()
+        if row is None:
+            row = self._plainly("SELECT '', CAST(pg_current_xact_id() AS text)").fetchone()
+        assert row is not None
+        if row[0]:
+            self.on_lock(row[0])
+        return row[1]
+
+    def _commit(self, number: str) -> None:
+        """Returns once it is known to be committed, also where the answer was lost."""
+        try:
+            self._plainly("COMMIT")
+        except Interrupted as interrupted:
+            if not interrupted.lost or not number:
+                raise
+            self._reconnect()
+            if not self._was_committed(number):
+                raise
+
+    def _was_committed(self, number: str) -> bool:
+        while True:
+            row = self._plainly("SELECT pg_xact_status(CAST(%s AS xid8))", (number,)).fetchone()
+            if row is None or row[0] != "in progress":
+                return row is not None and row[0] == "committed"
+            time.sleep(0.05)  # the server is about to notice that nobody is there any more
+
+    def _roll_back(self) -> None:
+        raw = self.raw
+        if raw is None or raw.closed:
+            return
+        try:
+            raw.execute("ROLLBACK")
+        except psycopg.Error:
+            self._forget()  # the server rolls back by itself
+
+    @contextmanager
+    def overwriting(self) -> Generator[None]:
+        """The server decides when it uses deleted rows' space again."""
+        yield
+
+    # --- the rest --------------------------------------------------------------------------------------
+
+    def day(self, moment: float) -> str:
+        return time.strftime("%Y-%m-%d", time.localtime(float(moment) * _QUARTER))
+
+    def check(self) -> list[str]:
+        invalid = self._plainly(
+            "SELECT relname FROM pg_index JOIN pg_class ON pg_class.oid = indexrelid "
+            "WHERE NOT indisvalid AND relnamespace = to_regnamespace('crushpy')"
+        ).fetchall()
+        tipless = self._plainly(
+            "SELECT id FROM crushpy.session WHERE kind NOT IN ('task', 'deleted') "
+            "AND NOT EXISTS (SELECT FROM crushpy.conversation WHERE conversation.root_id = session.root_id)"
+        ).fetchall()
+        return [f"the index {name} is not valid" for (name,) in invalid] + [
+            f"session {session} is in no conversation" for (session,) in tipless
+        ]
+
+    def close(self) -> None:
+        self._forget()
+        self._engine.dispose()
+
+
+def _nothing(_: str) -> None:
+    pass
