@@ -168,6 +168,7 @@ class _Merge:
                     "a project may not loosen it"
                 )
             elif leaf:
+                values.refuse_password(path, value, where)
                 self._keep(leaf, path, values.check(leaf, path, value, where), f"{layer}: {where}")
             elif setting_keys.general(path) not in setting_keys.tables():
                 self.warnings.append(f"{where}: {setting_keys.unknown(path, value)}")

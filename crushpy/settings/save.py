@@ -28,6 +28,7 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
     """Sets a key in `config.toml` and drops an earlier choice in the app, which would go before it."""
     path, leaf = _known(key)
     value = values.check_text(leaf, path, text)
+    values.refuse_password(path, value)
     config, state = user_files(paths)
     with _lock(paths):
         new_config = edit.set_key(read_text(config), path, value, config)
@@ -41,6 +42,7 @@ def save_choice(paths: Paths, key: str, value: object) -> Path:
     """Keeps what was chosen in the app, in `state.toml`; None takes the choice back."""
     path, leaf = _known(key)
     checked = None if value is None else values.check(leaf, path, value)
+    values.refuse_password(path, checked)
     state = user_files(paths)[1]
     with _lock(paths):
         text = read_text(state)

@@ -253,7 +253,11 @@ class Settings(Data, frozen=True):
         Meta(description="How hard a reasoning model should think; empty: the model's own default."),
     ] = ""
     database_url: Annotated[
-        str, Meta(description="Where sessions are stored, as an SQLAlchemy address; empty: crushpy.db.")
+        str,
+        Meta(
+            description="Where sessions are stored: sqlite:///FILE or postgresql://user@host/database; "
+            "empty: crushpy.db."
+        ),
     ] = ""
     theme: Annotated[
         str, Meta(description="Colours of the app; empty: crushpy-dark or crushpy-light, as the terminal is.")

@@ -1,9 +1,13 @@
 """Values as they come in: checked against the schema, and read from text."""
 
+import re
+
 import msgspec
 
 from crushpy.errors import SettingsError
 from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
+
+_URL_PASSWORD = re.compile(r"://[^/@]*:[^/]+@|[?&]password=.")
 
 
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
@@ -15,6 +19,17 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
         shown = "(not shown: it could be a key)" if hide else show(value)
         prefix = f"{where}: " if where else ""
         raise SettingsError(f"{prefix}{spell(path)} = {shown}: must be {leaf.allowed}") from None
+
+
+def refuse_password(path: KeyPath, value: object, where: str = "") -> None:
+    """Raises where a file is to hold the password of a database."""
+    if path != ("database_url",) or not isinstance(value, str) or not _URL_PASSWORD.search(value):
+        return
+    prefix = f"{where}: " if where else ""
+    raise SettingsError(
+        f"{prefix}database_url holds a password, and this file is no place for one",
+        "Leave it out of the address, and keep it in ~/.pgpass, PGPASSWORD or CRUSHPY_DATABASE_URL.",
+    )
 
 
 def check_text(leaf: Leaf, path: KeyPath, text: str, where: str = "") -> object:

@@ -137,7 +137,9 @@ class StoredRecords(StorageThread):
 
         False where this process was that already.
         """
-        return await self._do(lambda database: database.leases.take(session_id))
+        fresh = await self._do(lambda database: database.leases.take(session_id))
+        self._begin_beating()
+        return fresh
 
     async def drop_lease(self, session_id: str) -> None:
         """Lets other processes write again to one session."""

@@ -22,6 +22,7 @@ T = TypeVar("T")
 _A_PAUSE = 0.25
 """Seconds without a write after which the database does work of its own, and between two pieces of it."""
 _BETWEEN = 0.01
+_AFTER_A_FAULT = 10.0
 
 
 class StorageThread:
@@ -31,6 +32,7 @@ class StorageThread:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._tidying: asyncio.TimerHandle | None = None
         self._tidy_task: asyncio.Task[None] | None = None
+        self._beat_task: asyncio.Task[None] | None = None
         self._calls = GroupCommit(
             self._thread.submit,
             lambda where, writes: self._backend.work(lambda database: database.calls.write(where, writes)),
@@ -55,6 +57,16 @@ class StorageThread:
         """Loads SQLModel and opens the database in the background. A failure shows at the first job."""
         self._thread.submit(self._backend.open)
 
+    def listen(self, hear: Callable[[str], None]) -> None:
+        """From now on `hear` is told, in this loop, what a person should know while a job waits."""
+        loop = asyncio.get_running_loop()
+
+        def say(words: str) -> None:
+            with suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(hear, words)
+
+        self._backend.say = say
+
     async def _do(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
         """What `job` gives, done on the thread. One that cannot be done `again` is done once."""
         self._calls.send()
@@ -66,6 +78,8 @@ class StorageThread:
         """Finishes what is queued and closes the database. The store cannot be used afterwards."""
         if self._tidying is not None:
             self._tidying.cancel()
+        if self._beat_task is not None:
+            self._beat_task.cancel()
         self._calls.send()
         try:
             closing = self._thread.submit(self._backend.close)
@@ -94,3 +108,21 @@ class StorageThread:
         with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
             while self._tidying is None and await self.tidy():  # noqa: ASYNC110  # leaves room for others
                 await asyncio.sleep(_BETWEEN)
+
+    # --- signs of life ---------------------------------------------------------------------------------
+
+    def _begin_beating(self) -> None:
+        if self._beat_task is None or self._beat_task.done():
+            self._beat_task = start_soon(self._beat_on())
+
+    async def _beat_on(self) -> None:
+        """Tells others that this process lives, as long as it holds a lease."""
+        pause: float | None = 0.0
+        while pause is not None:
+            await asyncio.sleep(pause)
+            try:
+                pause = await self._do(lambda database: database.leases.beat_all())
+            except StorageError:  # the next write tells what is wrong
+                pause = _AFTER_A_FAULT
+            except RuntimeError:  # closed
+                return

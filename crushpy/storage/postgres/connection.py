@@ -30,11 +30,17 @@ SPELLING = Dialect(
     day_of=f"floor({{}} / {_QUARTER})",
     figure_of="sum(CAST(CAST(message.usage AS json) ->> '{}' AS double precision))",
 )
+# The writer's row tells after a lost connection whether that transaction was committed. (The number that the
+# server gives a transaction would not: after a crash it may give it to another one.)
 _LOCK = """
-SELECT root.id, CAST(pg_current_xact_id() AS text) FROM crushpy.session
-JOIN crushpy.session AS root ON root.id = session.root_id
+WITH counted AS (
+    INSERT INTO crushpy.writer VALUES (%s, %s, clock_timestamp())
+    ON CONFLICT (name) DO UPDATE SET number = excluded.number, at = excluded.at
+)
+SELECT root.id FROM crushpy.session JOIN crushpy.session AS root ON root.id = session.root_id
 WHERE session.id = %s FOR NO KEY UPDATE OF root
 """
+_FORGOTTEN = "DELETE FROM crushpy.writer WHERE name = %s OR at < clock_timestamp() - interval '1 day'"
 _SETTINGS = """
 SET search_path = crushpy, public;
 SET client_encoding = 'UTF8';
@@ -59,6 +65,8 @@ class PostgresConnection(Connection):
         self._name = name
         self._reconnect = reconnect
         self.raw: psycopg.Connection[Any] | None = None
+        self._number = 0
+        """Of the last transaction that locked a conversation."""
         self.on_lock: Callable[[str], None] = _nothing
         """Told the first session of a conversation that was just locked, inside the transaction."""
         self._engine = create_engine(
@@ -126,8 +134,7 @@ class PostgresConnection(Connection):
 
     def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
         with self._told_apart():
-            if self._connection is None:
-                self._live()
+            self._live()
             return self._connection.execute(statement, values)
 
     def _plainly(self, statement: LiteralString, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
@@ -156,40 +163,32 @@ class PostgresConnection(Connection):
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
         self._plainly("BEGIN")
         try:
-            number = self._lock(session) if session else ""
+            if session:
+                self._lock(session)
             yield
-            self._commit(number)
+            self._commit(known=bool(session))
         except BaseException:
             self._roll_back()
             raise
 
-    def _lock(self, session: str) -> str:
-        """Locks a conversation; the transaction's own number. One that is being made has no row yet."""
-        row = self._plainly(_LOCK, (session,)).fetchone()
-        if row is None:
-            row = self._plainly("SELECT '', CAST(pg_current_xact_id() AS text)").fetchone()
-        assert row is not None
-        if row[0]:
+    def _lock(self, session: str) -> None:
+        """Locks a conversation; one that is being made has no row yet."""
+        self._number += 1
+        row = self._plainly(_LOCK, (self._name, self._number, session)).fetchone()
+        if row is not None:
             self.on_lock(row[0])
-        return row[1]
 
-    def _commit(self, number: str) -> None:
-        """Returns once it is known to be committed, also where the answer was lost."""
+    def _commit(self, *, known: bool) -> None:
+        """Returns once it is committed. Where the answer was lost, that is `known` by the writer's row."""
         try:
             self._plainly("COMMIT")
         except Interrupted as interrupted:
-            if not interrupted.lost or not number:
+            if not interrupted.lost or not known:
                 raise
             self._reconnect()
-            if not self._was_committed(number):
+            row = self._plainly("SELECT number FROM crushpy.writer WHERE name = %s", (self._name,)).fetchone()
+            if row is None or row[0] != self._number:
                 raise
-
-    def _was_committed(self, number: str) -> bool:
-        while True:
-            row = self._plainly("SELECT pg_xact_status(CAST(%s AS xid8))", (number,)).fetchone()
-            if row is None or row[0] != "in progress":
-                return row is not None and row[0] == "committed"
-            time.sleep(0.05)  # the server is about to notice that nobody is there any more
 
     def _roll_back(self) -> None:
         raw = self.raw
@@ -224,6 +223,9 @@ class PostgresConnection(Connection):
         ]
 
     def close(self) -> None:
+        if self.raw is not None and self._number:
+            with suppress(psycopg.Error):
+                self.raw.execute(_FORGOTTEN, (self._name,))
         self._forget()
         self._engine.dispose()
 

@@ -234,6 +234,11 @@ CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS
     $$ BEGIN RAISE EXCEPTION 'the audit is only added to'; END $$;
 CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON audit
     EXECUTE FUNCTION refuse_change();
+CREATE TABLE writer (
+    name TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    number BIGINT NOT NULL,
+    at TIMESTAMPTZ NOT NULL
+);
 CREATE SEQUENCE lease_token;
 CREATE TABLE lease (
     session_id TEXT COLLATE "C" NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,

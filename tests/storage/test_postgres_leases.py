@@ -1,0 +1,198 @@
+"""One writer at a time over machines: heartbeats by the server's clock, tokens that fence who stood still."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from conversations import continued
+from places import Place
+from postgres_server import Server
+from stored import a_session, said
+
+from crushpy.marks import Mark
+from crushpy.messages import Usage
+from crushpy.storage.records import SessionBusy, StorageError
+from crushpy.storage.store import Store
+
+pytestmark = pytest.mark.xdist_group("postgres")
+HERE = Path(__file__).parent
+HOLD = """
+import asyncio, sys
+from pathlib import Path
+from crushpy.storage.store import Store
+from stored import said
+
+async def main():
+    store = Store(Path(sys.argv[1]), sys.argv[2])
+    await store.take_lease(sys.argv[3])
+    print("mine", flush=True)
+    for line in sys.stdin:
+        try:
+            await store.add_message(sys.argv[3], said(line.strip()))
+            print("stored", flush=True)
+        except Exception as error:
+            print(type(error).__name__, str(error).replace(chr(10), " "), flush=True)
+
+asyncio.run(main())
+"""
+
+
+class Holder:
+    """Another process that holds the lease of a session."""
+
+    def __init__(self, place: Place, session: str) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-c", HOLD, *place.arguments, session],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PYTHONPATH": str(HERE.parent)},
+        )
+        assert self.said() == "mine"
+
+    def said(self) -> str:
+        assert self.process.stdout is not None
+        return self.process.stdout.readline().strip()
+
+    def write(self, text: str) -> str:
+        assert self.process.stdin is not None
+        self.process.stdin.write(text + "\n")
+        self.process.stdin.flush()
+        return self.said()
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.wait(30)
+
+
+@pytest.fixture
+def both(server: Server, tmp_path: Path) -> Iterator[Place]:
+    name = server.fresh()
+    yield Place(tmp_path / "x.db", server.url(name))
+    server.drop(name)
+
+
+def silent(server: Server, place: Place, seconds: int) -> None:
+    """As if the holder had been silent for so long, on a machine of its own."""
+    server.execute(
+        "UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop', "
+        f"heartbeat = clock_timestamp() - interval '{seconds} s'",
+        place.url.rpartition("/")[2],
+    )
+
+
+async def opened(place: Place) -> tuple[Store, str]:
+    store = place.store()
+    info = a_session()
+    await store.create_session(info, said("first"))
+    return store, info.id
+
+
+async def test_a_session_open_on_another_machine_is_refused_with_its_host_and_process(
+    server: Server, both: Place
+) -> None:
+    store, session = await opened(both)
+    holder = Holder(both, session)
+    try:
+        silent(server, both, 30)
+        with pytest.raises(SessionBusy) as caught:
+            await store.take_lease(session)
+        assert f"process {holder.process.pid} on laptop" in caught.value.message
+        silent(server, both, 50)
+        assert await store.take_lease(session) is True, "silent for longer than a heartbeat takes"
+    finally:
+        holder.end()
+        await store.close()
+
+
+async def test_a_process_that_stood_still_and_lost_its_lease_cannot_write(
+    server: Server, both: Place
+) -> None:
+    store, session = await opened(both)
+    holder = Holder(both, session)
+    try:
+        assert holder.write("before") == "stored"
+        holder.process.send_signal(signal.SIGSTOP)
+        silent(server, both, 60)
+        await store.take_lease(session)
+        await store.add_message(session, said("taken over"))
+        await store.drop_leases()  # whoever took it is gone again
+        holder.process.send_signal(signal.SIGCONT)
+        assert "StorageError" in (told := holder.write("late")) and "taken over" in told
+        assert "StorageError" in holder.write("later still")
+        texts = [message.text for message in await store.messages(session)]
+        assert texts == ["first", "before", "taken over"]
+    finally:
+        holder.end()
+        await store.close()
+
+
+async def test_the_fence_holds_for_every_write_to_the_conversation(server: Server, both: Place) -> None:
+    store, session = await opened(both)
+    task = a_session(root_id=session, parent_id=session, kind="task")
+    await store.create_session(task)
+    await store.take_lease(session)
+    for _ in range(5):
+        await store.marks(session)  # its first heartbeat was sent by now
+    silent(server, both, 60)
+    other = both.store()
+    await other.take_lease(session)
+    writes = {
+        "message": lambda: store.add_message(session, said("x")),
+        "task": lambda: store.add_message(task.id, said("x")),
+        "title": lambda: store.update_session(session, title="x"),
+        "usage": lambda: store.add_usage(session, Usage(1)),
+        "draft": lambda: store.keep_draft(session, said("x")),
+        "boundary": lambda: _cross(store, session),
+        "rename": lambda: store.rename_conversation(session, "x"),
+    }
+    for name, write in writes.items():
+        with pytest.raises(StorageError, match="taken over"):
+            await write()
+            raise AssertionError(name)
+    store.keep_mark(session, Mark("info", "x"))
+    assert await store.marks(session) == []
+    await other.add_message(session, said("on"))
+    await store.close()
+    await other.close()
+
+
+async def _cross(store: Store, session: str) -> None:
+    await continued(store, await store.session(session))
+
+
+async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
+    server: Server, both: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.storage.postgres.leases.BEAT_SECONDS", 0.02)
+    store, session = await opened(both)
+    await store.take_lease(session)
+    database = both.url.rpartition("/")[2]
+    server.execute("UPDATE crushpy.lease SET heartbeat = 'epoch'", database)
+    import asyncio
+
+    while server.execute("SELECT heartbeat = 'epoch' FROM crushpy.lease", database) == [(True,)]:
+        await asyncio.sleep(0.02)
+    await store.drop_leases()
+    assert server.execute("SELECT count(*) FROM crushpy.lease", database) == [(0,)]
+    await store.close()
+
+
+async def test_two_stores_of_a_process_share_a_lease_and_a_dead_process_of_this_machine_is_seen_at_once(
+    both: Place,
+) -> None:
+    store, session = await opened(both)
+    holder = Holder(both, session)
+    with pytest.raises(SessionBusy) as caught:
+        await store.take_lease(session)
+    assert caught.value.message.endswith(f"(process {holder.process.pid})")
+    holder.end()
+    assert await store.take_lease(session) is True
+    other = both.store()
+    assert await other.take_lease(session) is False
+    await other.close()
+    await store.close()

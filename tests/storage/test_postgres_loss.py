@@ -1,0 +1,198 @@
+"""The connection to the server is lost: a job waits and is done again, never twice, and nothing is lost."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+from places import Place
+from postgres_server import Server
+from stored import a_session, replied, said
+from tcp_proxy import Proxy
+
+from crushpy.messages import Message
+from crushpy.storage.records import StorageError
+from crushpy.storage.store import Store
+
+pytestmark = pytest.mark.xdist_group("postgres")
+HERE = Path(__file__).parent
+
+
+@pytest.fixture
+def database(server: Server) -> Iterator[str]:
+    name = server.fresh()
+    yield name
+    server.drop(name)
+
+
+@pytest.fixture
+def proxy(server: Server) -> Iterator[Proxy]:
+    proxy = Proxy(server.port)
+    yield proxy
+    proxy.close()
+
+
+@pytest.fixture
+async def far(server: Server, database: str, proxy: Proxy, tmp_path: Path) -> AsyncIterator[Store]:
+    """A store whose connection goes through the proxy."""
+    store = Store(tmp_path / "x.db", server.url(database, port=proxy.port))
+    yield store
+    await store.close()
+
+
+def texts(messages: list[Message]) -> list[str]:
+    return [message.text for message in messages]
+
+
+async def test_a_write_waits_for_a_server_that_is_gone_and_says_so_once(far: Store, proxy: Proxy) -> None:
+    heard: list[str] = []
+    far.listen(heard.append)
+    info = a_session()
+    await far.create_session(info, said("one"))
+    proxy.cut()
+    writes = [asyncio.create_task(far.add_message(info.id, said(word))) for word in ("two", "three")]
+    while not heard:
+        await asyncio.sleep(0.01)
+    assert not any(write.done() for write in writes)
+    proxy.mend()
+    await asyncio.gather(*writes)
+    assert texts(await far.messages(info.id)) == ["one", "two", "three"]
+    waiting, again = heard
+    assert "cannot be reached" in waiting and "up to a minute" in waiting
+    assert "is there again" in again
+    assert (await far.session(info.id)).message_count == 3
+
+
+@pytest.mark.parametrize("word", [b"COMMIT", b"INSERT INTO message", b"FOR NO KEY UPDATE"])
+async def test_a_write_whose_answer_was_lost_is_there_once(far: Store, proxy: Proxy, word: bytes) -> None:
+    info = a_session()
+    await far.create_session(info, said("one"))
+    for number in range(3):
+        proxy.cut_after(word)
+        await far.add_message(info.id, replied(f"reply {number}"))
+        assert proxy.cuts == number + 1
+    assert texts(await far.messages(info.id)) == ["one", "reply 0", "reply 1", "reply 2"]
+    assert (await far.session(info.id)).message_count == 4
+
+
+async def test_a_boundary_whose_answer_was_lost_is_made_once_and_keeps_its_lease(
+    far: Store, proxy: Proxy
+) -> None:
+    from conversations import continued
+
+    info = a_session()
+    await far.create_session(info, said("one"))
+    await far.take_lease(info.id)
+    for word in (b"COMMIT", b"INSERT INTO boundary"):
+        proxy.cut_after(word)
+        info = await continued(far, info)
+        await far.add_message(info.id, said("on"))
+        assert await far.take_lease(info.id) is False
+    assert len(await far.boundaries(info.root_id)) == 2
+
+
+async def test_reading_goes_on_after_the_server_ended_the_connection(
+    far: Store, server: Server, database: str
+) -> None:
+    info = a_session()
+    await far.create_session(info, said("one"))
+    ended = server.execute(
+        f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
+    )
+    assert ended
+    assert texts(await far.messages(info.id)) == ["one"]
+    await far.add_message(info.id, said("two"))
+
+
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
+async def test_what_was_acknowledged_is_there_after_the_server_comes_back(
+    far: Store, server: Server, how: signal.Signals
+) -> None:
+    info = a_session()
+    await far.create_session(info, said("first"))
+    acknowledged = ["first"]
+
+    async def write_on() -> None:
+        for number in range(60):
+            await far.add_message(info.id, said(f"message {number}"))
+            acknowledged.append(f"message {number}")
+
+    writing = asyncio.create_task(write_on())
+    while len(acknowledged) < 10:
+        await asyncio.sleep(0)
+    await asyncio.to_thread(server.stop, how)
+    await asyncio.to_thread(server.start)
+    await writing
+    assert texts(await far.messages(info.id)) == acknowledged
+    assert len(acknowledged) == 61
+
+
+async def test_a_server_that_stays_away_is_an_error_and_the_store_can_be_used_later(
+    far: Store, proxy: Proxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 0.1)
+    info = a_session()
+    await far.create_session(info, said("one"))
+    proxy.cut()
+    with pytest.raises(StorageError) as caught:
+        await far.add_message(info.id, said("two"))
+    assert "What was acknowledged before is stored" in caught.value.hint
+    proxy.mend()
+    await far.add_message(info.id, said("three"))
+    assert texts(await far.messages(info.id)) == ["one", "three"]
+
+
+async def test_a_server_that_is_not_there_is_told_at_once(tmp_path: Path, proxy: Proxy) -> None:
+    proxy.close()
+    store = Store(tmp_path / "x.db", f"postgresql://me:hunter2@127.0.0.1:{proxy.port}/x")
+    with pytest.raises(StorageError) as caught:
+        await store.conversation_tips()
+    assert f"postgresql://me@127.0.0.1:{proxy.port}/x" in caught.value.message
+    assert "hunter2" not in str(caught.value)
+    assert "crushpy doctor" in caught.value.hint
+    await store.close()
+
+
+async def test_an_import_that_lost_its_connection_left_nothing_and_says_so(far: Store, proxy: Proxy) -> None:
+    from crushpy.storage.records import ImportRecord
+
+    info = a_session()
+    record = ImportRecord(info.id, "other", "1", "f", info.id, "", "")
+    messages = [said(str(number)) for number in range(5)]
+
+    def steps() -> Iterator[Message]:
+        yield from messages
+        proxy.cut()
+        proxy.mend()
+
+    with pytest.raises(StorageError, match="was lost"):
+        await far.import_conversation(info, info.id, steps(), lambda: ("title", record))
+    assert await far.conversation_tips() == []
+    await far.import_conversation(info, info.id, iter(messages), lambda: ("title", record))
+    assert len(await far.messages(info.id)) == 5
+
+
+async def test_a_process_killed_while_it_writes_leaves_a_session_that_goes_on_elsewhere(
+    server: Server, database: str, tmp_path: Path
+) -> None:
+    place = Place(tmp_path / "x.db", server.url(database))
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "writer.py"), *place.arguments, "session", "0"],
+        stdout=subprocess.PIPE,
+        text=True,
+        env={"PYTHONPATH": str(HERE.parent), "PATH": ""},
+    )
+    assert process.stdout is not None
+    for _ in range(25):
+        process.stdout.readline()
+    process.kill()
+    process.wait(30)
+    store = place.store()
+    assert await store.take_lease("session") is True
+    before = len(await store.messages("session"))
+    await store.add_message("session", said("on"))
+    assert len(await store.messages("session")) == before + 1
+    await store.close()
