@@ -269,7 +269,41 @@ CREATE TABLE output (
 );
 """
 
-STEPS: list[LiteralString] = [_FIRST]
+_PROMPTS = """
+CREATE TABLE system_prompt (
+    hash TEXT COLLATE "C" NOT NULL PRIMARY KEY,
+    text TEXT COLLATE "C" NOT NULL
+);
+ALTER TABLE session ADD COLUMN system_hash TEXT COLLATE "C" NOT NULL DEFAULT '';
+CREATE INDEX session_by_prompt ON session (system_hash) WHERE system_hash != '';
+INSERT INTO chore SELECT 'prompts', '' WHERE EXISTS (SELECT FROM session)
+"""
+
+_TASK_LISTS = """
+CREATE TABLE task_list (
+    root_id TEXT COLLATE "C" NOT NULL PRIMARY KEY REFERENCES session (id) ON DELETE CASCADE,
+    orders TEXT COLLATE "C" NOT NULL,
+    parallel BIGINT NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL
+);
+CREATE TABLE listed_task (
+    root_id TEXT COLLATE "C" NOT NULL REFERENCES session (id) ON DELETE CASCADE,
+    number BIGINT NOT NULL,
+    name TEXT COLLATE "C" NOT NULL,
+    state TEXT COLLATE "C" NOT NULL,
+    session_id TEXT COLLATE "C" NOT NULL,
+    result_id TEXT COLLATE "C" NOT NULL,
+    branch TEXT COLLATE "C" NOT NULL,
+    changes TEXT COLLATE "C" NOT NULL,
+    error TEXT COLLATE "C" NOT NULL,
+    steps BIGINT NOT NULL,
+    tokens BIGINT NOT NULL,
+    cost DOUBLE PRECISION NOT NULL,
+    PRIMARY KEY (root_id, number)
+)
+"""
+
+STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS]
 """The first leads to FIRST_VERSION, each of the others one further."""
 NEWEST = FIRST_VERSION + len(STEPS) - 1
 
