@@ -260,7 +260,8 @@ class Settings(Data, frozen=True):
         ),
     ] = ""
     theme: Annotated[
-        str, Meta(description="Colours of the app; empty: crushpy-dark or crushpy-light, as the terminal is.")
+        str,
+        Meta(description="Colours of the app; empty: the one of crushpy that fits the terminal."),
     ] = ""
     welcome: Annotated[
         Literal["show", "hide"],

@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from textual import on
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider
+from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
@@ -93,6 +93,7 @@ class TablePalette(CommandPalette):
 
     DEFAULT_CSS = """
     TablePalette > Vertical { width: 80; max-width: 100%; }
+    TablePalette SearchIcon { color: $text-muted; }
     TablePalette.-tiny > Vertical { margin-top: 0; }
     TablePalette.-tiny #--input { border: none; }
     TablePalette.-tiny #--input Label { margin-top: 0; }
@@ -104,6 +105,9 @@ class TablePalette(CommandPalette):
     def __init__(self) -> None:
         super().__init__(id="--command-palette")
         self._listing: Worker[None] | None = None
+
+    def on_mount(self) -> None:
+        self.query_one(SearchIcon).icon = "›"  # many fonts have no magnifying glass
 
     def _gather_commands(self, search_value: str) -> "Worker[None]":
         self._listing = super()._gather_commands(search_value)

@@ -1,4 +1,4 @@
-"""Our own colours: one theme for dark terminals, one for light ones, and which of them a terminal gets."""
+"""Our own colours, for dark terminals and light ones, and which of them a terminal gets."""
 
 from textual.theme import Theme
 
@@ -64,14 +64,79 @@ LIGHT = Theme(
         "input-selection-background": "#006d62 25%",
     },
 )
-OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT)}
+DARK_256 = Theme(
+    name="crushpy-dark-256",
+    dark=True,
+    primary="#5fd7af",
+    secondary="#afafd7",
+    accent="#5fd7af",
+    foreground="#e4e4e4",
+    background="#121212",
+    surface="#1c1c1c",
+    panel="#303030",
+    success="#87d75f",
+    warning="#ffd75f",
+    error="#ff8787",
+    variables={
+        "text-muted": "#a8a8a8",
+        "text-disabled": "#a8a8a8",
+        "text-primary": "#5fd7af",
+        "text-secondary": "#afafd7",
+        "text-accent": "#5fd7af",
+        "text-success": "#87d75f",
+        "text-warning": "#ffd75f",
+        "text-error": "#ff8787",
+        "block-cursor-background": "#005f5f",
+        "block-cursor-foreground": "#ffffff",
+        "block-cursor-blurred-background": "#303030",
+        "border": "#5fd7af",
+        "border-blurred": "#585858",
+        "footer-key-foreground": "#5fd7af",
+        "input-selection-background": "#005f5f",
+    },
+)
+LIGHT_256 = Theme(
+    name="crushpy-light-256",
+    dark=False,
+    primary="#005f5f",
+    secondary="#4e4e4e",
+    accent="#005f5f",
+    foreground="#1c1c1c",
+    background="#ffffff",
+    surface="#eeeeee",
+    panel="#e4e4e4",
+    success="#005f00",
+    warning="#5f5f00",
+    error="#af0000",
+    variables={
+        "text-muted": "#585858",
+        "text-disabled": "#585858",
+        "text-primary": "#005f5f",
+        "text-secondary": "#4e4e4e",
+        "text-accent": "#005f5f",
+        "text-success": "#005f00",
+        "text-warning": "#5f5f00",
+        "text-error": "#af0000",
+        "block-cursor-background": "#d7ffff",
+        "block-cursor-foreground": "#121212",
+        "block-cursor-blurred-background": "#e4e4e4",
+        "border": "#005f5f",
+        "border-blurred": "#bcbcbc",
+        "footer-key-foreground": "#005f5f",
+        "input-selection-background": "#afd7d7",
+    },
+)
+OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
 
 
 def fitting_theme(*, light: bool, colours: int) -> str:
     """The theme for a terminal of which we know the background and how many colours it has.
 
-    With sixteen, ours would be rounded to colours that nobody chose: the terminal's own are used.
+    Ours would be rounded to colours that nobody chose: with 256 there are themes of colours that exist there,
+    with sixteen the terminal's own are used.
     """
     if 0 < colours <= 16:
         return "ansi-light" if light else "ansi-dark"
-    return LIGHT.name if light else DARK.name
+    if 0 < colours <= 256:
+        return (LIGHT_256 if light else DARK_256).name
+    return (LIGHT if light else DARK).name

@@ -1,116 +1,144 @@
-"""Makes the pictures of the documentation from real runs: the app, the engine, the tools and demo/tour.
+"""Makes the pictures of the documentation: the app in a real terminal, where a scripted model does real work.
 
-.venv/bin/python docs/pictures/make.py            writes docs/pictures/*.svg
+    .venv/bin/python docs/pictures/make.py            writes docs/pictures/*.png and work.gif
+
+What it needs is said in terminal.py.
 """
 
-import asyncio
 import os
-import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from pathlib import Path
 
-HERE = Path(__file__).parent
-SIZE = (100, 30)
-CODE = '''RATE = 0.19
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE.parent.parent / "tests"), str(HERE)]
+
+from scripted_llm.server import ScriptedLLM  # noqa: E402
+from story import PROMPT, Story, shop  # noqa: E402
+from terminal import Terminal, animation, shrink  # noqa: E402
+
+MODEL = "openai/gpt-5"
+SETTINGS = f"""\
+model = "{MODEL}"
+small_model = "{MODEL}"
+
+[models."{MODEL}"]
+context_window = 16000
+max_output_tokens = 2000
+"""
 
 
-def total(prices):
-    """What the customer pays."""
-    return sum(prices) * (1 + RATE)
-'''
+class Film:
+    """Pictures by name, and frames of what happens in between."""
+
+    def __init__(self, terminal: Terminal, scratch: Path) -> None:
+        self.terminal = terminal
+        self._scratch = scratch
+        self._frames: list[tuple[Path, float]] = []
+
+    def keep(self, name: str) -> None:
+        file = HERE / f"{name}.png"
+        self.terminal.picture(file)
+        shrink(file)
+        print(f"{file.name}  {file.stat().st_size // 1024} kB", flush=True)
+
+    def watch(self, seconds: float, until: Callable[[], bool] = lambda: False, shown: float = 0.0) -> None:
+        """Takes a frame about every half second; the last is shown for `shown` seconds."""
+        end = time.monotonic() + seconds
+        while time.monotonic() < end and not until():
+            began = time.monotonic()
+            file = self._scratch / f"frame{len(self._frames):03}.png"
+            self.terminal.picture(file)
+            time.sleep(max(0.0, 0.5 - (time.monotonic() - began)))
+            self._frames.append((file, 0.5))
+        if shown:
+            self._frames[-1] = (self._frames[-1][0], shown)
+
+    def cut(self, name: str) -> None:
+        """What was watched, as an animation."""
+        file = HERE / name
+        animation(self._frames, file)
+        print(f"{file.name}  {file.stat().st_size // 1024} kB", flush=True)
 
 
-def project(folder: Path) -> Path:
-    """A small project to work on, always the same."""
-    shop = folder / "shop"
-    (shop / "src").mkdir(parents=True)
-    (shop / "README.md").write_text("# Shop\n\nA tiny shop.\n")
-    (shop / "src" / "cart.py").write_text(CODE)
-    subprocess.run(["git", "init", "-q", "-b", "main", str(shop)], check=False)
-    return shop
+def main(scratch: Path) -> None:
+    home = scratch / "home"
+    (home / "crushpy").mkdir(parents=True, mode=0o700)
+    home.chmod(0o700)
+    (home / "crushpy" / "config.toml").write_text(SETTINGS)
+    project = shop(home)
+    tools = str(Path(sys.executable).parent)
+    with ScriptedLLM() as llm:
+        llm.always(Story())
+        environment = {
+            **llm.env,
+            "HOME": str(home),
+            "CRUSHPY_HOME": str(home / "crushpy"),
+            "TERM": "xterm-256color",
+            "COLORTERM": "truecolor",
+            "PATH": f"{tools}:{os.environ['PATH']}",
+        }
+        with Terminal([f"{tools}/crushpy"], project, scratch, environment) as terminal:
+            play(Film(terminal, scratch))
 
 
-async def main(folder: Path) -> None:
-    os.environ |= {"CRUSHPY_HOME": str(folder / "home"), "HOME": str(folder), "COLORTERM": "truecolor"}
-    shop = project(folder)
-    os.chdir(shop)
-    from crushpy.start_options import StartOptions
-    from crushpy.tui.app import CrushpyApp
-    from crushpy.tui.widgets.approval import ApprovalPanel
+def play(film: Film) -> None:
+    terminal = film.terminal
+    time.sleep(3)
+    film.keep("welcome")
+    for at, word in enumerate(PROMPT.split(" ")):
+        terminal.type(f"{word} ")
+        if at % 4 == 0:
+            film.watch(0.3)
+    terminal.press("Enter")
+    film.watch(60, until=lambda: terminal.has_shown("Allow multiedit"))
+    film.watch(2.5, shown=2.0)
+    film.keep("approval")
+    terminal.press("c")
+    film.watch(60, until=lambda: terminal.has_shown("list both"))
+    film.watch(2, shown=5.0)
+    film.cut("work.gif")
+    film.keep("chat")
 
-    app = CrushpyApp(StartOptions(cwd=str(shop), model="demo/tour"))
-    async with app.run_test(size=SIZE) as pilot:
-        chat = app.chat
+    terminal.press("Ctrl+p")
+    time.sleep(1)
+    terminal.type("comp")
+    time.sleep(1)
+    film.keep("palette")
+    terminal.press("Esc")
+    time.sleep(0.5)
 
-        async def until(condition: Callable[[], object]) -> None:
-            async with asyncio.timeout(60):
-                while not condition():
-                    await pilot.pause(0.05)
+    terminal.press("Ctrl+t")
+    time.sleep(1)
+    film.keep("method")
+    terminal.press("Esc")
+    time.sleep(0.5)
 
-        async def rest() -> None:
-            await until(lambda: chat.conversation is not None and not chat.conversation.busy)
-            await until(lambda: not chat.transcript.busy)
-            await pilot.pause(0.3)
+    terminal.type("/compact")
+    terminal.press("Enter")
+    time.sleep(5)
+    film.keep("review")
+    terminal.press("a")
+    time.sleep(3)
+    film.keep("boundary")
 
-        def keep(name: str) -> None:
-            (HERE / f"{name}.svg").write_text(app.export_screenshot(title="crushpy"), encoding="utf-8")
-            print(f"{name}.svg")
+    terminal.press("Ctrl+o")
+    time.sleep(2)
+    film.keep("inspector")
+    terminal.press("Esc")
+    time.sleep(0.5)
 
-        async def ask(text: str) -> None:
-            chat.prompt.draft = text
-            await pilot.press("enter")
-            await pilot.pause(0.2)
-
-        await rest()
-        await ask('replace "0.19" with "0.07" in src/cart.py')
-        await until(lambda: chat.query(ApprovalPanel))
-        await pilot.pause(0.8)
-        keep("approval")
-        await pilot.press("c")
-        await rest()
-        chat.transcript.fold_all(False)
-        await pilot.pause(0.3)
-        keep("chat")
-        chat.transcript.fold_all(True)
-
-        await pilot.press("ctrl+p")
-        await pilot.pause(0.5)
-        await pilot.press(*"comp")
-        await pilot.pause(0.8)
-        keep("palette")
-        await pilot.press("escape")
-        await pilot.pause(0.3)
-
-        await pilot.press("ctrl+t")
-        await pilot.pause(0.5)
-        keep("method")
-        await pilot.press("escape")
-        await pilot.pause(0.3)
-
-        chat.conversation.toggle_yolo()
-        await ask("fill the window")
-        await rest()
-        chat.transcript.fold_all(True)
-        await until(lambda: chat.conversation.info.generation > 0)
-        keep("boundary")
-
-        await pilot.press("ctrl+o")
-        await pilot.pause(1.5)
-        keep("inspector")
-        await pilot.press("escape")
-        await pilot.pause(0.3)
-
-        await pilot.press("ctrl+l")
-        await pilot.pause(1.5)
-        keep("lineage")
-        await pilot.press("escape")
-        await pilot.pause(0.3)
-        await chat.leave()
+    terminal.press("Ctrl+l")
+    time.sleep(2)
+    film.keep("lineage")
+    terminal.press("Esc")
+    time.sleep(0.5)
+    terminal.press("Ctrl+d")
+    time.sleep(1)
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(HERE.parent.parent))
     with tempfile.TemporaryDirectory() as scratch:
-        asyncio.run(main(Path(scratch)))
+        main(Path(scratch))

@@ -4,6 +4,8 @@ import itertools
 
 import pytest
 from driving import Start, start
+from rich.color import Color as RichColor
+from rich.color import ColorSystem
 from rich.style import Style
 from scripted_llm.server import ScriptedLLM
 from textual.color import Color
@@ -46,11 +48,24 @@ def test_every_text_colour_can_be_read_on_every_ground(theme: object, ground: st
     assert {name: round(value, 1) for name, value in found.items() if value < READABLE} == {}
 
 
-@pytest.mark.parametrize("light", [False, True], ids=["dark", "light"])
-async def test_everything_the_transcript_draws_can_be_read(start: Start, light: bool) -> None:
+@pytest.mark.parametrize("name", [name for name in OWN_THEMES if name.endswith("256")])
+def test_a_theme_for_256_colours_names_none_that_would_be_rounded(name: str) -> None:
+    theme = OWN_THEMES[name]
+    named = {
+        value for value in (*vars(theme).values(), *theme.variables.values()) if str(value).startswith("#")
+    }
+    for one in named:
+        meant = RichColor.parse(one)
+        drawn = meant.downgrade(ColorSystem.EIGHT_BIT).get_truecolor()
+        off = [abs(a - b) for a, b in zip(meant.get_truecolor(), drawn, strict=True)]
+        assert max(off) <= 10, one  # one step of the greys
+
+
+@pytest.mark.parametrize("name", OWN_THEMES)
+async def test_everything_the_transcript_draws_can_be_read(start: Start, name: str) -> None:
     async with start() as app:
         await app.opened()
-        app.app.theme = list(OWN_THEMES)[light]
+        app.app.theme = name
         await app.pilot.pause()
         palette = app.chat.transcript.current_palette()
         for name in BLOCKS:
@@ -94,7 +109,8 @@ def test_after_a_while_no_answer_is_expected_any_more(monkeypatch: pytest.Monkey
 
 def test_the_theme_fits_the_terminal() -> None:
     assert fitting_theme(light=False, colours=1 << 24) == "crushpy-dark"
-    assert fitting_theme(light=True, colours=256) == "crushpy-light"
+    assert fitting_theme(light=True, colours=256) == "crushpy-light-256"
+    assert fitting_theme(light=False, colours=256) == "crushpy-dark-256"
     assert fitting_theme(light=True, colours=0) == "crushpy-light"
     assert fitting_theme(light=False, colours=16) == "ansi-dark"
     assert fitting_theme(light=True, colours=16) == "ansi-light"
