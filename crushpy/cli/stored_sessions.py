@@ -29,7 +29,7 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
     from crushpy.paths import Paths
 
     async with open_store() as store:
-        yield SessionBrowser(store, outputs=Paths().outputs)
+        yield SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
 
 
 @asynccontextmanager

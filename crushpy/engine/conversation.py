@@ -568,6 +568,7 @@ class Conversation:
             open_root=self._session.info.root_id,
             renamed=self._session.renamed,
             outputs=self._context.output_dir.parent,
+            undo=self._files.folder,
         )
 
     @property

@@ -82,6 +82,13 @@ class FileChanges:
         rows = self._execute(select(file_changes).where(_C.root_id == root_id).order_by(_C.number))
         return [_from_row(row) for row in rows]
 
+    def states(self, after: int) -> tuple[int, list[FileState]]:
+        rows = self._execute(
+            select(_C.number, _C.before, _C.after).where(_C.number > after).order_by(_C.number).limit(BATCH)
+        ).all()
+        texts = (text for row in rows for text in (row.before, row.after) if text)
+        return rows[-1].number if rows else 0, [msgspec.json.decode(one, type=FileState) for one in texts]
+
     def last(self) -> int:
         return self._execute(select(func.max(_C.number))).scalar() or 0
 

@@ -29,6 +29,7 @@ class IndexFile:
     """For one workspace. Not synced: it is to outlive this process, not the machine."""
 
     def __init__(self, file: Path, root: str) -> None:
+        """`root` is the workspace; empty: whichever it is of."""
         self.file = file
         self._root = os.fsencode(root)
 
@@ -44,7 +45,7 @@ class IndexFile:
                 if at > len(data):
                     break
                 piece = msgspec.msgpack.decode(data[at - size : at], type=_Rows)
-                if (piece.version, piece.root) != (_VERSION, self._root):
+                if piece.version != _VERSION or piece.root != (self._root or piece.root):
                     break
                 for row in piece.rows:
                     found[row[0]] = row

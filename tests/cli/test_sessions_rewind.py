@@ -1,5 +1,6 @@
 """`crushpy sessions rewind` and `changes`: files and conversations go back, and nothing else does."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -162,3 +163,27 @@ def test_what_somebody_else_touched_is_shown_and_left_alone(
     assert (workspace / "made" / "by_user").read_text() == "user\n"
     assert not (workspace / "made" / "by_agent").exists()
     assert done.stdout.strip() != session
+
+
+def kept(home: Path) -> set[str]:
+    """The hashes of all that is kept."""
+    return {file.parent.name + file.name for file in (home / "undo" / "objects").rglob("*") if file.is_file()}
+
+
+def test_what_was_kept_goes_with_the_last_conversation_that_needs_it(
+    shell: Callable[..., str], cli: Cli, workspace: Path, home: Path
+) -> None:
+    (workspace / "a.txt").write_text("shared\n")
+    (workspace / "b.txt").write_text("of the first alone\n")
+    first = shell("echo 1 > a.txt; echo 1 > b.txt")
+    (workspace / "a.txt").write_text("shared\n")
+    second = shell("echo 2 > a.txt")
+    shared, alone = (hashlib.sha256(text).hexdigest() for text in (b"shared\n", b"of the first alone\n"))
+    assert {shared, alone} <= kept(home)
+    assert cli("sessions", "delete", first, "--yes").returncode == 0
+    assert shared in kept(home) and alone not in kept(home)
+    back = cli("sessions", "rewind", second, "--to", prompts(cli, second)[0], "--files", "--yes")
+    assert back.returncode == 0, back.stderr
+    assert (workspace / "a.txt").read_text() == "shared\n"
+    assert cli("sessions", "delete", second, "--yes").returncode == 0
+    assert kept(home) == set()

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 JOURNAL = "journal"
 RUNNING = "running"
+WORKSPACES = "workspaces"
 MEGABYTE = 1_000_000
 
 
@@ -105,7 +106,7 @@ class UndoFiles:
             index = self._index
             if index is not None and (self._holds_index or index.fresh):
                 with suppress(OSError):  # else everything is read anew
-                    self._index_file().write(index.rows())
+                    self.index_file.write(index.rows())
             if self._holds_index:
                 self.running.clear()
                 self._own_index().remove()
@@ -113,7 +114,7 @@ class UndoFiles:
     def _opened_index(self) -> "WorkspaceIndex":
         if self._index is None:
             self._index = self._made_index()
-            self._index.take(self._index_file().read().values())
+            self._index.take(self.index_file.read().values())
             self._index.forget_lost()
             self.running.sweep()
             if self._stopped:
@@ -140,11 +141,12 @@ class UndoFiles:
 
         return hash_of(str(self.workspace).encode("utf-8", "surrogateescape"))[:32]
 
-    def _index_file(self) -> "IndexFile":
+    @property
+    def index_file(self) -> "IndexFile":
         """What the last process knew of this workspace."""
         from crushpy.undo.index_file import IndexFile
 
-        return IndexFile(self.folder / "workspaces" / f"{self._name}.index", str(self.workspace))
+        return IndexFile(self.folder / WORKSPACES / f"{self._name}.index", str(self.workspace))
 
     # --- while a command runs ----------------------------------------------------------------------------
 

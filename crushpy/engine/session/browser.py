@@ -99,7 +99,8 @@ class OpeningBoundary(Data, frozen=True):
 
 class SessionBrowser:
     """`open_root` is the conversation that is open in this process: it is not deleted under the user's hands,
-    and `renamed` tells it of its new title. `outputs` is where whole outputs of tools are kept."""
+    and `renamed` tells it of its new title. `outputs` is where whole outputs of tools are kept, `undo` where
+    what files held is."""
 
     def __init__(
         self,
@@ -108,11 +109,13 @@ class SessionBrowser:
         open_root: str = "",
         renamed: Callable[[str], None] = lambda _: None,
         outputs: Path | None = None,
+        undo: Path | None = None,
     ) -> None:
         self._store = store
         self.open_root = open_root
         self._renamed = renamed
         self._outputs = outputs
+        self._undo = undo
         self._deleted: dict[str, str] = {}
 
     # --- the list of conversations -----------------------------------------------------------------------
@@ -197,13 +200,22 @@ class SessionBrowser:
         return problems
 
     async def erase(self, root_id: str) -> None:
-        """Deletes a conversation at once, with the outputs it kept. `SessionBusy`: somebody works on it."""
-        sessions = [session.id for session in await self._store.conversation(root_id)]
+        """Deletes a conversation at once, with the outputs and what it kept of files.
+
+        `SessionBusy`: somebody works on it.
+        """
+        from crushpy.engine.rewind.kept_bytes import KeptBytes
+
+        found = await self._store.conversation(root_id)
+        sessions = [session.id for session in found]
+        kept = KeptBytes(self._store, self._undo) if self._undo else None
         taken: list[str] = []
         try:
             for session_id in sessions:  # not while another process works on it
                 if await self._store.take_lease(session_id):
                     taken.append(session_id)
+            if kept is not None:
+                await kept.find(root_id)
             await self._store.delete_conversation(root_id)
         except BaseException:
             for session_id in taken:
@@ -212,6 +224,8 @@ class SessionBrowser:
         if self._outputs is not None:
             folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
             await asyncio.to_thread(_remove, folders)
+        for cwd in {session.cwd for session in found} if kept else ():
+            await kept.forget(cwd)
 
     # --- search ------------------------------------------------------------------------------------------
 

@@ -105,6 +105,11 @@ class StoredRecords(StorageThread):
         """All changes of a conversation to files, oldest first."""
         return await self._do(lambda database: database.file_changes.of(root_id))
 
+    async def change_states(self, after: int) -> tuple[int, list[FileState]]:
+        """What paths held in some of the changes of all conversations, from the one after this number on;
+        and the number to go on with, 0 where there is none left."""
+        return await self._do(lambda database: database.file_changes.states(after))
+
     async def last_change(self) -> int:
         """The number of the latest change of any conversation; 0 where there is none."""
         return await self._do(lambda database: database.file_changes.last())
