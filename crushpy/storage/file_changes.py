@@ -35,20 +35,26 @@ class FileChanges:
         with self._connection.transaction(durable=True, session=first.session_id):
             if first.batch and self._execute(select(_C.number).where(_C.batch == first.batch)).first():
                 return
-            others = set[tuple[str, str]]() if since is None else self._of_others(first, since)
+            others = {} if since is None else self._of_others(first, since)
             number = self._message_number(message_id)
-            mine = [one for one in changes if (stored_path(one.path), _json(one.after)) not in others]
+            mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]
             if mine:
                 rows = [_to_row(one) | {"message_number": number} for one in mine]
                 self._execute(insert(file_changes), rows)
                 self._audit.append(first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
 
-    def _of_others(self, mine: RecordedChange, since: int) -> set[tuple[str, str]]:
-        """What other conversations recorded on this machine meanwhile."""
-        statement = select(_C.path, _C.after).where(
-            _C.number > since, _C.machine == mine.machine, _C.root_id != mine.root_id
+    def _of_others(self, mine: RecordedChange, since: int) -> dict[str, tuple[FileState, FileState | None]]:
+        """What became of each path by other conversations on this machine meanwhile."""
+        statement = (
+            select(file_changes)
+            .where(_C.number > since, _C.machine == mine.machine, _C.root_id != mine.root_id)
+            .order_by(_C.number)
         )
-        return {(row.path, row.after) for row in self._execute(statement)}
+        found: dict[str, tuple[FileState, FileState | None]] = {}
+        for change in map(_from_row, self._execute(statement)):
+            before = found[change.path][0] if change.path in found else change.before
+            found[change.path] = before, change.after
+        return found
 
     def _message_number(self, message_id: str) -> int:
         statement = (
@@ -100,6 +106,18 @@ class FileChanges:
                 row.id: row.number for row in self._execute(select(_M.id, _M.number).where(_M.id.in_(ids)))
             }
         return found
+
+
+def _own_part(
+    change: RecordedChange, others: tuple[FileState, FileState | None] | None
+) -> RecordedChange | None:
+    """What of a change was not somebody else's, who recorded theirs while it was made; None: nothing."""
+    if others is None or others[1] is None or change.after is None:
+        return change
+    before, after = others
+    if not after.same(change.after):  # ours came last
+        return msgspec.structs.replace(change, before=after)
+    return None if before.same(change.before) else msgspec.structs.replace(change, after=before)
 
 
 def _json(state: FileState | None) -> str | None:

@@ -12,7 +12,7 @@ from crushpy.paths import private_dir
 from crushpy.private_files import write_private
 
 CHECK_EVERY = 32_000_000
-"""Bytes written after which the size of the whole is looked at again."""
+"""Bytes written after which the size of the whole is looked at again; or a tenth of what there may be."""
 _PLAIN, _PACKED = b"\0", b"\1"
 
 
@@ -27,7 +27,8 @@ class ObjectStore:
         self.folder = folder
         self._objects = folder / "objects"
         self._max_bytes = max_bytes
-        self._unchecked = CHECK_EVERY  # so that the first write looks
+        self._check_every = min(CHECK_EVERY, max_bytes // 10)
+        self._unchecked = self._check_every  # so that the first write looks
         self._mine = f"{os.getpid():x}-{os.urandom(4).hex()}"
         self._numbers = count()
 
@@ -69,7 +70,7 @@ class ObjectStore:
                 os.unlink(temporary)  # noqa: PTH108
             raise
         self._unchecked += len(data)
-        if self._unchecked >= CHECK_EVERY:
+        if self._unchecked >= self._check_every:
             self._unchecked = 0
             self.prune()
         return digest

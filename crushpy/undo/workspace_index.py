@@ -71,6 +71,11 @@ class _Entry(NamedTuple):
     signature: Signature | None
     state: FileState
 
+    @property
+    def copied(self) -> int:
+        """Bytes that were copied for it."""
+        return self.state.size if self.state.kept == "store" else 0
+
 
 class WorkspaceIndex:
     """One workspace. Not thread-safe: one look at a time."""
@@ -94,6 +99,7 @@ class WorkspaceIndex:
         """By absolute path; folders too."""
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
+        """Bytes of copies that what is known now needs."""
         self._fresh: set[str] = set()
         """Paths of which something else is known than when `fresh_rows` was asked last."""
         self._stopping = False
@@ -122,11 +128,10 @@ class WorkspaceIndex:
         """A path is known to hold this now: whoever changed it says so."""
         if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
             return
-        self._fresh.add(path)
         if state.kind == "missing":
-            self._entries.pop(path, None)
+            self._know(path, None)
         elif path in self._entries or self.ready:
-            self._entries[path] = _Entry(None, state)
+            self._know(path, _Entry(None, state))
 
     @property
     def fresh(self) -> bool:
@@ -225,9 +230,9 @@ class WorkspaceIndex:
             else:
                 found.append(one)
         for path in gone:
-            known = self._entries.pop(path)
+            known = self._entries[path]
+            self._know(path, None)
             self._folders.pop(path, None)
-            self._fresh.add(path)
             if not _is_there(path):  # else it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
         return Scan(tuple(found), tuple(uncertain))
@@ -255,13 +260,19 @@ class WorkspaceIndex:
         state = self._keeper.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
         if state.kind == "missing":
             return None
-        if state.kept == "store" and not before.same(state):
-            self._copied += state.size
         young = now - max(status.st_mtime_ns, status.st_ctime_ns) < YOUNG
         signature = (status.st_mtime_ns, status.st_ctime_ns, status.st_size, status.st_ino)
-        self._entries[path] = _Entry(None if young or state.kind == "folder" else signature, state)
-        self._fresh.add(path)
+        self._know(path, _Entry(None if young or state.kind == "folder" else signature, state))
         return None if before.same(state) else Noticed(path, before, state)
+
+    def _know(self, path: str, entry: _Entry | None) -> None:
+        """From now on a path holds this; None: nothing."""
+        known = self._entries.pop(path, None) if entry is None else self._entries.get(path)
+        self._copied -= known.copied if known else 0
+        if entry is not None:
+            self._entries[path] = entry
+            self._copied += entry.copied
+        self._fresh.add(path)
 
     # --- kept between processes --------------------------------------------------------------------------
 
@@ -269,14 +280,14 @@ class WorkspaceIndex:
         """What was known of this workspace once."""
         for path, signature, state in rows:
             if state is not None:
-                self._entries[os.fsdecode(path)] = _Entry(signature, state)
-                self._copied += state.size if state.kept == "store" else 0
+                self._know(os.fsdecode(path), _Entry(signature, state))
+        self._fresh.clear()
 
     def forget_lost(self) -> None:
         """What is kept no longer is read anew: whatever it is then counts as what it was."""
         for path, entry in list(self._entries.items()):
             if not self._is_kept(entry.state):
-                del self._entries[path]
+                self._know(path, None)
 
     def _is_kept(self, state: FileState) -> bool:
         if state.kept.startswith("git:"):
