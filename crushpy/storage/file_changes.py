@@ -112,9 +112,9 @@ def _own_part(
     change: RecordedChange, others: tuple[FileState, FileState | None] | None
 ) -> RecordedChange | None:
     """What of a change was not somebody else's, who recorded theirs while it was made; None: nothing."""
-    if others is None or others[1] is None or change.after is None:
+    before, after = others or (None, None)
+    if before is None or after is None or change.after is None:
         return change
-    before, after = others
     if not after.same(change.after):  # ours came last
         return msgspec.structs.replace(change, before=after)
     return None if before.same(change.before) else msgspec.structs.replace(change, after=before)

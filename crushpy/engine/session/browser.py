@@ -224,8 +224,9 @@ class SessionBrowser:
         if self._outputs is not None:
             folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
             await asyncio.to_thread(_remove, folders)
-        for cwd in {session.cwd for session in found} if kept else ():
-            await kept.forget(cwd)
+        if kept is not None:
+            for cwd in {session.cwd for session in found}:
+                await kept.forget(cwd)
 
     # --- search ------------------------------------------------------------------------------------------
 
