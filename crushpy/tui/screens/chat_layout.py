@@ -27,6 +27,8 @@ from crushpy.tui.widgets.todo_line import TodoLine
 
 T = TypeVar("T")
 
+AIRY = 20
+"""Rows from which there is room for an empty one above the prompt."""
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 ESCAPE_AGAIN = 0.6
@@ -51,7 +53,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-close"), (20, "-airy")]
+    VERTICAL_BREAKPOINTS = [(0, "-close"), (AIRY, "-airy")]
     AUTO_FOCUS = "PromptInput"
     BINDINGS = [
         Binding("escape", "escape", "Back to the prompt"),
@@ -81,7 +83,7 @@ class ChatLayout(TranscriptScreen):
 
     def compose(self) -> ComposeResult:
         # As the first layout will find it: a class that comes later has all styles applied again.
-        airy = app_of(self).size.height >= self.VERTICAL_BREAKPOINTS[-1][0]
+        airy = app_of(self).size.height >= AIRY
         self.set_class(airy, "-airy", update=False)
         self.set_class(not airy, "-close", update=False)
         yield self.transcript
