@@ -79,6 +79,14 @@ class Terminal:
         while self._read(1.0) or self._has_work():
             pass
 
+    def take_waiting(self) -> int:
+        """Reads once the program rests, until it rests again; gives how many bytes that were."""
+        while self._has_work():
+            time.sleep(0.05)
+        before = len(self.raw)
+        self.wait_quiet()
+        return len(self.raw) - before
+
     def _has_work(self) -> bool:
         """True where a thread of the program runs, or waits for its turn to."""
         for stat in Path(f"/proc/{self.process.pid}/task").glob("*/stat"):

@@ -11,14 +11,12 @@ import termios
 from fcntl import ioctl
 from pathlib import Path
 
+import pyte
 import pytest
 
 HERE = Path(__file__).parent
 COLUMNS, LINES = 90, 30
-_CODE = re.compile(
-    r"\x1b\[(?P<y>\d+);(?P<x>\d+)H|(?P<end>\x1b\[\?1049l)|\x1b\[[0-9;?<>=]*[ -/]*[@-~]|"
-    r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[P_][^\x1b]*\x1b\\|\x1b.|(?P<bell>\x07)|(?P<text>[^\x1b\x07\n\r]+)|[\n\r]"
-)
+_TITLE = re.compile(r"\x1b\][^\x07\x1b]*(?:\x07|\x1b\\\\)|\x1b\[[<>=][0-9]*u|\x1b\[\?[0-9]+\$p")
 
 
 def run_on_terminal(args: list[str], env: dict[str, str]) -> str:
@@ -47,20 +45,11 @@ def run_on_terminal(args: list[str], env: dict[str, str]) -> str:
 
 
 def screen(sent: str, *, at_bell: bool = False) -> list[str]:
-    """The screen as the program left it, or as it was when it rang. As much of a terminal as that needs."""
-    cells = [[" "] * COLUMNS for _ in range(LINES)]
-    x = y = 0
-    for found in _CODE.finditer(sent):
-        if found["end"] or (at_bell and found["bell"]):
-            break
-        if found["y"]:
-            y, x = int(found["y"]) - 1, int(found["x"]) - 1
-        elif found["text"]:
-            for character in found["text"]:
-                if x < COLUMNS and y < LINES:
-                    cells[y][x] = character
-                x += 1
-    return ["".join(line).rstrip() for line in cells]
+    """The screen as the program left it, or as it was when it rang."""
+    shown = pyte.Screen(COLUMNS, LINES)
+    drawn = _TITLE.sub("", sent.partition("\x1b[?1049l")[0])
+    pyte.Stream(shown).feed(drawn.partition("\x07")[0] if at_bell else drawn)
+    return [line.rstrip() for line in shown.display]
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pty")

@@ -12,11 +12,13 @@ from codecs import getincrementaldecoder
 from threading import Event
 from typing import Any
 
+from textual.drivers._writer_thread import WriterThread
 from textual.drivers.linux_driver import LinuxDriver
 from textual.message import Message
 
 from crushpy.tui.terminal.background import LateAnswer
 from crushpy.tui.terminal.early_keys import EarlyKeys
+from crushpy.tui.terminal.paced_output import PacedOutput
 from crushpy.tui.terminal.paste_reader import PasteReader
 
 HALF_A_KEY = 0.1
@@ -56,6 +58,26 @@ class Keyboard(LinuxDriver):
         self.exit_event = WaitableEvent()
         self._early: EarlyKeys | None = getattr(self._app, "early_keys", None)
 
+    @property
+    def _writer_thread(self) -> PacedOutput | None:
+        return self._output
+
+    @_writer_thread.setter
+    def _writer_thread(self, made: WriterThread | None) -> None:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Textual makes a writer whenever it takes the terminal; ours knows how much is under way."""
+        self._output = None
+        if made is not None and self._file is not None:
+            self._output = PacedOutput(self._file, self._app)
+
+    def stop_application_mode(self) -> None:
+        if self._output is not None:
+            self._output.give_back()
+        super().stop_application_mode()
+
+    def _answered(self) -> None:
+        if self._output is not None:
+            self._output.answered()
+
     def disable_input(self) -> None:
         if self._early is not None:
             self._early.wanted.set()  # no prompt will come any more, and the reader is waited for
@@ -72,7 +94,7 @@ class Keyboard(LinuxDriver):
 
     def _read_keys(self, data: bytes) -> None:
         """Reads until the end; `data` was read already."""
-        parser = PasteReader(self._debug)
+        parser = PasteReader(self._debug, self._answered)
         decode = getincrementaldecoder("utf-8")("replace").decode
         late = LateAnswer()
         files = [self.fileno, self.exit_event.file]

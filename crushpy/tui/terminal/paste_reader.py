@@ -5,11 +5,14 @@ an escape character in it into key presses: a pasted log with colours could pres
 """
 
 import re
-from collections.abc import Generator, Iterable
+from collections.abc import Callable, Generator, Iterable
 
 from textual import events
 from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.keys import Keys
 from textual.message import Message
+
+from crushpy.tui.terminal.pace import ANSWER
 
 _HELD = len(BRACKETED_PASTE_END) - 1
 _ENTER_HELD = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
@@ -20,7 +23,9 @@ _ALT = "3"
 class PasteReader(XTermParser):
     """Takes what stands between the paste marks, and leaves the rest to Textual."""
 
-    def __init__(self, debug: bool = False) -> None:
+    def __init__(self, debug: bool = False, answered: Callable[[], None] = lambda: None) -> None:
+        """`answered` is called where the terminal says that it has drawn what was written."""
+        self._answered = answered
         self._pasted: list[str] | None = None
         """Pieces of the paste that is coming in."""
         self._open_end = ""
@@ -39,6 +44,12 @@ class PasteReader(XTermParser):
             yield from super().feed(data)
         while data:
             data = yield from (self._read_keys(data) if self._pasted is None else self._read_paste(data))
+
+    def _sequence_to_key_events(self, sequence: str, alt: bool = False) -> Iterable[events.Key]:
+        if sequence == ANSWER:
+            self._answered()
+            return (events.Key(Keys.Ignore, sequence),)
+        return super()._sequence_to_key_events(sequence, alt)
 
     def _read_keys(self, data: str) -> Generator[Message, None, str]:
         """Reads up to the beginning of a paste; returns what is left."""

@@ -8,6 +8,7 @@ import asyncio
 import os
 import time
 from collections.abc import Sequence
+from operator import is_not
 from typing import overload
 
 from rich.segment import Segment
@@ -18,7 +19,9 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
+from crushpy.tui.app_type import app_of
 from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
+from crushpy.tui.terminal.paced_output import output_of
 from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
@@ -203,6 +206,12 @@ class Transcript(Pointing):
         self._frame_due = None
         if not self.is_attached:
             return
+        output = output_of(app_of(self))
+        if (
+            output is not None and not output.room
+        ):  # what came before is still on its way: drawn once it is there
+            output.when_free(self._frame)
+            return
         began = time.monotonic()
         self._sheet.flush()
         self.show_changes()
@@ -215,13 +224,29 @@ class Transcript(Pointing):
         before = self._painted
         self._stale = True
         after = self._window()
-        self._painted = [*after]
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
-        if changed and self.DIRECT_PAINT and paint_directly(self, changed, after):
-            self.direct_frames += 1
-        elif changed:
+        if not changed:
+            self._painted = [*after]
+            return
+        output = output_of(app_of(self))
+        if output is not None and not output.room:
+            output.when_free(self._show_rest)
+            return
+        standing = paint_directly(self, before, after) if self.DIRECT_PAINT else None
+        if standing is None:
+            self._painted = [*after]
             first, last = changed[0], changed[-1]
             self.refresh(Region(0, first, self.size.width, last - first + 1))
+            return
+        self.direct_frames += 1
+        self._painted = standing
+        if output is not None and any(map(is_not, standing, after)):
+            output.when_free(self._show_rest)
+
+    def _show_rest(self) -> None:
+        """What the terminal could not take before, as it is by now."""
+        if self.is_attached:
+            self.show_changes()
 
     def lines_changed(self) -> None:
         """Says how much is below, and has what is left drawn and coloured when there is time."""

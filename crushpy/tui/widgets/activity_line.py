@@ -15,6 +15,7 @@ from textual.widget import Widget
 from crushpy.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
 from crushpy.tui.app_type import app_of
+from crushpy.tui.terminal.paced_output import room_for
 from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import Span, TextRow
@@ -102,8 +103,8 @@ class ActivityLine(Widget):
             self.display = bool(self._rows)
             self.refresh(layout=True)
         elif self._rows and self.screen is app_of(self).screen:
-            strips = self._strips()
-            if not paint_directly(self, range(len(strips)), strips):
+            has_room = room_for(app_of(self)) > 0  # else the next tick shows it
+            if has_room and paint_directly(self, (), self._strips()) is None:
                 self.refresh()
 
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
