@@ -8,6 +8,7 @@ ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
     "turns_app": "the same in the app, and keys meanwhile",
     "calls": "calls in one reply, in the app",
+    "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
     "markdown": "one markdown reply by its characters, in the app",
 }
