@@ -8,6 +8,8 @@ ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
     "turns_app": "the same in the app, and keys meanwhile",
     "calls": "calls in one reply, in the app",
+    "processes": "headless runs on one database (--at-a-time 50)",
+    "soak": "turns of one process, with fresh starts on the way",
     "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
     "markdown": "one markdown reply by its characters, in the app",
@@ -23,8 +25,11 @@ def main() -> None:
     )
     parser.add_argument("row", choices=ROWS)
     parser.add_argument("--sizes", help="such as 10k,100k,1m")
+    parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
     chosen = parser.parse_args()
     row = importlib.import_module(f"benchmarks.scale.{chosen.row}")
+    if chosen.at_a_time:
+        row.AT_A_TIME = chosen.at_a_time
     print(f"{ROWS[chosen.row]}; aim: {row.AIM}", flush=True)
     before: dict[str, float] = {}
     last = 0

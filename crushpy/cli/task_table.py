@@ -32,7 +32,7 @@ def table_lines(tasks: Sequence[ListedTaskChanged], width: int, height: int) -> 
 
 def _row(task: ListedTaskChanged, names: int) -> str:
     name = _cut(task.name, names)
-    last = one_line(clean(task.error or task.line or task.branch))
+    last = one_line(clean(task.error or task.branch or task.line))
     return (
         f"{_MARKS.get(task.state, '✗')} {name}{' ' * (names - _width(name))}  {task.state:<{_STATE}} "
         f"{task.step:>4} {task.tokens:>9,} {_money(task.cost):>8}  {last}"

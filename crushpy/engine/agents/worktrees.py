@@ -207,8 +207,11 @@ def _taken_up(own: Path) -> Iterator[str]:
     kept: set[str] = set()
     for record in sorted(own.glob("*.json")):
         tree = msgspec.json.decode(record.read_bytes(), type=Worktree)
-        if not Path(tree.path).is_dir() or not Path(tree.common_dir).is_dir():
+        if not Path(tree.path).is_dir():
             record.unlink()
+            continue
+        if not Path(tree.common_dir).is_dir():  # the project is not there now; it may come back
+            kept |= {tree.name, record.name}
             continue
         try:
             left = trees.leave(tree, f"{tree.name}: {CUT_OFF}")
