@@ -17,7 +17,6 @@ from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
-from crushpy.sandbox.repository import settings_folders
 from crushpy.sandbox.seatbelt_profile import seatbelt_profile
 from crushpy.sandbox.surroundings import Grounds, Surroundings
 
@@ -102,7 +101,7 @@ class Bubblewrap(Unconfined):
         self._allowance = allowance or Allowance()
         self._private = PrivateTmp(folder)
         self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
-        self._git = GitSettings(settings_folders(grounds.workspace), grounds.aside)
+        self._git = GitSettings(grounds.workspace, grounds.aside)
         self._surroundings = Surroundings(grounds, self._private, self._guards, self._git.places)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._free_ports = cycle(HOSTS_PORTS)

@@ -14,6 +14,7 @@ from crushpy.ids import new_id
 from crushpy.paths import private_dir
 from crushpy.safe_git import git_environment
 from crushpy.safe_open import open_folder
+from crushpy.sandbox.repository import git_folders
 
 _MOST_BYTES = 1_000_000
 _SECONDS = 10
@@ -55,27 +56,27 @@ _HARMLESS = {
 
 
 class GitSettings:
-    """The files of settings in these folders of a repository, as they were before a command."""
+    """The files of settings of a workspace's repository, as they were before a command."""
 
-    def __init__(self, folders: tuple[str, ...], aside: Path) -> None:
-        self._places = [Path(folder, "config") for folder in folders]
+    def __init__(self, workspace: Path, aside: Path) -> None:
+        self._workspace = workspace
         self._aside = aside
         self._before: dict[Path, bytes | None] = {}
 
-    @property
-    def places(self) -> frozenset[str]:
-        """What git may write where it may change the repository."""
-        return frozenset(map(str, self._places))
+    def places(self) -> frozenset[Path]:
+        """What git may write where it may change the repository; a command may just have made that."""
+        repository = git_folders(self._workspace)
+        return frozenset(Path(folder, "config") for folder in (repository.folders if repository else ()))
 
     def remember(self) -> None:
         """What stands there now is not the doing of the command that begins."""
-        self._before = {place: _read(place) for place in self._places}
+        self._before = {place: _read(place) for place in self.places()}
 
     def take_back(self) -> list[str]:
         """Puts files back in which a setting appeared that may run a program; what to say of it."""
         said: list[str] = []
-        for place, before in self._before.items():
-            after = _read(place)
+        for place in sorted({*self._before, *self.places()}):
+            before, after = self._before.get(place), _read(place)
             if after == before:
                 continue
             risky = sorted(_risky(before, after))

@@ -46,12 +46,6 @@ def git_folders(workspace: Path) -> GitFolders | None:
     return None
 
 
-def settings_folders(workspace: Path) -> tuple[str, ...]:
-    """Where the repository's own settings are; nowhere outside of one."""
-    repository = git_folders(workspace)
-    return repository.folders if repository else ()
-
-
 def _folders(entry: Path) -> GitFolders:
     real = Path(os.path.realpath(entry))
     own = real if real.is_dir() else _named_in(real, "gitdir:")

@@ -2,7 +2,7 @@
 
 import os
 import stat
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cached_property
 from pathlib import Path
 
@@ -74,7 +74,11 @@ class Surroundings:
     """Makes a view for each set of needs. What takes time is looked for once."""
 
     def __init__(
-        self, grounds: Grounds, private: PrivateTmp, guards: Guards, git_settings: frozenset[str]
+        self,
+        grounds: Grounds,
+        private: PrivateTmp,
+        guards: Guards,
+        git_settings: Callable[[], Iterable[Path]],
     ) -> None:
         """`git_settings`: what git may write where it may change the repository; it is looked at after."""
         self._git_settings = git_settings
@@ -132,7 +136,7 @@ class Surroundings:
         repository = git_folders(self._workspace)
         folders = repository.folders if repository and needs.git else ()
         yield from (Mount(folder, "write") for folder in folders)
-        git = {*folders, *self._git_settings} if folders else set[str]()
+        git = {*folders, *map(str, self._git_settings())} if folders else set[str]()
         asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
         asked |= {mount.place for mount in self._hidden}
         for place in map(os.path.realpath, self._guards.existing()):

@@ -105,3 +105,12 @@ async def test_hooks_stay_as_they_are_although_git_was_granted(context: ToolCont
     (workspace / ".git" / "hooks").mkdir(exist_ok=True)
     outcome = await bash(context, "echo x > .git/hooks/pre-commit", GIT)
     assert outcome.is_error and not (workspace / ".git" / "hooks" / "pre-commit").exists()
+
+
+async def test_a_repository_that_was_just_made_is_looked_at_too(workspace: Path, tmp_path: Path) -> None:
+    async with confined(workspace, tmp_path / "crushpy") as context:
+        made = await bash(context, "git init -q && git config core.pager ./run", GIT)
+        assert "core.pager may make git run programs" in made.text
+        added = await bash(context, "git remote add origin https://a.example/b.git", GIT)
+        assert not added.is_error, added.text
+    assert "pager" not in config(workspace).read_text() and "a.example" in config(workspace).read_text()
