@@ -1,4 +1,7 @@
-"""How cost grows with size: `python -m benchmarks.scale ROW [--sizes 10k,100k,1m]`, a file for each row."""
+"""How cost grows with size: `python -m benchmarks.scale ROW|all [--sizes 10k,100k,1m | --quick]`.
+
+A file for each row.
+"""
 
 import sys
 from pathlib import Path

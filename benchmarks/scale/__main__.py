@@ -1,8 +1,11 @@
-"""Measures one row of the table of sizes, and computes how it grows."""
+"""Measures rows of the table of sizes, and computes how each grows."""
 
 import argparse
 import importlib
 import math
+import sys
+import traceback
+from types import ModuleType
 
 ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
@@ -13,8 +16,15 @@ ROWS = {
     "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
     "markdown": "one markdown reply by its characters, in the app",
+    "boundary": "a boundary by the generation it ends",
+    "delete": "delete one of so many conversations, while another process writes",
+    "search": "search among so many conversations",
+    "list": "`sessions list` of so many conversations",
+    "resume": "`run --continue` among so many conversations",
+    "view": "20 lines of a file by its megabytes",
 }
-"""Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures."""
+"""Each is a module beside this one, with `SIZES`, `AIM` and `measure(size)`, which gives named figures.
+`QUICK` are sizes that show within a minute how it grows; without them the first two of `SIZES` are taken."""
 
 
 def main() -> None:
@@ -23,17 +33,39 @@ def main() -> None:
         epilog="\n".join(f"{name:<12} {text}" for name, text in ROWS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("row", choices=ROWS)
+    parser.add_argument("row", choices=(*ROWS, "all"))
     parser.add_argument("--sizes", help="such as 10k,100k,1m")
+    parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
     chosen = parser.parse_args()
-    row = importlib.import_module(f"benchmarks.scale.{chosen.row}")
+    failed = [name for name in (ROWS if chosen.row == "all" else (chosen.row,)) if not _row(name, chosen)]
+    if failed:
+        sys.exit(f"not measured: {', '.join(failed)}")
+
+
+def _row(name: str, chosen: argparse.Namespace) -> bool:
+    """Prints one row. False where it could not be measured: the others are."""
+    row = importlib.import_module(f"benchmarks.scale.{name}")
     if chosen.at_a_time:
         row.AT_A_TIME = chosen.at_a_time
-    print(f"{ROWS[chosen.row]}; aim: {row.AIM}", flush=True)
+    print(f"{name}: {ROWS[name]}; aim: {row.AIM}", flush=True)
+    try:
+        _measure(row, chosen.sizes or (_quick(row) if chosen.quick else row.SIZES))
+    except Exception:
+        traceback.print_exc()
+        return False
+    print(flush=True)
+    return True
+
+
+def _quick(row: ModuleType) -> str:
+    return getattr(row, "QUICK", ",".join(row.SIZES.split(",")[:2]))
+
+
+def _measure(row: ModuleType, sizes: str) -> None:
     before: dict[str, float] = {}
     last = 0
-    for size in map(number, (chosen.sizes or row.SIZES).split(",")):
+    for size in map(number, sizes.split(",")):
         found: dict[str, float] = row.measure(size)
         if not before:
             print("  ".join(f"{name:>14}" for name in ("size", *found)))

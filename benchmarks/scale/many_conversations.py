@@ -29,14 +29,14 @@ _masters: list[TemporaryDirectory[str]] = []
 
 
 @contextmanager
-def many_conversations(many: int) -> Iterator[tuple[Path, dict[str, str]]]:
+def many_conversations(many: int, *, indexed: bool = False) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder with so many conversations, and the environment that finds them. All of it is a copy."""
     with TemporaryDirectory(prefix="scale-") as top:
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
         cwd.mkdir()
         (home / "config.toml").write_text(f'model = "{MODEL}"\nsmall_model = "demo/tour"\n')
-        shutil.copyfile(_master(many), home / "crushpy.db")
+        shutil.copyfile(_indexed(many) if indexed else _master(many), home / "crushpy.db")
         _move(home / "crushpy.db", str(cwd))
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
         yield cwd, {**env, "CRUSHPY_HOME": str(home), "HOME": top}
@@ -51,6 +51,22 @@ def _master(many: int) -> Path:
     asyncio.run(_make_first(file))
     _multiply(file, many)
     return file
+
+
+@cache
+def _indexed(many: int) -> Path:
+    file = _master(many)
+    whole = file.with_name("indexed.db")
+    shutil.copyfile(file, whole)
+    asyncio.run(_tidy(whole))
+    return whole
+
+
+async def _tidy(file: Path) -> None:
+    store = Store(file)
+    while await store.tidy():
+        pass
+    await store.close()
 
 
 async def _make_first(file: Path) -> None:

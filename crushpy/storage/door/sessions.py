@@ -11,6 +11,8 @@ from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace,
 
 _A_MOMENT = 0.3
 """Seconds that a deletion gives to the index."""
+_GAP = 0.003
+"""Seconds between its steps: who waits to write looks only now and then whether it may."""
 
 
 class StoredSessions(StorageThread):
@@ -100,12 +102,13 @@ class StoredSessions(StorageThread):
         between which others write; where the index is large, words of it may leave that later (`tidy`).
         """
         deleted = await self._do(lambda database: database.cleaning.mark(root_id))
-        while await self._do(lambda database: database.cleaning.rows_left()):
-            pass
+        while await self._do(lambda database: database.cleaning.rows_left()):  # noqa: ASYNC110  # leaves room
+            await asyncio.sleep(_GAP)
         deadline = time.monotonic() + _A_MOMENT
         while await self._do(lambda database: database.cleaning.words_left()):
             if time.monotonic() > deadline:
                 break
+            await asyncio.sleep(_GAP)
         return deleted
 
     # --- messages and tool runs ------------------------------------------------------------------------

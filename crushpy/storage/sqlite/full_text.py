@@ -13,7 +13,8 @@ from sqlalchemy import text
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import FullText, IndexedText
 
-_MERGE_PAGES = 300
+_MERGE_PAGES = 16
+"""Of each table in one transaction: some milliseconds, overwriting included."""
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = tuple(
     text(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
