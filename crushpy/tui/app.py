@@ -23,6 +23,7 @@ from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
 
 if TYPE_CHECKING:
+    from textual.await_complete import AwaitComplete
     from textual.command import Provider
     from textual.driver import Driver
     from textual.theme import Theme
@@ -190,6 +191,11 @@ class CrushpyApp(App[object]):
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)
         self._close_messages_no_wait()
+
+    def pop_screen(self) -> "AwaitComplete":
+        # Textual ends a screen's work after what stands on it: what is done in between would find nothing.
+        self.workers.cancel_node(self.screen)  # pyright: ignore[reportUnknownMemberType]
+        return super().pop_screen()
 
     def action_command_palette(self) -> None:
         from crushpy.tui.command_palette import TablePalette

@@ -21,6 +21,8 @@ YOUNG = 50_000_000
 """Nanoseconds: file systems stamp times in steps of some milliseconds."""
 IGNORE_FILES = frozenset((".gitignore", ".ignore"))
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
+CACHES = frozenset(("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"))
+"""Folders that programs fill for themselves: as good as ignored, whether a project says so or not."""
 
 
 class IgnoreFilter(Protocol):
@@ -205,7 +207,8 @@ class WorkspaceIndex:
                     if entry.name in VERSION_CONTROL:
                         continue
                     is_folder = entry.is_dir(follow_symlinks=False)
-                    if rules.ignores(entry.path, is_folder=is_folder):
+                    cache = is_folder and entry.name in CACHES
+                    if cache or rules.ignores(entry.path, is_folder=is_folder):
                         tracked = committed.folders if is_folder else committed.paths
                         if entry.path[start:] not in tracked:
                             continue

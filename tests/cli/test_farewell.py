@@ -42,3 +42,10 @@ def test_without_a_price_there_is_no_money_but_what_was_used(run: Run, llm: Scri
     assert (
         done.stderr.splitlines()[-1] == "0 files changed, 0 commands run, 1,230 tokens, no process is left."
     )
+
+
+def test_what_tests_leave_in_caches_is_no_change(run: Run, llm: ScriptedLLM) -> None:
+    caches = "mkdir __pycache__ .pytest_cache; echo x > __pycache__/a.pyc; echo y > .pytest_cache/b"
+    llm.script(Reply(calls=[Call("bash", {"command": f"{caches}; echo a > a.py"})]), "Done.")
+    done = run("--format", "text", "--yolo", "do it")
+    assert done.stderr.splitlines()[-1].startswith("1 file changed, 1 command run")

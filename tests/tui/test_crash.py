@@ -1,10 +1,14 @@
 """A bug in the app: the terminal comes back, the log has the story, and nothing secret is shown."""
 
+import asyncio
 from pathlib import Path
 
 import pytest
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
+from textual.app import ComposeResult
+from textual.screen import Screen
+from textual.widgets import Static
 from textual.worker import WorkerFailed
 
 from crushpy.paths import Paths
@@ -80,3 +84,28 @@ async def test_a_theme_and_a_key_that_do_not_exist_are_told(start: Start, home: 
     async with start() as app:
         await app.sees("There is no theme 'zz'", "keys.sessions: there is no key 'bogus+key'")
         assert "keys.help" not in app.text
+
+
+class Restless(Screen[None]):
+    """Looks at what is on it all the time, as work does that comes to an end while its screen is left."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("restless")
+
+    def on_mount(self) -> None:
+        self.run_worker(self._look())
+
+    async def _look(self) -> None:
+        while True:
+            await asyncio.sleep(0)
+            self.query_one(Static)
+
+
+async def test_work_of_a_screen_ends_before_the_screen_does(start: Start) -> None:
+    async with start() as app:
+        for _ in range(3):
+            app.app.push_screen(Restless())
+            await app.sees("restless")
+            app.app.screen.dismiss(None)
+            await app.sees_no("restless")
+        assert app.app.is_running
