@@ -56,7 +56,7 @@ def timed(files: UndoFiles) -> tuple[float, int]:
 
 
 def main() -> None:
-    for count in map(int, sys.argv[1:] or ("500", "5000", "50000")):
+    for count in map(int, sys.argv[1:] or ("500", "5000", "50000", "100000")):
         measured(count)
 
 

@@ -1,18 +1,23 @@
 """On exit one line: files changed, commands run, cost, and that no process is left."""
 
+import os
 from pathlib import Path
 
 from headless import Run
+from process_state import marked
 from scripted_llm import Call, Reply, ScriptedLLM
 
 from crushpy.messages import Usage
+
+MARK = f"86400.{os.getpid()}7"
+"""A time to sleep that no other process sleeps."""
 
 
 def calls() -> list[Call]:
     return [
         Call("write", {"file_path": "a.txt", "content": "a"}),
         Call("bash", {"command": "echo b > b.txt"}),
-        Call("bash", {"command": "sleep 600", "background": True}),
+        Call("bash", {"command": f"(setsid sleep {MARK} &); exec sleep {MARK}", "background": True}),
     ]
 
 
@@ -27,6 +32,7 @@ def test_the_last_line_says_what_was_done_and_that_nothing_is_left(
     done = run("--format", "text", "--yolo", "do it")
     assert done.stdout == "Done.\n"
     assert done.stderr.splitlines()[-1] == "2 files changed, 2 commands run, $1.23, no process is left."
+    assert not marked(MARK)
 
 
 def test_it_is_not_in_json_nor_said_where_only_the_answer_is_wanted(run: Run, llm: ScriptedLLM) -> None:
