@@ -144,6 +144,23 @@ async def test_of_many_calls_in_one_reply_sixteen_run_at_a_time_and_each_is_answ
     assert results == names
 
 
+async def test_an_interrupt_while_hundreds_of_calls_begin_leaves_each_told_and_answered(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.txt").write_text("one\n")
+    calls = [Call("view", {"file_path": "a.txt"}, id=f"c{number}") for number in range(300)]
+    llm.script(Reply(calls=calls), "ok")
+    talk = await talks(yolo=True)
+    turn = asyncio.create_task(talk.ask("read them"))
+    await talk.until_event(ToolCalled)
+    talk.conversation.interrupt()
+    assert await turn == "interrupted"
+    assert [event.id for event in talk.of(ToolCalled)] == [call.id for call in calls]
+    assert sorted(event.id for event in talk.of(ToolFinished)) == sorted(call.id for call in calls)
+    assert await talk.ask("what happened?") == "done"
+    assert sent_roles(llm) == ["system", "user", "assistant", *["tool"] * 300, "user"]
+
+
 async def test_when_one_result_cannot_be_stored_those_beside_it_do_not_run_on(
     talks: Talks, llm: ScriptedLLM, pages: tuple[Pages, str], home: Path
 ) -> None:

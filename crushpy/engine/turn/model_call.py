@@ -24,6 +24,7 @@ from crushpy.llm.protocol import (
 from crushpy.llm.read_json import too_deep
 from crushpy.llm.retry import MAX_RETRIES, delay
 from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+from crushpy.pieces import Pieces
 from crushpy.sanitize import encodable
 
 Emit = Callable[[Event], None]
@@ -33,8 +34,8 @@ class Draft:
     """What has come of a reply so far."""
 
     def __init__(self) -> None:
-        self.text: list[str] = []
-        self.thinking: list[str] = []
+        self.text = Pieces()
+        self.thinking = Pieces()
         self.opaque: list[Json] = []
         self._thinking_since: float | None = None
         self._thinking_seconds = 0.0
@@ -78,9 +79,8 @@ class Draft:
 
     @property
     def size(self) -> int:
-        """Characters that have come, more or less: pieces are of one size."""
-        pieces = len(self.text) + len(self.thinking)
-        return pieces * len((self.text or self.thinking or [""])[0])
+        """Characters of text and of thinking that have come."""
+        return self.text.characters + self.thinking.characters
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
         """What a reply that was stopped half-way thought and said; its calls are dropped, never run."""

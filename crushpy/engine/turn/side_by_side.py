@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 
 from crushpy.messages import ToolCall
 
-MOST_ON_THEIR_WAY = 64
-"""Calls of one reply that are decided and stored at the same time: what they store is committed together."""
 MOST_AT_ONCE = 16
-"""Of these, calls that run at the same time; the others wait for their turn."""
+"""Calls of one reply on their way at the same time; the others wait for their turn. What these store is
+committed together; with more of them keys would have to wait longer than the calls gain."""
 
 
 async def answer_side_by_side(
@@ -23,7 +22,7 @@ async def answer_side_by_side(
 
     try:
         async with asyncio.TaskGroup() as group:
-            for _ in range(min(len(calls), MOST_ON_THEIR_WAY)):
+            for _ in range(min(len(calls), MOST_AT_ONCE)):
                 group.create_task(one_after_the_other())
     except BaseExceptionGroup as failures:
         raise failures.exceptions[0] from failures

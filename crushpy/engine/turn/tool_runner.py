@@ -2,15 +2,15 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
-from itertools import groupby
+from itertools import groupby, islice
 
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import MOST_AT_ONCE, answer_side_by_side
+from crushpy.engine.turn.side_by_side import answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -38,6 +38,8 @@ STOPPED = (
     "Interrupted by the user while it ran. What it had done by then stays done; check before repeating it."
 )
 NOT_STARTED = "Not run: interrupted by the user."
+TOLD_AT_A_TIME = 50
+"""Calls of a reply that are told to the outside in one go."""
 
 
 class ToolRunner:
@@ -65,7 +67,6 @@ class ToolRunner:
         self._session = session
         self._approvals = approvals
         self._emit = emit
-        self._places = asyncio.Semaphore(MOST_AT_ONCE)
         self._begun: set[str] = set()
         """Calls that may have had an effect: a call that was still waiting for permission has not."""
         self._decided: dict[str, CallDecision] = {}
@@ -74,12 +75,14 @@ class ToolRunner:
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
         """Runs the calls of `message` in order; neighbours that change nothing run side by side."""
-        for call in message.calls:
-            self._emit(ToolCalled(call.id, call.name, call.args))
         answered: set[str] = set()
         fresh_starts = [call for call in message.calls if call.name == NEW_SESSION]
         others = [call for call in message.calls if call.name != NEW_SESSION]
+        unannounced = iter(message.calls)
         try:
+            while announced := list(islice(unannounced, TOLD_AT_A_TIME)):
+                self._announce(announced)
+                await asyncio.sleep(0)  # keys are heard in between
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
@@ -91,6 +94,7 @@ class ToolRunner:
                         await self._answer(message, call, guard, answered)
             await self._start_afresh(message, fresh_starts, guard, answered)
         except asyncio.CancelledError:
+            self._announce(unannounced)
             for call in message.calls:
                 if call.id not in answered:
                     with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
@@ -98,6 +102,10 @@ class ToolRunner:
                             call, Outcome(NOT_STARTED, is_error=True, ended="not_run"), answered
                         )
             raise
+
+    def _announce(self, calls: Iterable[ToolCall]) -> None:
+        for call in calls:
+            self._emit(ToolCalled(call.id, call.name, call.args))
 
     async def _start_afresh(
         self, message: Message, calls: list[ToolCall], guard: LoopGuard, answered: set[str]
@@ -223,11 +231,10 @@ class ToolRunner:
             lent = context.for_call(call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs)
             outcome: Outcome | None = None
             try:
-                async with self._places:
-                    self._begun.add(call.id)
-                    self._emit(ToolStarted(call.id))
-                    running: Awaitable[Outcome] = tool.run(args, lent)
-                    outcome = await running
+                self._begun.add(call.id)
+                self._emit(ToolStarted(call.id))
+                running: Awaitable[Outcome] = tool.run(args, lent)
+                outcome = await running
                 return outcome
             except (ToolError, OSError) as error:
                 outcome = _failed(call, error)

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from crushpy.pieces import Pieces
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.heights import Heights
 from crushpy.tui.transcript.reading_runs import begins_run, gather, header_of
@@ -160,10 +161,10 @@ class Sheet:
         """More of an item that grows. Nothing is drawn before `flush`."""
         entry = self[index]
         if entry.parts is None:
-            entry.parts = []
+            entry.parts = Pieces()
             self._forget(entry)
             self._begin(entry)
-        entry.take(text)
+        entry.parts.append(text)
         if isinstance(entry.drawn, LiveDrawn):
             entry.drawn.feed(text)
         self._growing.add(index)

@@ -2,20 +2,19 @@
 
 import msgspec
 
+from crushpy.pieces import Pieces
 from crushpy.tui.items import ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.render.draw_item import is_open_at_first
 from crushpy.tui.transcript.render.drawn import Drawn
 
 MOST_OUTPUT = 200_000
 """Characters of a running tool's output that are kept for display."""
-PIECES = 512
-"""So many small pieces of what streams are joined to one: each takes more room than the text in it."""
 
 
 class SheetEntry:
     """One item in its place."""
 
-    __slots__ = ("_joined", "drawn", "hidden", "item", "key", "parts", "unfolded")
+    __slots__ = ("drawn", "hidden", "item", "key", "parts", "unfolded")
 
     def __init__(self, key: int, item: TranscriptItem) -> None:
         self.key = key
@@ -24,25 +23,14 @@ class SheetEntry:
         """Not seen: told by the line of its run, or such a line that has nothing to tell."""
         self.unfolded: bool | None = None
         """What the user chose; None where nothing was chosen."""
-        self.parts: list[str] | None = None
+        self.parts: Pieces | None = None
         """What was streamed and is not part of `item` yet; None where it does not grow."""
-        self._joined = 0
-        """How many of the parts were joined from pieces."""
         self.drawn: Drawn | None = None
         """Only while it grows; else the sheet keeps it as long as there is room."""
 
     @property
     def opened(self) -> bool:
         return is_open_at_first(self.item) if self.unfolded is None else self.unfolded
-
-    def take(self, text: str) -> None:
-        """More of it was streamed."""
-        parts = self.parts = self.parts if self.parts is not None else []
-        self._joined = min(self._joined, len(parts))
-        parts.append(text)
-        if len(parts) - self._joined > PIECES:
-            parts[self._joined :] = ["".join(parts[self._joined :])]
-            self._joined = len(parts)
 
     def grown(self) -> TranscriptItem:
         """The item with what was streamed so far."""
@@ -51,7 +39,6 @@ class SheetEntry:
         text = "".join(self.parts)
         if len(self.parts) > 1:
             self.parts[:] = [text]
-            self._joined = 1
         match self.item:
             case ReplyItem() | ThinkingItem():
                 return msgspec.structs.replace(self.item, text=self.item.text + text)
