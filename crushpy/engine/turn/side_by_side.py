@@ -8,6 +8,8 @@ from crushpy.messages import ToolCall
 MOST_AT_ONCE = 16
 """Calls of one reply on their way at the same time; the others wait for their turn. What these store is
 committed together; with more of them keys would have to wait longer than the calls gain."""
+TOLD_AT_A_TIME = 50
+"""Calls of a reply that are told to the outside in one go."""
 
 
 async def answer_side_by_side(

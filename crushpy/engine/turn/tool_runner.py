@@ -10,7 +10,7 @@ from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import answer_side_by_side
+from crushpy.engine.turn.side_by_side import TOLD_AT_A_TIME, answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -38,8 +38,6 @@ STOPPED = (
     "Interrupted by the user while it ran. What it had done by then stays done; check before repeating it."
 )
 NOT_STARTED = "Not run: interrupted by the user."
-TOLD_AT_A_TIME = 50
-"""Calls of a reply that are told to the outside in one go."""
 
 
 class ToolRunner:
