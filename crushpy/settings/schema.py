@@ -274,6 +274,10 @@ class Settings(Data, frozen=True):
             "turn, or with its next step."
         ),
     ] = "turn"
+    editing: Annotated[
+        Literal["plain", "vim"],
+        Meta(description="Whose keys edit the prompt; with vim, Esc goes from inserting to commands."),
+    ] = "plain"
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()
     permissions: PermissionSettings = PermissionSettings()

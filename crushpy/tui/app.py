@@ -37,6 +37,8 @@ log = logging.getLogger(__name__)
 COLLECT_AT_LAST = 10.0
 """Seconds after which garbage is collected again, should no conversation have been opened by then."""
 
+VIM_REDO = "ctrl+r"
+
 
 def is_key(name: str) -> bool:
     """Whether Textual knows a key of that name, with whatever is held with it."""
@@ -208,6 +210,13 @@ class CrushpyApp(App[object]):
         if self.screen is not self._chat and action != "quit":
             return
         self.run_worker(self.chat.perform(action, argument), exclusive=False)
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        if action == "command" and self._chat is not None and self._chat.prompt.takes_commands:
+            asked = next((one for one in APP_COMMANDS if parameters[:1] == (one.action,)), None)
+            if asked is not None and self.keys.get(asked.action, asked.key) == VIM_REDO:
+                return False
+        return super().check_action(action, parameters)
 
     def action_interrupt_or_quit(self) -> None:
         self.chat.interrupt_or_quit()

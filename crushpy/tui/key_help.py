@@ -38,6 +38,18 @@ _EDITING: tuple[KeyRow, ...] = (
     ("Ctrl+_", "take the last edit back"),
     ("Ctrl+Shift+Z, Ctrl+Y", "make it again"),
 )
+_VIM: tuple[KeyRow, ...] = (
+    ("Esc", "from inserting to commands; from there it means what it always does"),
+    ("i a I A o O", "insert: here, behind, at the line's beginning, its end, a line below, above"),
+    ("h j k l w b e 0 ^ $ gg G", "move; j and k at the edge bring other prompts"),
+    ("f F t T ;", "to a letter of the line, up to it; again"),
+    (
+        "d c y and a motion or iw aw",
+        "delete, change, copy; twice: the line. x X D C s S Y are short for some",
+    ),
+    ("p P r ~ u Ctrl+R .", "put, replace, swap case, take back, make again, repeat; counts go before"),
+    ("Enter", "send, in both modes"),
+)
 _EVERYWHERE: tuple[KeyRow, ...] = (
     ("Esc", "back to the prompt; there, interrupt what runs; what waits is kept"),
     ("Ctrl+C", "copy what is selected; interrupt; empty the prompt; twice, leave"),
@@ -86,6 +98,7 @@ def key_places() -> tuple[KeyPlace, ...]:
             "When the agent asks, once typing has paused", (*_ANSWERS, *rows_of(ApprovalPanel.BINDINGS))
         ),
         KeyPlace("Editing the prompt", _EDITING),
+        KeyPlace('Editing with `editing = "vim"`', _VIM),
     )
 
 

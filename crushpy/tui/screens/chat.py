@@ -144,6 +144,7 @@ class ChatScreen(ChatLayout):
         await self._greet(conversation)
         conversation.subscribe(self._hear)
         self.conversation = conversation
+        self.prompt.edit_like(conversation.settings.editing)
         self.post_message(self.Opened(conversation.settings))
         conversation.expect_prompt()
         self.set_timer(WARM_UP, conversation.warm_up)

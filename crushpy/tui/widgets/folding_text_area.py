@@ -43,8 +43,12 @@ class FoldingTextArea(TextArea):
         """Takes a key before anything else does; True where it did."""
         return False
 
+    def take_command(self, event: events.Key) -> bool:
+        """Takes a key that would be typed, where it means something else; True where it did."""
+        return False
+
     async def on_key(self, event: events.Key) -> None:
-        if self.intercept(event.key):
+        if self.intercept(event.key) or self.take_command(event):
             event.stop()
             event.prevent_default()
             return

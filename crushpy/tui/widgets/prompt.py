@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from textual import events
 from textual.binding import Binding, BindingType
@@ -21,6 +21,9 @@ from crushpy.tui.widgets.completion_list import CommandHint, CompletionList, did
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 from crushpy.tui.widgets.prompt_history import PromptHistory
+
+if TYPE_CHECKING:
+    from crushpy.tui.widgets.vim.keys import VimKeys
 
 __all__ = ["CommandHint", "PromptHistory", "PromptInput"]
 
@@ -40,6 +43,7 @@ class PromptInput(FoldingTextArea):
         &:blur { border-left: thick $border-blurred; }
         &.-command, &.-command:focus { border-left: outer $accent; }
         &.-shell, &.-shell:focus { border-left: double $warning; }
+        &.-normal, &.-normal:focus { border-left: dashed $accent; }
         & .text-area--placeholder { color: $text-muted; }
     }
     """
@@ -118,6 +122,7 @@ class PromptInput(FoldingTextArea):
         super().__init__()
         self.placeholder = Content(placeholder)
         self._editing = False
+        self._vim: VimKeys | None = None
         self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
 
     def on_unmount(self) -> None:
@@ -161,8 +166,30 @@ class PromptInput(FoldingTextArea):
             self.prompts.add(self.pastes.expand(left_behind))
         self.prompts.add(text)
 
+    def edit_like(self, editing: Literal["plain", "vim"]) -> None:
+        """Whose keys edit the text."""
+        if (self._vim is not None) == (editing == "vim"):
+            return
+        self.remove_class("-normal")
+        if editing == "plain":
+            self._vim = None
+            return
+        from crushpy.tui.widgets.vim.keys import VimKeys
+
+        self._vim = VimKeys(self)
+
+    @property
+    def takes_commands(self) -> bool:
+        """Keys are vim's commands now, Ctrl+R among them."""
+        return self.has_focus and self.has_class("-normal")
+
+    def take_command(self, event: events.Key) -> bool:
+        return self._vim is not None and self._vim.take(event)
+
     def _show(self, text: str, *, at_top: bool = False) -> None:
         self.load_text(text)
+        if self._vim is not None:
+            self._vim.another_text(text)
         self.move_cursor((0, len(self.document.get_line(0))) if at_top else self.document.end)
 
     # --- sending -----------------------------------------------------------------------------------------

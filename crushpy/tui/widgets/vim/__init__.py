@@ -1,0 +1,1 @@
+"""vim's keys for the prompt: `motions.py` says where they lead, `machine.py` what they do."""
