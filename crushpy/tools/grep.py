@@ -67,6 +67,7 @@ class GrepTool(Tool[GrepArgs]):
                         (include is None or include.matches(path)) and not (is_left_out and is_left_out(path))
                     ),
                     found.take,
+                    lambda: found.total > found.kept,
                 )
         except NotADirectoryError:
             found = _Found(lambda _: context.shown(place))

@@ -8,7 +8,7 @@ import os
 import stat
 import sys
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby
+from itertools import groupby
 
 from crushpy.messages import Data
 from crushpy.safe_open import Folder, NotRegular
@@ -37,28 +37,37 @@ def changed_times(root: Folder, paths: Iterable[str]) -> Iterator[tuple[str, int
     """
     by_folder: dict[str, list[str]] = {}
     for path in paths:
-        by_folder.setdefault(path.rpartition("/")[0], []).append(path)
-    for folder, path, name in _visited(root, chain.from_iterable(by_folder.values())):
-        try:
-            status = folder.status(name)
-        except OSError:
+        folder, _, name = path.rpartition("/")
+        by_folder.setdefault(folder, []).append(name)
+    for place, names in by_folder.items():
+        opened = _opened(root, place)
+        if opened is None:
             continue
-        if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
-            yield path, status.st_mtime_ns
+        before = f"{place}/" if place else ""
+        with opened:
+            for name in names:
+                try:
+                    status = opened.status(name)
+                except OSError:
+                    continue
+                if not stat.S_ISLNK(status.st_mode) and not stat.S_ISDIR(status.st_mode):
+                    yield before + name, status.st_mtime_ns
 
 
 def opened_files(root: Folder, paths: Iterable[str]) -> list[OpenedFile]:
     """Those of `paths` that are regular files below `root`, in this order; the caller closes them."""
     opened: list[OpenedFile] = []
-    try:
-        for folder, path, name in _visited(root, paths):
-            try:
-                opened.append(OpenedFile(path, folder.open_regular(name)))
-            except (NotRegular, OSError):
-                continue
-    except BaseException:
-        close_files(opened)
-        raise
+    for place, inside in groupby(paths, key=lambda path: path.rpartition("/")[0]):
+        folder = _opened(root, place)
+        if folder is None:
+            continue
+        with folder:
+            for path in inside:
+                try:
+                    handle = folder.open_regular(path.rpartition("/")[2])
+                except (NotRegular, OSError):
+                    continue
+                opened.append(OpenedFile(path, handle))
     return opened
 
 
@@ -67,13 +76,8 @@ def close_files(opened: Iterable[OpenedFile]) -> None:
         os.close(file.handle)
 
 
-def _visited(root: Folder, paths: Iterable[str]) -> Iterator[tuple[Folder, str, str]]:
-    """Each path with its folder, which is open meanwhile, and its name there."""
-    for place, inside in groupby(paths, key=lambda path: path.rpartition("/")[0]):
-        try:
-            folder = root.descend(place.split("/") if place else ())
-        except (OSError, ValueError):
-            continue
-        with folder:
-            for path in inside:
-                yield folder, path, path.rpartition("/")[2]
+def _opened(root: Folder, place: str) -> Folder | None:
+    try:
+        return root.descend(place.split("/") if place else ())
+    except (OSError, ValueError):
+        return None

@@ -18,7 +18,7 @@ TakesLine = Callable[[str, str, str], bool]
 
 _BATCHES = (40, 240, 240, 240, 240)
 """How many files are open at a time: a process may have 256 (macOS) or 1,024. Few at first, which is often
-enough; and no more are read to count their matches: nobody reads so many lines."""
+enough; and no more than all of these are read."""
 _RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
 
 
@@ -32,9 +32,17 @@ class LineSearch:
         self._at_least = seconds / 5
 
     async def in_folder(
-        self, folder: Folder, include: str, is_wanted: Callable[[str], bool], take: TakesLine
+        self,
+        folder: Folder,
+        include: str,
+        is_wanted: Callable[[str], bool],
+        take: TakesLine,
+        is_enough: Callable[[], bool],
     ) -> ProgramEnd:
-        """Which files hold a match is found by paths; meanwhile their lines are read, by handles."""
+        """Which files hold a match is found by paths; meanwhile their lines are read, by handles.
+
+        `is_enough`: asked between files; whether no more of them need to be read.
+        """
         listed: list[str] = []
         is_batch_there = asyncio.Event()
         wanted_at_once = _BATCHES[0]
@@ -62,6 +70,8 @@ class LineSearch:
                 is_last = walk.done() and len(listed) <= size
                 batch, listed[:] = listed[:size], listed[size:]
                 ended = await self._in_batch(folder, batch, take)
+                if not is_last and is_enough():
+                    ended = msgspec.structs.replace(ended, stopped=True)
                 if is_last or ended.stopped or ended.timed_out:
                     break
             else:

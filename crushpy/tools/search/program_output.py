@@ -1,7 +1,10 @@
 """Reads what a helper program prints, record by record, and never leaves it running."""
 
 import asyncio
+import os
+import signal
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 from crushpy.messages import Data
 from crushpy.safe_open import Folder
@@ -54,10 +57,21 @@ async def read_records(
     except TimeoutError:
         timed_out = True
     finally:
-        transport.close()  # Kills it, if it still runs.
-        await reader.exited.wait()
+        try:
+            await _ended(transport.get_pid(), reader)
+        finally:
+            transport.close()
     errors = reader.errors.decode("utf-8", "replace").strip()
     return ProgramEnd(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
+
+
+async def _ended(pid: int, reader: "_Reader") -> None:
+    """Kills it, if it still runs. (The transport would look first whether it does, and so take the news of
+    its end from asyncio, which then complains on the terminal.)"""
+    if not reader.exited.is_set():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await reader.exited.wait()
 
 
 class _Reader(asyncio.SubprocessProtocol):
