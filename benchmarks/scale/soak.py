@@ -51,6 +51,7 @@ def measure(turns: int) -> dict[str, float]:
         "ms CPU, first": statistics.mean(cpu[:tenth]),
         "ms CPU, last": statistics.mean(cpu[-tenth:]),
         "MB at a tenth": memory[tenth - 1],
+        "MB at half": memory[turns // 2],
         "MB at the end": memory[-1],
         "fresh starts": found["boundaries"][0],
     }
