@@ -12,7 +12,6 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.access import Mode, Needs
-from crushpy.engine.agents.worktrees import any_left, take_up_left
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.conversation import Choices, Conversation, WorkingFolder
 from crushpy.engine.environment import context_files, describe
@@ -223,7 +222,9 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
     )
     if not options.read_only and any_unfinished(around.paths.undo):
         await conversation.recover()
-    if not options.read_only and any_left(around.paths.worktrees):
+    if not options.read_only and around.paths.worktrees.is_dir():
+        from crushpy.engine.agents.worktrees import take_up_left
+
         for words in await asyncio.to_thread(lambda: list(take_up_left(around.paths.worktrees))):
             events(Notice(words, "warning"))
     return conversation

@@ -125,6 +125,20 @@ def test_the_sandbox_lets_commands_write_in_the_worktree_and_guards_the_reposito
     assert not (project / ".git/hooks/post-commit").exists()
 
 
+def test_what_git_cannot_take_is_said_and_the_rest_is_committed(
+    run: Run, llm: ScriptedLLM, project: Path, home: Path
+) -> None:
+    nested = "git init -q inner; mkdir shut; echo x > shut/x.txt; chmod 500 shut"
+    model = TaskModel({"work": [runs(nested), "Done."], "after": "Seen."})
+    llm.always(model)
+    done = run("--yolo", "--tasks", listed(project, tree("work"), {"prompt": "after", "needs": ["work"]}))
+    assert done.code == 0
+    branch = f"crushpy/{done.result['root_id']}/work"
+    assert git(project, "diff", "--name-only", f"main..{branch}") == "shut/x.txt\n"
+    assert "Not in the branch: " in model.told["after"] and "inner" in model.told["after"]
+    assert left_behind(home) == []
+
+
 def test_nothing_that_the_repository_names_is_run(run: Run, llm: ScriptedLLM, project: Path) -> None:
     mark = project.parent / "ran"
     hook = project / ".git/hooks/post-checkout"

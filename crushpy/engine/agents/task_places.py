@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.engine.agents.subagents import Workplace
-from crushpy.engine.agents.worktrees import CUT_OFF, BranchLeft, Worktree, Worktrees, take_up_left
+from crushpy.engine.agents.worktrees import CUT_OFF, BranchLeft, Worktree, Worktrees
 from crushpy.errors import CrushpyError
 from crushpy.shield import in_thread
 
@@ -20,7 +20,6 @@ class TaskPlaces:
     """`folder` is where all worktrees are, `cwd` where the list works."""
 
     def __init__(self, folder: Path, list_id: str, cwd: Path, furnish: Furnish) -> None:
-        self._folder = folder
         self._trees = Worktrees(folder, list_id, cwd)
         self._furnish = furnish
         self._laid_out: dict[str, Worktree] = {}
@@ -31,8 +30,7 @@ class TaskPlaces:
         """Raises `UsageError` where tasks want worktrees and there can be none; what to warn of."""
         if not wanted:
             return []
-        said = await in_thread(self._trees.check, wanted[0])
-        return [*await in_thread(lambda: list(take_up_left(self._folder))), *said]
+        return await in_thread(self._trees.check, wanted[0])
 
     async def open(self, name: str) -> Workplace:
         """A worktree for a task. `leave` makes a branch of it."""

@@ -6,25 +6,22 @@ They live in a private folder outside the project. Of what a killed process left
 import fcntl
 import os
 import shutil
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from crushpy.engine.agents.git_calls import GitFailed, ended_git, git_succeeds, known_filters, run_git
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Data
 from crushpy.paths import private_dir
 from crushpy.private_files import write_private
-from crushpy.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.sanitize import clean
 
 PREFIX = "crushpy"
 MAX_DIFF = 12_000
 """Characters of a diff that others are told."""
-PATIENCE = 600
-"""Seconds that one call of git may take: large projects take long to lay out."""
 _QUIET = ("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
 _NOBODY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
 CUT_OFF = "cut off before its end"
@@ -52,10 +49,6 @@ class BranchLeft(Data, frozen=True):
     """In words, the files, and the beginning of the diff."""
 
 
-class GitFailed(CrushpyError):
-    """Git refused."""
-
-
 class Worktrees:
     """Those of one list of tasks that works in `cwd`. `folder` is where all lists have theirs."""
 
@@ -73,20 +66,20 @@ class Worktrees:
         if shutil.which("git") is None:
             raise UsageError(f"{why}git is not installed", "Install it, or take `worktree = true` out.")
         try:
-            inside = _git(self._cwd, "rev-parse", "--is-inside-work-tree").strip()
+            inside = run_git(self._cwd, "rev-parse", "--is-inside-work-tree").strip()
         except GitFailed as error:
             unowned = f": {error.message}" if "not a git repository" not in error.message else ""
             hint = "`git init` and a first commit make it one; or take `worktree = true` out of the list."
             raise UsageError(f"{why}{self._cwd} is not in a git repository{unowned}", hint) from error
         if inside != "true":
             raise UsageError(f"{why}{self._cwd} has no working tree: the repository is bare", way_out)
-        if not _succeeds(self._cwd, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
+        if not git_succeeds(self._cwd, "rev-parse", "--verify", "--quiet", "HEAD^{commit}"):
             raise UsageError(f"{why}the repository has no commit yet", way_out)
-        below = _git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n").rstrip("/")
-        if below and not _succeeds(self._cwd, "cat-file", "-e", f"HEAD:{below}"):
+        below = run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n").rstrip("/")
+        if below and not git_succeeds(self._cwd, "cat-file", "-e", f"HEAD:{below}"):
             raise UsageError(f"{why}the folder {below} is not in the last commit", way_out)
         for taken in (PREFIX, self._prefix):
-            if _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{taken}"):
+            if git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{taken}"):
                 raise UsageError(
                     f"{why}the branch {taken} is in the way of {self._prefix}/...",
                     f"Give it another name: git branch -m {taken} ...",
@@ -95,13 +88,13 @@ class Worktrees:
 
     def _warnings(self) -> list[str]:
         said: list[str] = []
-        commit = _git(self._cwd, "rev-parse", "--short", "HEAD").strip()
-        if _git(self._cwd, "status", "--porcelain", filters=_filters(self._cwd)):
+        commit = run_git(self._cwd, "rev-parse", "--short", "HEAD").strip()
+        if run_git(self._cwd, "status", "--porcelain", filters=known_filters(self._cwd)):
             said.append(
                 "The working tree has changes that are not committed: tasks with a worktree begin at "
                 f"the last commit ({commit}) and do not see them."
             )
-        if _succeeds(self._cwd, "cat-file", "-e", "HEAD:.gitmodules"):
+        if git_succeeds(self._cwd, "cat-file", "-e", "HEAD:.gitmodules"):
             said.append("Submodules are empty folders in the worktrees of tasks.")
         return said
 
@@ -114,10 +107,12 @@ class Worktrees:
         if path.exists():
             raise GitFailed(f"{path} is there already", "What an earlier attempt left could not be taken up.")
         self._rename_earlier(branch)
-        base = _git(self._cwd, "rev-parse", "HEAD").strip()
-        filters = _filters(self._cwd)
-        _git(self._cwd, "worktree", "add", "-q", "-b", branch, str(path), base, filters=filters)
-        places = _git(path, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir")
+        base = run_git(self._cwd, "rev-parse", "HEAD").strip()
+        filters = known_filters(self._cwd)
+        run_git(self._cwd, "worktree", "add", "-q", "-b", branch, str(path), base, filters=filters)
+        places = run_git(
+            path, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir"
+        )
         git_dir, common_dir = places.splitlines()
         tree = Worktree(name, str(path), branch, base, git_dir, common_dir)
         write_private(self._record(name), msgspec.json.encode(tree))
@@ -125,7 +120,7 @@ class Worktrees:
 
     def working_folder(self, tree: Worktree) -> Path:
         """Where in it the list's own folder is."""
-        below = _git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n")
+        below = run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n")
         return Path(tree.path, below)
 
     def leave(self, tree: Worktree, title: str) -> BranchLeft:
@@ -140,7 +135,7 @@ class Worktrees:
         _remove(tree)
         if not left.branch:
             with suppress(GitFailed):
-                _git(Path(tree.common_dir), "update-ref", "-d", f"refs/heads/{tree.branch}")
+                run_git(Path(tree.common_dir), "update-ref", "-d", f"refs/heads/{tree.branch}")
         self._record(tree.name).unlink(missing_ok=True)
         return left
 
@@ -149,12 +144,12 @@ class Worktrees:
 
     def _rename_earlier(self, branch: str) -> None:
         """What an earlier attempt left goes by another name: the branch is that of the last one."""
-        if not _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
+        if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
             return
         free = (f"{branch}-attempt-{number}" for number in range(1, 1_000))
         for name in free:
-            if not _succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
-                _git(self._cwd, "branch", "-m", branch, name)
+            if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
+                run_git(self._cwd, "branch", "-m", branch, name)
                 return
 
     # --- one process at a time -----------------------------------------------------------------------------
@@ -162,6 +157,7 @@ class Worktrees:
     def _hold(self) -> None:
         """Says that a living process works here, as long as this one does."""
         while self._lock < 0:
+            private_dir(self._all)
             lock = _lock_of(private_dir(self._own))
             handle = os.open(lock, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -177,17 +173,9 @@ class Worktrees:
             with suppress(OSError):
                 self._own.rmdir()
                 _lock_of(self._own).unlink()
+                self._all.rmdir()
             os.close(self._lock)
             self._lock = -1
-
-
-def any_left(folder: Path) -> bool:
-    """Whether there is anything that `take_up_left` would look at: cheap, for every start."""
-    try:
-        with os.scandir(folder) as entries:
-            return any(entry.name.endswith(".lock") for entry in entries)
-    except OSError:
-        return False
 
 
 def take_up_left(folder: Path) -> Iterator[str]:
@@ -228,10 +216,10 @@ def _taken_up(own: Path) -> Iterator[str]:
 
 def _remove_half_made(path: Path) -> None:
     with suppress(GitFailed):
-        common = _git(path, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
-        shutil.rmtree(path, ignore_errors=True)
-        _git(Path(common), "worktree", "prune")
-    shutil.rmtree(path, ignore_errors=True)
+        common = run_git(path, "rev-parse", "--path-format=absolute", "--git-common-dir").strip()
+        _erase(path)
+        run_git(Path(common), "worktree", "prune")
+    _erase(path)
 
 
 def _lock_of(own: Path) -> Path:
@@ -246,24 +234,34 @@ def _committed(tree: Worktree, title: str) -> BranchLeft:
     path = Path(tree.path)
     Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # whoever held it has ended
     inside = ("--git-dir", tree.git_dir, "--work-tree", tree.path)
-    filters = _filters(Path(tree.common_dir))
-    _git(path, *inside, *_QUIET, "add", "--all", filters=filters)
-    if not _succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
-        who = () if _succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _NOBODY
+    filters = known_filters(Path(tree.common_dir))
+    unsaid = _added(tree, inside, filters)
+    if not git_succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
+        who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _NOBODY
         commit = ("commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", title)
-        _git(path, *inside, *_QUIET, *who, *commit, filters=filters)
-    head = _git(path, *inside, "rev-parse", "HEAD").strip()
+        run_git(path, *inside, *_QUIET, *who, *commit, filters=filters)
+    head = run_git(path, *inside, "rev-parse", "HEAD").strip()
     if head == tree.base:
-        return BranchLeft()
-    _git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)  # it may have gone to another one
-    return BranchLeft(tree.branch, _described(tree, head))
+        return BranchLeft(changes=unsaid)
+    run_git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)  # it may have gone to another one
+    return BranchLeft(tree.branch, _described(tree, head) + unsaid)
+
+
+def _added(tree: Worktree, inside: Sequence[str], filters: Sequence[str]) -> str:
+    """Adds all that is there; what git cannot take, such as a repository in the repository, in words."""
+    words = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--ignore-errors")
+    done = ended_git(Path(tree.path), *inside, *_QUIET, *words, filters=filters)
+    lost = [line for line in done.complaint.splitlines() if "embedded" in line or line.startswith("error:")]
+    if done.code and not lost:
+        raise GitFailed(done.reason)
+    return f"\n\nNot in the branch: {clean('; '.join(lost[:10]))}" if lost else ""
 
 
 def _described(tree: Worktree, head: str) -> str:
     repository = Path(tree.common_dir)
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
-    files = _git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
-    diff = _git(repository, *words, tree.base, head, most=MAX_DIFF)
+    files = run_git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
+    diff = run_git(repository, *words, tree.base, head, most=MAX_DIFF)
     more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF else ""
     return (
         f"What it changed is on the branch {tree.branch}, and merged nowhere "
@@ -274,55 +272,16 @@ def _described(tree: Worktree, head: str) -> str:
 def _remove(tree: Worktree) -> None:
     repository = Path(tree.common_dir)
     try:
-        _git(repository, "worktree", "remove", "--force", "--force", tree.path)
+        run_git(repository, "worktree", "remove", "--force", "--force", tree.path)
     except GitFailed:
-        shutil.rmtree(tree.path, ignore_errors=True)
+        _erase(Path(tree.path))
         with suppress(GitFailed):
-            _git(repository, "worktree", "prune")
+            run_git(repository, "worktree", "prune")
 
 
-def _filters(folder: Path) -> tuple[str, ...]:
-    try:
-        return filter_names(os.fsencode(_git(folder, *FILTERS)))
-    except GitFailed:  # there is none
-        return ()
-
-
-def _succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool:
-    try:
-        _git(folder, *words, filters=filters)
-    except GitFailed:
-        return False
-    return True
-
-
-def _git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> str:
-    """What git prints, at most `most` characters of it. Raises `GitFailed` with its words."""
-    environment = {**git_environment(filters), "LC_ALL": "C"}
-    process = subprocess.Popen(
-        git_command(folder, *words),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-        errors="surrogateescape",
-        start_new_session=True,  # Ctrl-C is for us: a commit is seen to its end
-    )
-    with process:
-        if most >= 0 and process.stdout is not None:
-            text = process.stdout.read(most)
-            process.kill()
-            return text
-        try:
-            text, complaint = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            raise GitFailed(f"git {words[0]} took more than {PATIENCE} s") from None
-    if process.returncode:
-        lines = [line for line in complaint.splitlines() if line.strip()]
-        said = next(
-            (line for line in lines if line.startswith(("fatal:", "error:"))), lines[-1] if lines else ""
-        )
-        raise GitFailed(clean(said) or f"git {words[0]} failed ({process.returncode})")
-    return text
+def _erase(folder: Path) -> None:
+    """Removes a folder, also where folders in it were made read-only."""
+    for place, _, _ in os.walk(folder):
+        with suppress(OSError):
+            os.chmod(place, 0o700)  # noqa: PTH101
+    shutil.rmtree(folder, ignore_errors=True)
