@@ -34,6 +34,7 @@ from crushpy.permissions.guard import Guard
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
+from crushpy.private_files import write_private
 from crushpy.prompts import Templates
 from crushpy.sandbox.confinement import Allowance, Unconfined, confine
 from crushpy.sandbox.finding import find_sandbox
@@ -118,7 +119,9 @@ class ProjectEnvironment:
         )
 
     def store(self) -> Store:
-        return Store(self.paths.database, self.settings.database_url)
+        store = Store(self.paths.database, self.settings.database_url)
+        store.outputs = self.paths.outputs
+        return store
 
     def confine(self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()) -> Unconfined:
         """What holds the commands of one conversation in `cwd`, whose own folders the others are.
@@ -179,6 +182,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
             FileMemory(),
             Jobs(settings.sandbox.env, lambda: around.confine(cwd, private, outputs, shown)),
             allow_private_hosts=chosen.private_hosts,
+            bring_output=lambda name: _bring_output(store, outputs, name),
         )
 
     def elsewhere(cwd: Path) -> WorkingFolder:
@@ -228,6 +232,14 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         for words in await asyncio.to_thread(lambda: list(take_up_left(around.paths.worktrees))):
             events(Notice(words, "warning"))
     return conversation
+
+
+async def _bring_output(store: Store, outputs: Path, name: str) -> None:
+    """An output that another machine made, as a file of this one."""
+    data = await store.output(outputs.name, name)
+    if data is not None:
+        private_dir(outputs)
+        write_private(outputs / name, data)
 
 
 async def load_images(around: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:

@@ -11,6 +11,7 @@ COMMANDS = {
     "connect": "Store a provider's key in the system's keyring.",
     "permissions": "List, test and revoke permission rules.",
     "audit": "Show what was decided and changed, and verify the record of it.",
+    "storage": "Copy all conversations to another database.",
     "trust": "Let a project bring its own settings and templates.",
     "untrust": "Take that back.",
     "doctor": "Check the installation and say what is wrong.",

@@ -211,7 +211,8 @@ def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
     if path == ("database_url",):
         import re
 
-        return re.sub(r"^([^:/]*://[^:/@]*):.*@", r"\1:***@", value)
+        shown = re.sub(r"^([^:/]*://[^:/@]*):.*@", r"\1:***@", value)
+        return re.sub(r"([?&]password=)[^&]*", r"\1***", shown)
     return value
 
 

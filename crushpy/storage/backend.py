@@ -36,6 +36,11 @@ class Backend(ABC):
     def exists(self) -> bool:
         """False where the first write would make it."""
 
+    @property
+    def keeps_outputs(self) -> bool:
+        """Whether whole outputs of tools are kept in it, and not beside it."""
+        return False
+
     @abstractmethod
     def open(self) -> "Database":
         """The open database."""

@@ -60,6 +60,10 @@ class Connection(ABC):
         """What is wrong with the database, one line each."""
 
     @abstractmethod
+    def count_on(self, table: str) -> None:
+        """Rows of a table were stored with their numbers: the next one gets a number behind them."""
+
+    @abstractmethod
     def close(self) -> None: ...
 
     def replace(self, table: Table, row: Mapping[str, Any]) -> None:

@@ -18,7 +18,9 @@ from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.message_pages import MessagePages
+from crushpy.storage.output_table import OutputTable
 from crushpy.storage.pins import PinTable
+from crushpy.storage.row_transfer import RowTransfer
 from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
@@ -29,9 +31,12 @@ from crushpy.storage.usage_sums import UsageSums
 
 
 class Database:
-    def __init__(self, connection: Connection, leases: LeaseHolder, full_text: FullText) -> None:
+    def __init__(
+        self, connection: Connection, leases: LeaseHolder, full_text: FullText, outputs: OutputTable
+    ) -> None:
         self.connection = connection
         self.leases = leases
+        self.outputs = outputs
         table = ConversationTable(self.connection)
         self.index = SearchIndex(self.connection, full_text)
         self.sessions = SessionTable(self.connection, self.leases, table, self.index)
@@ -52,6 +57,7 @@ class Database:
         self.task_results = TaskResults(self.connection)
         self.task_lists = TaskLists(self.connection)
         self.usage_sums = UsageSums(self.connection)
+        self.transfer = RowTransfer(self.connection, self.index)
 
     def tidy(self) -> bool:
         """A little work on the database itself. False where there is none."""

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from crushpy.errors import SettingsError
 from crushpy.storage.backend import Backend
-from crushpy.storage.postgres.address import is_server
+from crushpy.storage.postgres.address import ServerAddress, is_server
+from crushpy.storage.server_report import ServerReport
 
 _SCHEMES = ("sqlite:///", "sqlite+pysqlite:///")
 _HINT = (
@@ -38,3 +39,10 @@ def database_file(default: Path, url: str) -> Path:
     if not name or name == ":memory:" or "?" in name:
         raise SettingsError(f"database_url: {url!r} must name a file, without options", _HINT)
     return default.parent / Path(name).expanduser()
+
+
+def examine_server(url: str) -> ServerReport:
+    """Asks a server how it is; nothing is made there. `StorageError` where it cannot be asked."""
+    from crushpy.storage.postgres.server import examine
+
+    return examine(ServerAddress(url))

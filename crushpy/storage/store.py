@@ -4,9 +4,10 @@ from crushpy.storage.door.finding import StoredWords
 from crushpy.storage.door.keeping import StoredRecords
 from crushpy.storage.door.lineages import StoredLineages
 from crushpy.storage.door.sessions import StoredSessions
+from crushpy.storage.door.transfer import StoredRows
 
 
-class Store(StoredSessions, StoredWords, StoredLineages, StoredRecords):
+class Store(StoredSessions, StoredWords, StoredLineages, StoredRecords, StoredRows):
     """All conversations of one database.
 
     What is awaited is committed when the call returns. A write goes through even where the task that

@@ -1,6 +1,8 @@
 """What a tool is: a name, arguments, what it would touch, and what it does. Knows no single tool."""
 
+import re
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from copy import copy
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
@@ -8,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 import msgspec
 
 from crushpy.access import Access, Needs, ToolAccess
+from crushpy.errors import CrushpyError
 from crushpy.images import ImageLimits
 from crushpy.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
@@ -55,6 +58,9 @@ TakesImages = Callable[[], ImageLimits | None]
 LeavesOut = Callable[[str, Path, Path], Callable[[str], bool] | None]
 """For the tool of a name that goes through a folder, as it was called and as it really is: which files in it,
 as paths below it, are not for that tool. None: all are."""
+BringOutput = Callable[[str], Awaitable[None]]
+"""Puts a whole output of that name, which another machine made, into the folder of outputs."""
+_OUTPUT = re.compile(r"output-\w+\.txt")
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
@@ -77,6 +83,10 @@ def _all_is_read(tool: str, place: Path, real: Path) -> Callable[[str], bool] | 
     return None
 
 
+async def _kept_here(name: str) -> None:
+    """Outputs are files of this machine."""
+
+
 async def _nothing_stored(query: str, message_id: str) -> str:
     return "Nothing is stored."
 
@@ -95,6 +105,7 @@ class ToolContext:
         recall: Recall = _nothing_stored,
         delegate: Delegate = _nobody,
         takes_images: TakesImages = _any_model,
+        bring_output: BringOutput = _kept_here,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
@@ -115,6 +126,7 @@ class ToolContext:
         """How large a picture the model at work takes; None where it cannot look at any."""
         self.left_out: LeavesOut = _all_is_read
         """What of a folder that may be searched may not be read."""
+        self._bring_output = bring_output
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
         """The real paths that this call was judged by; None where nothing is remembered."""
@@ -154,7 +166,24 @@ class ToolContext:
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
+        if self._is_output_elsewhere(expanded):
+            return self.output_dir / expanded.name
         return self.jobs.seen_at(expanded if expanded.is_absolute() else self.cwd / expanded)
+
+    def _is_output_elsewhere(self, path: Path) -> bool:
+        """Whether this is where another machine keeps an output of the same conversation."""
+        return (
+            path.parts[-3:-1] == ("outputs", self.output_dir.name)
+            and _OUTPUT.fullmatch(path.name) is not None
+            and path.parent != self.output_dir
+        )
+
+    async def bring_output(self, path: str) -> None:
+        """Puts an output that another machine made where it can be viewed. Never raises."""
+        with suppress(CrushpyError, OSError, ValueError, RuntimeError):
+            found = self.resolve(path)
+            if found.parent == self.output_dir and not found.exists():
+                await self._bring_output(found.name)
 
     def shown(self, path: Path) -> str:
         """`path` as a person reads it: relative inside the workspace."""

@@ -50,6 +50,7 @@ class ViewTool(Tool[ViewArgs]):
             raise ToolError(
                 "offset is the first line to show, counted from 1; limit is how many, at least 1."
             )
+        await context.bring_output(args.file_path)
         return await asyncio.to_thread(_view, args, context)
 
 

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, size, warn
+from crushpy.cli.checkup.server import server
 
 
 def files(scene: Scene) -> Iterator[Finding]:
@@ -12,11 +13,12 @@ def files(scene: Scene) -> Iterator[Finding]:
     places = {
         "config": paths.config_file,
         "state": paths.state_file,
-        "database": _database_file(scene),
         "templates": paths.templates,
         "log": paths.logs / "crushpy.log",
         "outputs": paths.outputs,
     }
+    file = _database_file(scene)
+    yield ok(f"database   {file}  ({_state(file)})" if file else f"database   {_server(scene)}")
     for name, path in places.items():
         yield ok(f"{name:<9}  {path}  ({_state(path)})")
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
@@ -52,6 +54,10 @@ def settings(scene: Scene) -> Iterator[Finding]:
 
 async def database(scene: Scene) -> AsyncIterator[Finding]:
     file = _database_file(scene)
+    if file is None:
+        async for finding in server(_server(scene), scene.settings.database_url):
+            yield finding
+        return
     if not file.exists():
         yield ok("not there yet: the first conversation makes it")
         return
@@ -72,7 +78,15 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
         await store.close()
 
 
-def _database_file(scene: Scene) -> Path:
-    from crushpy.storage.location import database_file
+def _database_file(scene: Scene) -> Path | None:
+    """None where conversations are on a server."""
+    from crushpy.storage.location import database_file, is_server
 
-    return database_file(scene.paths.database, scene.settings.database_url)
+    url = scene.settings.database_url
+    return None if is_server(url) else database_file(scene.paths.database, url)
+
+
+def _server(scene: Scene) -> str:
+    from crushpy.storage.location import backend_at
+
+    return backend_at(scene.paths.database, scene.settings.database_url).place

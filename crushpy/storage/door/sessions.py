@@ -6,7 +6,7 @@ import time
 from crushpy.access import Mode
 from crushpy.messages import Message, Todo, ToolCall
 from crushpy.storage.call_records import CallAnswered, CallBegun
-from crushpy.storage.door.storage_thread import StorageThread
+from crushpy.storage.door.outputs import StoredOutputs
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo
 
 _A_MOMENT = 0.3
@@ -15,7 +15,7 @@ _GAP = 0.003
 """Seconds between its steps: who waits to write looks only now and then whether it may."""
 
 
-class StoredSessions(StorageThread):
+class StoredSessions(StoredOutputs):
     """Sessions, messages, tool runs, drafts."""
 
     # --- sessions --------------------------------------------------------------------------------------
@@ -149,6 +149,7 @@ class StoredSessions(StorageThread):
 
     async def finish_call(self, session_id: str, message: Message) -> None:
         """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
+        await self._keep_outputs(message)
         self._tidy_soon()
         await self._calls.write(CallAnswered(session_id, message))
 

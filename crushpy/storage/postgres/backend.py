@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crushpy.ids import new_id
 from crushpy.storage.backend import Backend
 from crushpy.storage.postgres.address import ServerAddress
+from crushpy.storage.postgres.server import NO_LIBRARY, refuse_unsuited
 from crushpy.storage.records import StorageError
 
 if TYPE_CHECKING:
@@ -20,7 +21,6 @@ PATIENCE_SECONDS = 60.0
 _LONGEST_PAUSE = 2.0
 _COLLISIONS = 20
 """How often a job is done again that was in another's way."""
-_NO_LIBRARY = "Install it with `pip install 'crushpy[postgres]'`."
 
 
 class PostgresBackend(Backend):
@@ -38,6 +38,10 @@ class PostgresBackend(Backend):
     def exists(self) -> bool:
         return True
 
+    @property
+    def keeps_outputs(self) -> bool:
+        return True
+
     def open(self) -> "Database":
         if self.database is None:
             self.database = self._open()
@@ -48,7 +52,7 @@ class PostgresBackend(Backend):
             import psycopg
         except ImportError as error:
             raise StorageError(
-                f"{self.place} needs psycopg, which is not here: {error}", _NO_LIBRARY
+                f"{self.place} needs psycopg, which is not here: {error}", NO_LIBRARY
             ) from error
         from crushpy.storage.loading import load_tables
 
@@ -59,7 +63,7 @@ class PostgresBackend(Backend):
         from crushpy.storage.postgres.full_text import PostgresFullText
         from crushpy.storage.postgres.leases import PostgresLeases
         from crushpy.storage.postgres.migrations import upgrade
-        from crushpy.storage.postgres.server import refuse_unsuited
+        from crushpy.storage.postgres.outputs import PostgresOutputs
 
         connection = PostgresConnection(self._address, f"crushpy {new_id()}", self._reconnect)
         try:
@@ -73,7 +77,8 @@ class PostgresBackend(Backend):
             connection.close()
             raise
         self._connection = connection
-        return Database(connection, PostgresLeases(connection), PostgresFullText(connection))
+        outputs = PostgresOutputs(connection)
+        return Database(connection, PostgresLeases(connection), PostgresFullText(connection), outputs)
 
     def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
         database = self.open()
@@ -138,12 +143,3 @@ class PostgresBackend(Backend):
     def close(self) -> None:
         super().close()
         self._connection = None
-
-
-def library_version() -> str:
-    """Of psycopg; empty where it is not installed."""
-    try:
-        import psycopg
-    except ImportError:
-        return ""
-    return psycopg.__version__

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, LiteralString
 
 import psycopg
-from sqlalchemy import CursorResult, Executable, create_engine
+from sqlalchemy import CursorResult, Executable, create_engine, text
 from sqlalchemy import types as column_types
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.pool import NullPool
@@ -221,6 +221,17 @@ class PostgresConnection(Connection):
         return [f"the index {name} is not valid" for (name,) in invalid] + [
             f"session {session} is in no conversation" for (session,) in tipless
         ]
+
+    def count_on(self, table: str) -> None:
+        self._plainly(
+            "SELECT setval(pg_get_serial_sequence(%s, 'number'), "
+            "greatest((SELECT max(last_value) FROM pg_sequences WHERE schemaname = 'crushpy' "
+            "AND sequencename = %s), %s, 1))",
+            (f"crushpy.{table}", f"{table}_number_seq", self._largest(table)),
+        )
+
+    def _largest(self, table: str) -> int:
+        return self.execute(text(f"SELECT coalesce(max(number), 0) FROM {table}")).scalar_one()  # noqa: S608
 
     def close(self) -> None:
         if self.raw is not None and self._number:

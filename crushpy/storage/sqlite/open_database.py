@@ -34,12 +34,13 @@ def open_database(file: Path, warnings: list[str]) -> "Database":
 
     load_tables()
     from crushpy.storage.database import Database
+    from crushpy.storage.output_table import NoOutputs
     from crushpy.storage.sqlite.connection import SqliteConnection
     from crushpy.storage.sqlite.full_text import SqliteFullText
     from crushpy.storage.sqlite.leases import SqliteLeases
 
     ours = SqliteConnection(connection, file)
-    return Database(ours, SqliteLeases(ours), SqliteFullText(ours))
+    return Database(ours, SqliteLeases(ours), SqliteFullText(ours), NoOutputs())
 
 
 def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:

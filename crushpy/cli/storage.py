@@ -1,0 +1,87 @@
+"""`crushpy storage`: all conversations as a whole."""
+
+import asyncio
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crushpy.cli.output import AsJson, print_json, print_text
+
+if TYPE_CHECKING:
+    from crushpy.storage.store import Store
+
+Database = Annotated[
+    str,
+    typer.Argument(help="A file, sqlite:///FILE, or postgresql://user@host/database.", show_default=False),
+]
+
+
+def register(app: typer.Typer) -> None:
+    group = typer.Typer(help="Copy all conversations to another database.", no_args_is_help=True)
+    group.command("copy")(copy_command)
+    app.add_typer(group, name="storage")
+
+
+def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
+    """Copy every conversation from one database to another, either way, and verify the copy.
+
+    Nothing is taken out of the first one. What was interrupted can be run again. The bytes behind `undo`
+    stay on the machine that made them.
+    """
+    asyncio.run(_copy(source, target, as_json=as_json))
+
+
+async def _copy(source: str, target: str, *, as_json: bool) -> None:
+    from crushpy.errors import UsageError
+    from crushpy.paths import Paths
+    from crushpy.storage.copying import copy_storage
+
+    paths = Paths()
+    old, new = _opened(source), _opened(target)
+    try:
+        if not old.exists:
+            raise UsageError(f"there is no database {old.place}", "Name the one that is to be copied.")
+        if old.place == new.place:
+            raise UsageError("both are the same database", "Name two.")
+        report = await copy_storage(old, new, paths.outputs, _progress)
+    finally:
+        await old.close()
+        await new.close()
+        for warning in (*old.warnings, *new.warnings):
+            print(f"crushpy: {warning}", file=sys.stderr)
+    _clear()
+    if as_json:
+        print_json({"rows": report.rows, "added": report.added, "outputs": report.outputs})
+        return
+    conversations, messages = report.rows["conversation"], report.rows["message"]
+    print_text(
+        f"{conversations:,} conversations, {messages:,} messages and {report.outputs:,} outputs are in "
+        f"{new.place}, equal by count and hash ({report.added:,} rows were new).\n"
+        f"To use it: crushpy config set database_url {_setting(new)}\n"
+    )
+
+
+def _opened(name: str) -> "Store":
+    from crushpy.storage.store import Store
+
+    if "://" in name:
+        return Store(Path.cwd() / "crushpy.db", name)
+    return Store(Path(name).expanduser().absolute())
+
+
+def _setting(store: "Store") -> str:
+    return store.place if "://" in store.place else f"sqlite:///{store.place}"
+
+
+def _progress(table: str, done: int, whole: int) -> None:
+    if sys.stderr.isatty():
+        print(f"\r\x1b[K{table}: {done:,} of {whole:,}", end="", file=sys.stderr, flush=True)
+    elif done >= whole:
+        print(f"{table}: {whole:,}", file=sys.stderr)
+
+
+def _clear() -> None:
+    if sys.stderr.isatty():
+        print("\r\x1b[K", end="", file=sys.stderr, flush=True)

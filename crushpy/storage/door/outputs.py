@@ -1,0 +1,40 @@
+"""Whole outputs of tools: files of this machine, and on a server in the database too."""
+
+import asyncio
+import re
+from pathlib import Path
+
+from crushpy.messages import Message
+from crushpy.storage.door.storage_thread import StorageThread
+
+_PRINTED = re.compile(r"whole output: (\S.*?[/\\](\w+)[/\\](output-\w+\.txt))")
+
+
+class StoredOutputs(StorageThread):
+    """What is too large for a message."""
+
+    outputs: Path | None = None
+    """Where this machine keeps the outputs of all conversations."""
+
+    async def _keep_outputs(self, message: Message) -> None:
+        """Before a result that names an output is stored: the output itself, where others may ask for it."""
+        if not self._backend.keeps_outputs or self.outputs is None or message.result is None:
+            return
+        for path, root_id, name in _PRINTED.findall(message.result.text):
+            file = self.outputs / root_id / name
+            if str(file) != path or not file.is_file():
+                continue
+            data = await asyncio.to_thread(file.read_bytes)
+            await self.keep_output(root_id, name, data)
+
+    async def keep_output(self, root_id: str, name: str, data: bytes) -> None:
+        """Stores an output in the database, where it keeps such."""
+        await self._do(lambda database: database.outputs.keep(root_id, name, data))
+
+    async def output(self, root_id: str, name: str) -> bytes | None:
+        """An output of a conversation; None where the database has none of that name."""
+        return await self._do(lambda database: database.outputs.find(root_id, name))
+
+    async def output_names(self) -> list[tuple[str, str]]:
+        """All outputs that the database keeps: conversation and name."""
+        return await self._do(lambda database: list(database.outputs.names()))
