@@ -13,6 +13,7 @@ from hypothesis.internal.conjecture import providers
 
 pytest_plugins = [
     "scripted_llm.fixtures",
+    "postgres_server",
     "talk",
     "headless",
     "eager",

@@ -166,3 +166,10 @@ def running() -> Iterator[Server]:
         yield server
     finally:
         server.remove()
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[Server]:
+    """A running server. Whoever asks for it belongs to xdist's group `postgres`, so that there is one."""
+    with running() as server:
+        yield server

@@ -36,7 +36,7 @@ def get_command(
     path = setting_keys.parse_key(key)
     loaded = _load()
     if setting_keys.find_leaf(path):
-        value = _value(loaded, path)
+        value = _shown(loaded, path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
     elif path and setting_keys.general(path) in setting_keys.tables():
         _print_rows([row for row in _rows(loaded) if setting_keys.parse_key(row["key"])[: len(path)] == path])

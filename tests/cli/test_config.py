@@ -94,13 +94,12 @@ def test_what_list_prints_is_toml(cli: Cli, config: Path) -> None:
     assert [line.split("  # ")[0] for line in before] == [line.split("  # ")[0] for line in after]
 
 
-def test_the_password_of_a_database_is_not_listed(cli: Cli, config: Path) -> None:
-    lines(cli("config", "set", "database_url", "postgresql://me:s3cr@t@host/db"))
-    for options in ([], ["--json"], ["--all"]):
-        text = cli("config", "list", *options).stdout
+def test_the_password_of_a_database_is_not_shown(cli: Cli, config: Path) -> None:
+    env = {"CRUSHPY_DATABASE_URL": "postgresql://me:s3cr@t@host/db"}
+    for options in (["list"], ["list", "--json"], ["list", "--all"], ["get", "database_url"]):
+        text = cli("config", *options, env=env).stdout
         assert "s3cr" not in text
         assert "postgresql://me:***@host/db" in text
-    assert lines(cli("config", "get", "database_url")) == ["postgresql://me:s3cr@t@host/db"]
 
 
 def test_set_says_when_another_layer_goes_before(cli: Cli, config: Path) -> None:

@@ -19,9 +19,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 
 @pytest.fixture(scope="session")
-def server() -> Iterator[postgres_server.Server]:
-    with postgres_server.running() as server:
-        yield server
+def server(postgres: postgres_server.Server) -> postgres_server.Server:
+    return postgres
 
 
 @pytest.fixture
