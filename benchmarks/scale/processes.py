@@ -16,6 +16,7 @@ from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 SIZES = "50,200"
+QUICK = "10,50"
 AIM = "0 of 200 fail, 50 at a time"
 AT_A_TIME = 50
 PATIENCE = 600

@@ -16,6 +16,7 @@ from scripted_llm.server import ScriptedLLM
 from benchmarks.scale.long_history import MODEL, stored_history
 
 SIZES = "100,1k"
+QUICK = "50,100"
 AIM = "CPU and memory of a turn are flat"
 WINDOW = 60_000
 """Tokens: a fresh start comes every hundred turns or so."""

@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from conversations import continued
+from places import Place
 from stored import a_session, replied, said
 
 from crushpy.ids import new_id
@@ -154,14 +155,14 @@ async def test_the_quick_list_is_the_same_and_steps_aside_where_it_must(store: S
 
 
 async def test_pages_of_tips_hold_each_conversation_once_however_many_spoke_at_the_same_moment(
-    store: Store, file: Path
+    store: Store, place: Place
 ) -> None:
     for number in range(11):
         info = a_session(f"/work/{number % 2}", now=1_000.0 + number // 4)
         await store.create_session(info)
         if number % 3 == 0:
             await continued(store, info)
-    unopened = Store(file)
+    unopened = place.store()
     for cwd in (None, "/work/0", "/work/1", "/nowhere"):
         rows = [(row.id, row.messages) for row in await store.conversation_rows(cwd)]
         for reader in (store, unopened):

@@ -460,3 +460,19 @@ def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(fil
             await store.close()
 
     assert asyncio.run(stored()) == 10
+
+
+async def test_a_page_of_messages_goes_on_where_the_last_one_ended(store: Store) -> None:
+    info = a_session()
+    await store.create_session(info, said("0"))
+    for number in range(1, 120):
+        await store.add_message(info.id, said(str(number)))
+    [(session_id, last)] = await store.reach(info.id)
+    found: list[str] = []
+    after = 0
+    while True:
+        page, after = await store.message_page(session_id, last, after)
+        if not page:
+            break
+        found += [message.text for message in page]
+    assert found == [str(number) for number in range(120)]

@@ -94,3 +94,18 @@ async def test_prompts_of_an_older_database_are_read_at_once_and_moved_a_few_at_
         for info in sessions:
             assert (await again.session(info.id)).system == info.system
         await again.close()
+
+
+async def test_sessions_that_share_a_prompt_come_and_go_on_every_database(store: Store) -> None:
+    odd = f"{PROMPT}\0\ud800é"
+    one, two, three = (a_session(system=odd) for _ in range(3))
+    for info in (one, two):
+        await store.create_session(info, said())
+    await store.delete_conversation(one.id)
+    kept = (await store.session(two.id)).system
+    assert kept == f"{PROMPT}\0\ufffdé"
+    await store.delete_conversation(two.id)
+    await store.create_session(three, said())
+    assert (await store.session(three.id)).system == kept
+    await store.update_session(three.id, system="New.")
+    assert (await store.session(three.id)).system == "New."
