@@ -140,3 +140,44 @@ async def test_a_tmux_that_fails_is_not_spoken_of(
     async with start() as app:
         told = await copied(app)
         assert "tmux" not in told and "OSC 52" in told
+
+
+BLOCKS = """Two of them:
+
+```python
+def first():
+\treturn 1
+```
+
+Words in between.
+
+1. in a list:
+
+    ```sh
+    echo second
+    ```
+"""
+
+
+@pytest.mark.parametrize(
+    ("number", "taken"),
+    [(0, "def first():\n\treturn 1"), (1, "echo second")],
+    ids=["as it was written", "in a list, as it is shown"],
+)
+async def test_a_click_on_a_code_blocks_word_copies_that_block(
+    start: Start, llm: ScriptedLLM, programs: Path, number: int, taken: str
+) -> None:
+    only = BLOCKS.partition("Words")[0] if number == 0 else BLOCKS
+    llm.script(only)
+    async with start() as app:
+        await app.say("show me")
+        await app.sees("echo second" if number else "return 1")
+        await app.rests()
+        transcript = app.chat.transcript
+        lines = [strip.text for strip in transcript.render_lines(transcript.size.region)]
+        words = [(line.rindex("copy"), y) for y, line in enumerate(lines) if line.rstrip().endswith("copy")]
+        assert len(words) == number + 1
+        await app.pilot.click(transcript, offset=words[number])
+        await app.until(lambda: "characters" in app.notices, "a word about it")
+        assert app.app.clipboard == taken
+        assert "copy" not in "\n".join(row.text for row in app.chat.transcript._sheet.rows(1))

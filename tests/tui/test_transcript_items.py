@@ -95,7 +95,7 @@ and more.
         "  2. two",
         "",
         "     still two",
-        "      ls",
+        "      ls                          copy",
         "  3. three",
         "",
         "  • other",

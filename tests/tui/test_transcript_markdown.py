@@ -17,7 +17,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render import growing_lines
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.transcript.render.text_row import TextRow
+from crushpy.tui.transcript.render.text_row import COPY, TextRow
 
 FRAGMENTS = [
     *(
@@ -213,7 +213,7 @@ async def test_code_gets_its_colours_once_its_fence_is_closed() -> None:
 
         def styles() -> set[Style | None]:
             strip = here.strips()[here.find("def f")[1]]
-            return {segment.style for segment in strip if segment.text.strip()}
+            return {segment.style for segment in strip if segment.text.strip() and segment.text != COPY}
 
         assert len(styles()) == 1
         before = here.text()

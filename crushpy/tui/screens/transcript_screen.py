@@ -43,6 +43,16 @@ class TranscriptScreen(Screen[str | None]):
         if event.href.startswith(("https://", "http://")):
             app_of(self).open_url(event.href)
 
+    @on(Transcript.CodeClicked)
+    async def _code_clicked(self, event: Transcript.CodeClicked) -> None:
+        from crushpy.tui.transcript.code_blocks import code_blocks
+
+        item = self.query_one(Transcript).item(event.key)
+        written = code_blocks(item.text) if isinstance(item, ReplyItem) else []
+        block = event.block
+        # As it was written where that can be told; in a list or a quotation it is taken as it is shown.
+        await self.copy(written[block.number] if len(written) == block.of else block.text)
+
     @on(Transcript.ItemActivated)
     def _item(self, event: Transcript.ItemActivated) -> None:
         item = self.query_one(Transcript).item(event.key)

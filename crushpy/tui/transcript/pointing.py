@@ -20,6 +20,7 @@ from crushpy.tui.items import (
     ToolItem,
     is_message,
 )
+from crushpy.tui.transcript.code_blocks import ShownBlock, block_at
 from crushpy.tui.transcript.finding import Match, find_match
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
@@ -76,6 +77,9 @@ class Pointing(Visited, Scrolling):
 
     @abstractmethod
     def follow_link(self, href: str) -> None: ...
+
+    @abstractmethod
+    def copy_code(self, key: int, block: ShownBlock) -> None: ...
 
     # --- folding -----------------------------------------------------------------------------------------
 
@@ -353,6 +357,8 @@ class Pointing(Visited, Scrolling):
             self.follow_link(str(meta["href"]))
         elif "action" in meta:
             self.activate(key, meta["action"])
+        elif "copy_code" in meta:
+            self.copy_code(key, block_at(self._sheet.rows(index), row))
         elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, BoundaryItem):
             self._unfold(index, not self._sheet[index].opened)
 

@@ -22,6 +22,7 @@ from textual.strip import Strip
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.terminal.paced_output import output_of
+from crushpy.tui.transcript.code_blocks import ShownBlock
 from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
@@ -63,6 +64,14 @@ class Transcript(Pointing):
             super().__init__()
             self.key = key
             self.action: ItemAction = action
+
+    class CodeClicked(Message):
+        """A row of a code block was clicked."""
+
+        def __init__(self, key: int, block: ShownBlock) -> None:
+            super().__init__()
+            self.key = key
+            self.block = block
 
     class FindAsked(Message):
         """Somebody wants to find words in it."""
@@ -137,6 +146,9 @@ class Transcript(Pointing):
 
     def follow_link(self, href: str) -> None:
         self.post_message(self.LinkClicked(href))
+
+    def copy_code(self, key: int, block: ShownBlock) -> None:
+        self.post_message(self.CodeClicked(key, block))
 
     def ask_what_to_find(self) -> None:
         self.post_message(self.FindAsked())

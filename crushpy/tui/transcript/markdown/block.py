@@ -66,7 +66,9 @@ class Writer:
         """A block of code, coloured later."""
         margin = code_margin(margin or self._home, self._palette)
         start = len(self._canvas.rows)
-        self._canvas.code([plain_code(line, self._palette) for line in lines], margin, self._palette.code)
+        palette = self._palette
+        shown = [plain_code(line, palette) for line in lines]
+        self._canvas.code(shown, margin, palette.fence, palette.fence_head)
         ask_for_colours(self._canvas, lines, language, margin, start)
 
     def _blocks(self, tokens: "Sequence[Token]", margin: Margin) -> None:
@@ -181,16 +183,20 @@ def coloured_code(line: "Sequence[tuple[str, str]]", palette: Palette, base: Sty
 
 
 def ask_for_colours(canvas: Canvas, lines: Sequence[str], language: str, margin: Margin, start: int) -> None:
-    """Has the rows from `start` on, which show `lines`, coloured when there is time."""
+    """Has the rows from `start` on, which show `lines`, coloured when there is time; they stay filled as
+    they are."""
     if not language or not lines:
         return
     palette, width = canvas.palette, canvas.width
 
     def redo(coloured: Sequence[Coloured]) -> Sequence[TextRow]:
         again = Canvas(palette, width)
-        again.code([coloured_code(line, palette, palette.code) for line in coloured[0]], margin, palette.code)
+        shown = [coloured_code(line, palette, palette.code) for line in coloured[0]]
+        again.code(shown, margin, fill, head)
         return again.rows
 
+    head = canvas.rows[start].fill
+    fill = palette.fence if head is palette.fence_head else head
     code = "\n".join([line.expandtabs(4) for line in lines])
     canvas.pending.append(Pending(language, (code,), start, len(canvas.rows) - start, redo))
 

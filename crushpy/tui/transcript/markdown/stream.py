@@ -203,7 +203,7 @@ class MarkdownStream:
                 fence = Fence(lines[unit.start], 0)
                 for line in unit.lines(lines)[1:]:
                     fence.take(line)
-                self._code(fence.lines)
+                self._code(fence.lines, begins=True)
             case _:
                 self._writer.block(unit.tokens, lines)
 
@@ -231,18 +231,18 @@ class MarkdownStream:
             if len(fence.lines[-1]) > LONG_LINE:
                 self._long = (fence.lines[-1], True)
                 return
-            self._code(fence.lines[-1:])
+            self._code(fence.lines[-1:], begins=len(fence.lines) == 1)
 
     def _close_fence(self, fence: Fence) -> None:
         self._fence = None
         margin = code_margin(self._margin, self.canvas.palette)
         ask_for_colours(self.canvas, fence.lines, fence.language, margin, fence.start)
 
-    def _code(self, lines: list[str]) -> None:
+    def _code(self, lines: list[str], *, begins: bool = False) -> None:
         palette = self.canvas.palette
-        self.canvas.code(
-            [plain_code(line, palette) for line in lines], code_margin(self._margin, palette), palette.code
-        )
+        shown = [plain_code(line, palette) for line in lines]
+        head = palette.fence_head if begins else None
+        self.canvas.code(shown, code_margin(self._margin, palette), palette.fence, head)
 
     # --- what is shown as it came ------------------------------------------------------------------------
 

@@ -75,13 +75,18 @@ class Canvas:
             self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
             margin = margin.later
 
-    def code(self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style) -> None:
-        """Lines of spans, each broken wherever it is too long."""
+    def code(
+        self, lines: Sequence[Sequence[Span]], margin: Margin, fill: Style, head: Style | None = None
+    ) -> None:
+        """Lines of spans, each broken wherever it is too long; `head` fills the first row."""
+        start = len(self.rows)
         for spans in lines:
             text = spans[0][0] if len(spans) == 1 else "".join([text for text, _ in spans])
             cuts = chop(text, self.room(margin))
             self._put(list(zip(pieces(spans, cuts), [cut.after for cut in cuts], strict=True)), margin, fill)
             margin = margin.later
+        if head is not None and len(self.rows) > start:
+            self.rows[start].fill = head
 
     def _put(self, lines: list[tuple[list[Segment], str]], margin: Margin, fill: Style) -> None:
         gutter = sum([len(segment.text) for segment in margin.first]) - margin.copied

@@ -17,7 +17,7 @@ class GrowingLine:
     def __init__(self, canvas: Canvas, margin: Margin, base: Style) -> None:
         self._canvas = canvas
         self._margins = {False: margin, True: code_margin(margin, canvas.palette)}
-        self._styles = {False: base, True: canvas.palette.code}
+        self._styles = {False: base, True: canvas.palette.fence}
         self.forget()
 
     def forget(self) -> None:

@@ -112,6 +112,11 @@ class Palette:
         self.muted = self._styles["muted"]
         self.code = self._styles["code"]
         self.rule = self._styles["rule"]
+        self.fence = self.code + Style(meta={"fence": "inside"})
+        """Fills the rows of a code block in a reply."""
+        mark = self.muted.color.name if self.muted.color else "default"
+        self.fence_head = self.code + Style(meta={"fence": "head", "mark": mark})
+        """Fills the first of them, with a word of this colour at its end."""
         self.dim = Style(color=self.muted.color, dim=self.muted.dim)
         """The colour of what is less important, to lay over any background."""
 

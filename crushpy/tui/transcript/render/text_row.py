@@ -12,6 +12,10 @@ Span = tuple[str, Style]
 """Text in one style, without line breaks and tabs."""
 
 
+COPY = "copy"
+"""Stands at the end of a code block's first row. It is drawn, and no part of the text."""
+
+
 class TextRow:
     """A line. It becomes a `Strip` when it is first painted: most lines of a long item never are."""
 
@@ -49,10 +53,21 @@ class TextRow:
                 used += cells(segment.text)
             segments = self.segments
             if used < width:
-                segments = [*segments, Segment(" " * (width - used), self.fill)]
+                segments = [*segments, *self._rest(width - used)]
             strip = Strip(segments, max(used, width))
             self._strip = strip.crop(0, width) if used > width else strip
         return self._strip
+
+    def _rest(self, width: int) -> list[Segment]:
+        mark = self.fill.meta.get("mark")
+        if mark is None or width < len(COPY) + 3:
+            return [Segment(" " * width, self.fill)]
+        free = width - len(COPY) - 2
+        return [
+            Segment(" " * free, self.fill),
+            Segment(COPY, self.fill + Style(color=mark, meta={"copy_code": True})),
+            Segment("  ", self.fill),
+        ]
 
 
 def pieces(spans: Sequence[Span], cuts: Sequence[WrappedLine]) -> list[list[Segment]]:
