@@ -20,7 +20,7 @@ from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 from crushpy.tui.terminal.background import colours, guessed
 from crushpy.tui.terminal.early_keys import EarlyKeys
-from crushpy.tui.themes import OWN_THEMES, fitting_theme
+from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
 
 if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
@@ -105,7 +105,7 @@ class CrushpyApp(App[object]):
 
     @property
     def available_themes(self) -> "dict[str, Theme]":
-        return super().available_themes | OWN_THEMES
+        return super().available_themes | TERMINAL_THEMES | OWN_THEMES
 
     def get_driver_class(self) -> "type[Driver]":
         driver = super().get_driver_class()

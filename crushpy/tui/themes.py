@@ -1,6 +1,8 @@
 """Our own colours, for dark terminals and light ones, and which of them a terminal gets."""
 
-from textual.theme import Theme
+from dataclasses import replace
+
+from textual.theme import BUILTIN_THEMES, Theme
 
 DARK = Theme(
     name="crushpy-dark",
@@ -127,6 +129,20 @@ LIGHT_256 = Theme(
     },
 )
 OWN_THEMES = {theme.name: theme for theme in (DARK, LIGHT, DARK_256, LIGHT_256)}
+_CURSORS = {"ansi-dark": ("ansi_bright_white", "ansi_blue"), "ansi-light": ("ansi_black", "ansi_bright_cyan")}
+TERMINAL_THEMES = {
+    name: replace(
+        BUILTIN_THEMES[name],
+        variables={
+            **BUILTIN_THEMES[name].variables,
+            "block-cursor-foreground": text,
+            "block-cursor-background": ground,
+            "block-cursor-blurred-background": ground,
+        },
+    )
+    for name, (text, ground) in _CURSORS.items()
+}
+"""Textual's themes of the terminal's own colours, with a cursor on which less important words can be read."""
 
 
 def fitting_theme(*, light: bool, colours: int) -> str:
