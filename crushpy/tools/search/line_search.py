@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 import msgspec
 
 from crushpy.safe_open import Folder
+from crushpy.start_soon import start_soon
 from crushpy.tools.search.files_below import OpenedFile, close_files, opened_files
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import find_lines, list_matching_files
@@ -56,9 +57,7 @@ class LineSearch:
             return True
 
         words = list_matching_files(self._rg, self._pattern, include)
-        walk = asyncio.create_task(
-            read_records(words, note, folder=folder, separator=b"\0", seconds=self._seconds)
-        )
+        walk = start_soon(read_records(words, note, folder=folder, separator=b"\0", seconds=self._seconds))
         walk.add_done_callback(lambda _: is_batch_there.set())
         ended = ProgramEnd(1, "")
         try:
