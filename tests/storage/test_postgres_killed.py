@@ -1,0 +1,67 @@
+"""Killed at any statement of a boundary, or of undoing one: all of it is on the server, or nothing."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from boundary_killer import CALL, PARENT, cross
+from postgres_server import Server
+from stored import a_session, replied, said
+
+from crushpy.messages import Message
+from crushpy.storage.store import Store
+
+pytestmark = pytest.mark.xdist_group("postgres")
+HERE = Path(__file__).parent
+STEP = 3
+
+
+async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, int]]:
+    store = Store(Path("/nonexistent"), server.url(name))
+    found = {table: await store.row_digest(table) for table in await store.copied_tables()}
+    assert await store.check() == []
+    await store.close()
+    return {table: one.hash for table, one in found.items()}, {
+        table: one.count for table, one in found.items()
+    }
+
+
+@pytest.mark.parametrize("deed", ["cross", "undo"])
+async def test_a_boundary_is_whole_or_not_there(server: Server, deed: str) -> None:
+    base = server.fresh()
+    store = Store(Path("/nonexistent"), server.url(base))
+    await store.create_session(a_session(id=PARENT), Message("m1", "user", said("one").parts))
+    reply = replied("two", CALL)
+    await store.add_message(PARENT, Message("m2", "assistant", reply.parts))
+    await store.begin_call(PARENT, "m2", CALL)
+    if deed == "undo":
+        await cross(store)
+    await store.close()
+    before, _ = await digests(server, base)
+    address = server.url("x").rpartition("/")[0]
+    done = subprocess.run(
+        [
+            sys.executable,
+            str(HERE / "server_killer.py"),
+            server.url("x").rpartition("/")[0],
+            base,
+            deed,
+            str(STEP),
+        ],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"},
+    )
+    assert done.returncode == 0, done.stderr
+    *killed, whole = (f"{base}_{number}" for number in range(1, int(done.stdout) + 2))
+    assert len(killed) >= 3
+    _, counts = await digests(server, whole)
+    for name in killed:
+        hashes, here = await digests(server, name)
+        assert hashes == before or here == counts, name
+        server.drop(name)
+    server.drop(whole)
+    server.drop(base)
