@@ -48,6 +48,10 @@ class Connection(ABC):
         """
 
     @abstractmethod
+    def numbering(self, table: str) -> None:
+        """Inside a transaction: until its end nobody else adds to a table whose numbers are a clock for all."""
+
+    @abstractmethod
     def overwriting(self) -> AbstractContextManager[None]:
         """What its body deletes is overwritten, where the database can, not only unlinked."""
 

@@ -45,7 +45,7 @@ async def test_a_boundary_is_whole_or_not_there(server: Server, deed: str) -> No
         [
             sys.executable,
             str(HERE / "server_killer.py"),
-            server.url("x").rpartition("/")[0],
+            address,
             base,
             deed,
             str(STEP),

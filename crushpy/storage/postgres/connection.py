@@ -199,6 +199,9 @@ class PostgresConnection(Connection):
         except psycopg.Error:
             self._forget()  # the server rolls back by itself
 
+    def numbering(self, table: str) -> None:
+        self._plainly("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"crushpy {table}",))
+
     @contextmanager
     def overwriting(self) -> Generator[None]:
         """The server decides when it uses deleted rows' space again."""

@@ -62,6 +62,9 @@ class SqliteConnection(Connection):
                 self._raw.execute("ROLLBACK")
             raise
 
+    def numbering(self, table: str) -> None:
+        """Nobody else writes anyway."""
+
     @contextmanager
     def overwriting(self) -> Generator[None]:
         self._raw.execute("PRAGMA secure_delete = ON")
