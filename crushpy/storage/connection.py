@@ -49,7 +49,7 @@ class Connection(ABC):
 
     @abstractmethod
     def numbering(self, table: str) -> None:
-        """Inside a transaction: until its end nobody else adds to a table whose numbers are a clock for all."""
+        """Inside a transaction: until its end nobody else adds to a table whose numbers are a clock."""
 
     @abstractmethod
     def overwriting(self) -> AbstractContextManager[None]:

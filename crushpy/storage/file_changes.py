@@ -35,6 +35,7 @@ class FileChanges:
         with self._connection.transaction(durable=True, session=first.session_id):
             if first.batch and self._execute(select(_C.number).where(_C.batch == first.batch)).first():
                 return
+            self._connection.numbering("file_change")
             others = {} if since is None else self._of_others(first, since)
             number = self._message_number(message_id)
             mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]

@@ -1,5 +1,6 @@
 """What is peculiar to a server: its schema, its rights, its languages, and text it does not know."""
 
+import asyncio
 import os
 import subprocess
 import sys
@@ -18,6 +19,7 @@ from crushpy.storage.postgres.address import ServerAddress
 from crushpy.storage.records import StorageError
 from crushpy.storage.sqlite.migrations import STEPS
 from crushpy.storage.store import Store
+from crushpy.undo.states import FileState, RecordedChange
 
 pytestmark = pytest.mark.xdist_group("postgres")
 HERE = Path(__file__).parent
@@ -206,6 +208,30 @@ async def test_numbers_larger_than_an_integer_are_stored(empty: Place) -> None:
     assert found.usage == Usage(6_000_000_000, 2, 4, 6, 0.2)
     sums = await store.usage_since(0.0)
     assert sum(one.usage.input_tokens for one in sums) == 6_000_000_000
+    await store.close()
+
+
+async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_committed(
+    server: Server, empty: Place
+) -> None:
+    store = empty.store()
+    info = a_session()
+    await store.create_session(info, said())
+    missing = FileState("missing")
+    change = RecordedChange(
+        "/work/a", missing, FileState("dir"), 0, info.id, info.id, 0, "c", "write", "b", "", "m", "h", 1.0
+    )
+    import psycopg
+
+    with psycopg.connect(empty.url) as other:  # another machine is about to commit one
+        other.execute("SELECT pg_advisory_xact_lock(hashtextextended('crushpy file_change', 0))")
+        adding = asyncio.create_task(store.add_changes([change]))
+        waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
+        while server.execute(waits) == [(0,)]:
+            await asyncio.sleep(0.01)
+        assert not adding.done()
+    await adding
+    assert await store.last_change() == 1
     await store.close()
 
 
