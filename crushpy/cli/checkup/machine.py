@@ -44,14 +44,15 @@ def _packages() -> Iterator[Finding]:
 
 
 def _pins() -> dict[str, str]:
-    """The exact versions crushpy asks for; none where it runs without being installed."""
+    """The exact versions that crushpy cannot do without; none where it runs without being installed."""
     from importlib import metadata
 
     try:
         wanted = metadata.requires("crushpy") or []
     except metadata.PackageNotFoundError:
         return {}
-    pairs = (requirement.partition(";")[0].partition("==") for requirement in wanted)
+    needed = [one for one in wanted if "extra ==" not in one]
+    pairs = (requirement.partition(";")[0].partition("==") for requirement in needed)
     return {name.strip(): version.strip() for name, _, version in pairs if version}
 
 
