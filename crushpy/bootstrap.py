@@ -256,7 +256,7 @@ async def load_images(around: ProjectEnvironment, options: StartOptions) -> tupl
             await store.close()
     models = Models(around.settings, lambda _: (), LearntModels(around.paths.learnt_file))
     limits = image_limits(models, model or default_model(around.settings))
-    return await asyncio.to_thread(load_pictures, options.image, around.cwd, limits)
+    return await load_pictures(options.image, around.cwd, limits)
 
 
 async def branch_to_open(around: ProjectEnvironment, options: StartOptions) -> StartOptions:

@@ -196,8 +196,12 @@ class TaskEvent(Event, frozen=True, tag="task_event"):
     event: "AgentEvent"
 
 
+MAKING_SUMMARY, LOADING = "Making a summary", "Loading litellm"
+"""Work that a front end tells of in other ways too, until there is a figure."""
+
+
 class Progress(Event, frozen=True, tag="progress"):
-    """Long work of crushpy's own goes on. Anywhere; over once `done` is `total`, and with the turn."""
+    """Work of our own takes more than a moment. Anywhere; over once `done` is `total`, and with the turn."""
 
     what: str
     """In words: Making a summary. One of a kind at a time."""

@@ -4,12 +4,13 @@ Each is read and scaled once, in a thread; what is stored with the prompt is wha
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
+from crushpy.engine.long_work import LongWork
 from crushpy.engine.models import Models
 from crushpy.errors import UsageError
 from crushpy.events import Event, Notice
@@ -19,6 +20,7 @@ from crushpy.messages import Image, Message
 from crushpy.sanitize import encodable, one_line
 from crushpy.start_soon import start_soon
 
+SCALING = "Reading pictures"
 MAX_TOGETHER = 15_000_000
 """Bytes of all pictures of a prompt: 20 MB in base64, the most that every vendor takes in a request."""
 
@@ -38,12 +40,13 @@ class Attachments:
     async def load(self, names: Sequence[str]) -> tuple[Image, ...]:
         """The pictures in these files. Raises UsageError for the first that cannot be had."""
         limits = image_limits(self._models, self._model())
-        return await asyncio.to_thread(load_pictures, names, self._cwd, limits)
+        return await load_pictures(names, self._cwd, limits, self._emit)
 
     async def load_bytes(self, raw: bytes, name: str) -> Image:
         """A picture that came without a file. Raises UsageError where it is none."""
         limits = image_limits(self._models, self._model())
-        return (await asyncio.to_thread(scale_image, raw, name, limits)).image
+        with LongWork(self._emit, SCALING):
+            return (await asyncio.to_thread(scale_image, raw, name, limits)).image
 
     def tokens(self, image: Image) -> int:
         """What a picture counts as."""
@@ -84,16 +87,18 @@ class Attachments:
     async def _read(self, names: list[str], room: int) -> tuple[list[Image], list[str]]:
         found: list[Image] = []
         problems: list[str] = []
-        for name in names:
-            try:
-                limits = image_limits(self._models, self._model())
-                image = await asyncio.to_thread(_load, name, self._cwd, limits)
-                room -= image.info.size
-                if room < 0:
-                    raise _too_much(name)
-                found.append(image)
-            except UsageError as error:
-                problems.append(f"@{one_line(name)} is not attached: {error.message}")
+        with LongWork(self._emit, SCALING, _known(names)) as work:
+            for number, name in enumerate(names):
+                work.at(number)
+                try:
+                    limits = image_limits(self._models, self._model())
+                    image = await asyncio.to_thread(_load, name, self._cwd, limits)
+                    room -= image.info.size
+                    if room < 0:
+                        raise _too_much(name)
+                    found.append(image)
+                except UsageError as error:
+                    problems.append(f"@{one_line(name)} is not attached: {error.message}")
         return found, problems
 
 
@@ -109,14 +114,23 @@ def image_limits(models: Models, model: str) -> ImageLimits:
     return limits
 
 
-def load_pictures(names: Iterable[str], cwd: Path, limits: ImageLimits) -> tuple[Image, ...]:
+async def load_pictures(
+    names: Sequence[str], cwd: Path, limits: ImageLimits, emit: Callable[[Event], None] = lambda _: None
+) -> tuple[Image, ...]:
     """The pictures in files named by a user. Raises UsageError; takes its time."""
     found: list[Image] = []
-    for name in names:
-        found.append(_load(name, cwd, limits))
-        if sum(image.info.size for image in found) > MAX_TOGETHER:
-            raise _too_much(name)
+    with LongWork(emit, SCALING, _known(names)) as work:
+        for number, name in enumerate(names):
+            work.at(number)
+            found.append(await asyncio.to_thread(_load, name, cwd, limits))
+            if sum(image.info.size for image in found) > MAX_TOGETHER:
+                raise _too_much(name)
     return tuple(found)
+
+
+def _known(names: Sequence[str]) -> int:
+    """Of how many it can be told how many are done: of one picture alone it cannot."""
+    return len(names) if len(names) > 1 else 0
 
 
 def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:

@@ -6,6 +6,8 @@ from math import ceil
 import msgspec
 
 from crushpy.events import (
+    LOADING,
+    MAKING_SUMMARY,
     ApprovalDone,
     ApprovalNeeded,
     Boundary,
@@ -34,8 +36,9 @@ from crushpy.sanitize import one_line
 from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"
-SUMMARY = "Making a summary"
 TRYING = "trying again in"
+_SAID_BY_A_BAR = {MAKING_SUMMARY: MAKING_SUMMARY, WAITING: LOADING}
+"""The phase of a turn, and the work of ours whose bar says the same and more."""
 CHARS_PER_TOKEN = 4
 """Of what streams, until the provider has said how many tokens it was."""
 MOST_LINE = 2_000
@@ -61,7 +64,10 @@ class ActivityRow(Data, frozen=True):
     rest: str = ""
     done: int = 0
     total: int = 0
-    """For a bar; no total, no bar."""
+    """For a bar; no total, no bar, unless it is one that only moves."""
+    moves: bool = False
+    stops: bool = True
+    """Esc ends it."""
     session_id: str = ""
     """The session that it opens."""
 
@@ -132,14 +138,14 @@ class Activity:
             case ApprovalDone() | ReviewDone():
                 self._asked -= 1
             case Compacting():
-                self._enter(SUMMARY)
-            case Boundary() | Notice() if self._phase == SUMMARY or isinstance(event, Boundary):
+                self._enter(MAKING_SUMMARY)
+            case Boundary() | Notice() if self._phase == MAKING_SUMMARY or isinstance(event, Boundary):
                 self._wait()
             case SessionOpened():  # a fresh start: what is sent now is smaller than what was
                 self._sent = self._in_use()
             case Retry():
                 if self._phase != TRYING:
-                    self._then = SUMMARY if self._phase == SUMMARY else WAITING
+                    self._then = MAKING_SUMMARY if self._phase == MAKING_SUMMARY else WAITING
                 self._retry, self._again_at = event, self._clock() + event.seconds
                 self._streamed = 0
                 self._enter(TRYING)
@@ -218,7 +224,7 @@ class Activity:
             oldest = min(tool.since for tool in tools)
             yield ActivityRow(f"Running {len(tools)} calls", self._age(oldest), self._tokens())
         elif self._phase and not self._asked and not tasks:
-            if self._phase == SUMMARY and self._progress:
+            if _SAID_BY_A_BAR.get(self._phase) in self._progress:
                 return
             if self._phase == TRYING and self._retry is not None:
                 yield self._countdown(self._retry)
@@ -247,7 +253,14 @@ class Activity:
         )
 
     def _bar(self, progress: Progress, since: float) -> ActivityRow:
-        return ActivityRow(progress.what, self._age(since), done=progress.done, total=progress.total)
+        return ActivityRow(
+            progress.what,
+            self._age(since),
+            done=progress.done,
+            total=progress.total,
+            moves=not progress.total,
+            stops=bool(self._phase),
+        )
 
     def _age(self, since: float) -> str:
         return _seconds(self._clock() - since)

@@ -54,6 +54,22 @@ def test_it_is_started_before_anything_is_typed_and_goes_with_the_app(
     assert b"noise" not in terminal.raw
 
 
+def test_a_prompt_that_waits_for_it_to_load_has_a_bar_until_it_has(
+    launch: Callable[..., Terminal], tmp_path: Path
+) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    packages = plant(tmp_path / "packages", f"open({str(gate)!r}).close()\n{STAND_IN}")
+    with launch(env={"CRUSHPY_PROVIDER": "litellm", "PYTHONPATH": str(packages)}) as terminal:
+        terminal.type_line("hi")
+        shown = terminal.wait_for("Loading litellm", "━━━", "Esc stops")
+        assert "Waiting for the model" not in shown
+        gate.open("w").close()
+        terminal.wait_for("begun done")
+        terminal.wait_rest()
+        assert "Loading litellm" not in terminal.text
+
+
 def test_its_death_is_told_and_typing_brings_it_back(
     launch: Callable[..., Terminal], litellm: dict[str, str]
 ) -> None:

@@ -11,7 +11,8 @@ from scripted_llm.server import ScriptedLLM
 from talk import Talks
 
 from crushpy.engine.attachments import mentioned
-from crushpy.events import Boundary, PromptCommitted, PromptQueued
+from crushpy.errors import UsageError
+from crushpy.events import Boundary, Progress, PromptCommitted, PromptQueued
 from crushpy.messages import Usage
 
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
@@ -105,3 +106,21 @@ async def test_what_a_queued_prompt_mentions_is_read_when_it_is_queued(
 )
 def test_pictures_are_mentioned_by_name(text: str, names: list[str]) -> None:
     assert mentioned(text) == names
+
+
+async def test_several_pictures_that_take_their_time_are_counted_and_a_failure_ends_the_count(
+    talks: Talks, workspace: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.engine.long_work.QUICK", 0.0)
+    for name in ("a.png", "b.png"):
+        (workspace / name).write_bytes(picture())
+    talk = await talks()
+    for names in (["a.png", "b.png"], ["a.png", "gone.png"]):
+        before = len(talk.of(Progress))
+        try:
+            await talk.conversation.attachments.load(names)
+        except UsageError as error:
+            assert "gone.png" in error.message
+        told = talk.of(Progress)[before:]
+        assert (told[0].what, told[0].done, told[0].total) == ("Reading pictures", 0, 2)
+        assert (told[-1].done, told[-1].total) == (2, 2)

@@ -4,6 +4,7 @@ import asyncio
 import os
 from pathlib import Path
 
+import pytest
 from asking import armed, bash
 from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
@@ -11,6 +12,7 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.messages import Usage
 from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.widgets import grace_period
 
 __all__ = ["start"]
 
@@ -200,4 +202,42 @@ async def test_after_a_fresh_start_the_smaller_request_is_told(start: Start, llm
         await app.until(lambda: "91k tokens ↑" not in app.text, "the figure of the new window")
         assert "k tokens ↑" in app.text
         llm.release()
+        await rests(app)
+
+
+async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
+    start: Start, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grace_period, "GRACE", 0.001)
+    llm.script(
+        Reply("word " * 4_000),
+        "Counted.",
+        Stall(Reply("## Goal\n" + "Count the letters. " * 40, chunk=200), after=2),
+    )
+    async with start() as app:
+        for words in ("count " * 400, "and now?"):
+            await app.say(words)
+            await app.rests()
+        await app.say("/compact")
+        await app.sees("Making a summary", "━━━", "%", "Esc stops")
+        assert app.text.count("Making a summary") == 1
+        llm.release()
+        await app.sees("Fresh start", "Accept")
+        await app.until(lambda: not app.chat.activity.ticking, "the ticks to end")
+        await app.press("a")
+        await app.sees("session 2")
+        await rests(app)
+        assert "Making a summary" not in app.text
+
+
+async def test_a_summary_that_is_stopped_leaves_no_bar(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Reply("word " * 4_000), "Counted.", Stall(Reply("## Goal\nCount."), after=0))
+    async with start() as app:
+        for words in ("count " * 400, "and now?"):
+            await app.say(words)
+            await app.rests()
+        await app.say("/compact")
+        await app.sees("Making a summary", "━━━ 0%")
+        await app.press("escape")
+        await app.until(lambda: "━━━ 0%" not in app.text, "the bar to go")
         await rests(app)

@@ -1,10 +1,14 @@
 """Search as it is typed, with real keys on real messages."""
 
+import sqlite3
+from contextlib import closing
+
 import pytest
 from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
 
 from crushpy.engine.session.browser import SessionBrowser
+from crushpy.paths import Paths
 from crushpy.storage.store import Store
 from crushpy.tui.screens.message_search import SearchScreen
 
@@ -91,3 +95,40 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
     async with shown(SearchScreen(library, "/work", "zebra"), (140, 24)) as screen:
         assert screen.text.count(EVIL_SHOWN) >= 3  # title, row, and the word about the row
         assert "\x1b" not in screen.text
+
+
+@pytest.mark.parametrize("size", SIZES)
+async def test_a_search_that_waits_for_its_index_has_a_bar_until_all_is_found(
+    store: Store, library: SessionBrowser, size: tuple[int, int]
+) -> None:
+    await begun(store, "many", *(f"zebra {number}" for number in range(120)))
+    async with shown(SearchScreen(library, "/work"), size) as screen:
+        with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:
+            left = await store.unindexed()
+            other.execute("BEGIN IMMEDIATE")  # nothing can be taken in
+            await screen.pilot.press(*"zebra")
+            await screen.until(lambda: "━━━" in screen.text)
+            assert "0% Indexing" in screen.text
+            if size[0] > 40:
+                assert f"Indexing 0 of {left} messages" in screen.text
+            other.execute("ROLLBACK")
+        await screen.settle()
+        assert "━━━" not in screen.text and "Indexing" not in screen.text
+        assert "120 places" in screen.text
+        assert await store.unindexed() == 0
+
+
+async def test_a_search_that_fails_while_it_waits_leaves_no_bar(
+    store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await begun(store, "many", "a zebra")
+    monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 1.5)
+    async with shown(SearchScreen(library, "/work")) as screen:
+        with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:
+            other.execute("BEGIN IMMEDIATE")
+            await screen.pilot.press(*"zebra")
+            await screen.until(lambda: "━━━" in screen.text)
+            await screen.until(lambda: bool(screen.messages))
+            other.execute("ROLLBACK")
+        await screen.settle()
+        assert "━━━" not in screen.text

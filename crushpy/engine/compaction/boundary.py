@@ -32,8 +32,9 @@ from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.review import ReviewDesk
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.view import WindowState
+from crushpy.engine.long_work import LongWork
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
-from crushpy.events import Compacting, Event, Notice
+from crushpy.events import MAKING_SUMMARY, Compacting, Event, Notice
 from crushpy.ids import new_id
 from crushpy.messages import EarlierNote, Message, Seed, to_json
 from crushpy.redact import redact
@@ -294,12 +295,14 @@ class BoundaryBuilder:
 
     async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str, *, begun: bool) -> Summary:
         may_postpone = options.may_postpone
-        prepared = await self._preparations.summary(may_postpone=may_postpone) if begun else None
-        if prepared is not None:
-            return prepared
-        return await self._summarizer.run(
-            self._planner.summary_job(options, plan, focus), may_postpone=may_postpone
-        )
+        with LongWork(self._emit, MAKING_SUMMARY) as work:
+            if begun:
+                prepared = await self._preparations.summary(work.at, may_postpone=may_postpone)
+                if prepared is not None:
+                    return prepared
+            job = self._planner.summary_job(options, plan, focus)
+            with self._summarizer.progress.watched(work.at):
+                return await self._summarizer.run(job, may_postpone=may_postpone)
 
     async def _evidence(self, ledger: Ledger, plan: Plan, limits: TokenBudget) -> str:
         return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it

@@ -188,15 +188,17 @@ class Preparations:
         )
         return plan if same and self._summarizer.template(now) == then.template else None
 
-    async def summary(self, *, may_postpone: bool) -> Summary | None:
+    async def summary(self, written: Callable[[int, int], None], *, may_postpone: bool) -> Summary | None:
         """What was prepared; where it is still on its way, the call is taken over. None: there is nothing.
 
-        Who is cancelled meanwhile leaves it as it is. Raises Postponed where that is allowed.
+        `written` hears how much there is of it, of how much. Who is cancelled meanwhile leaves it as it is.
+        Raises Postponed where that is allowed.
         """
         task = self._task
         if task is None:
             return None
-        await asyncio.wait([task])
+        with self._summarizer.progress.watched(written):
+            await asyncio.wait([task])
         if self._failure is not None and may_postpone:
             raise self._failure
         if self._failure is not None:

@@ -13,11 +13,12 @@ import msgspec
 from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.summary_progress import SummaryProgress
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
 from crushpy.errors import CrushpyError
-from crushpy.events import Event, Retry
+from crushpy.events import Event, Progress, Retry
 from crushpy.llm.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -105,6 +106,7 @@ class Summarizer:
         self._count = gauge.count
         self._emit = emit
         self._count_usage = count_usage
+        self.progress = SummaryProgress()
         self._usage = Usage()
         self._calls = 0
         self._in_vain = 0
@@ -161,6 +163,7 @@ class Summarizer:
         if not chunks:
             raise _Failed("there is nothing to summarise")
         if len(chunks) == 1:
+            self.progress.expect(job.target_tokens)
             return await self._piece(model, chunks[0], job, job.previous), cut_chars
         parts = await self._pieces(model, chunks, job, limit)
         merged = "\n\n".join(
@@ -172,6 +175,7 @@ class Summarizer:
     async def _pieces(self, model: str, chunks: list[str], job: SummaryJob, limit: int) -> list[str]:
         """Summaries of all chunks, in order, small enough to be merged by one call."""
         target = max(50, min(job.target_tokens, limit // (2 * len(chunks))))
+        self.progress.expect(target * len(chunks) + job.target_tokens)  # the last call merges them
         job = msgspec.structs.replace(job, target_tokens=target)
         gate = asyncio.Semaphore(SIDE_BY_SIDE)
 
@@ -208,8 +212,13 @@ class Summarizer:
             max_output_tokens=2 * job.target_tokens,
         )
         await self._models.prepare(model)
-        call = self._model_call(model, request, auxiliary=model != job.main_model)
         self._calls += 1
+        number = self._calls
+
+        def changed(draft: Draft) -> None:
+            self.progress.wrote(number, draft.text.characters, job.target_tokens)
+
+        call = self._model_call(model, request, changed, auxiliary=model != job.main_model)
         try:
             async with asyncio.timeout(job.seconds):
                 draft = await call.run()
@@ -219,13 +228,16 @@ class Summarizer:
             self._in_vain += 1
             raise
         self._in_vain = 0
+        self.progress.ended(number, job.target_tokens)
         usage = self._models.priced(draft.message(model, set())).usage or Usage()
         self._usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)
         return self._checked(draft, source, job)
 
-    def _model_call(self, model: str, request: Request, *, auxiliary: bool) -> ModelCall:
+    def _model_call(
+        self, model: str, request: Request, changed: Callable[[Draft], None], *, auxiliary: bool
+    ) -> ModelCall:
         """An empty reply is an answer. Of an auxiliary model, so is that it cannot be reached."""
         provider = self._models.provider(model)
 
@@ -234,7 +246,13 @@ class Summarizer:
 
         in_time = SECONDS_TO_REACH if auxiliary and not provider.slow_to_begin else None
         return ModelCall(
-            provider, request, self._pass_on, _nothing, ask_again=ask_again, seconds_to_send=in_time
+            provider,
+            request,
+            self._pass_on,
+            _nothing,
+            ask_again=ask_again,
+            seconds_to_send=in_time,
+            changed=changed,
         )
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
@@ -261,7 +279,7 @@ class Summarizer:
         return self._instructions(job, "")[1]
 
     def _pass_on(self, event: Event) -> None:
-        if isinstance(event, Retry):
+        if isinstance(event, Retry | Progress):
             self._emit(event)
 
 

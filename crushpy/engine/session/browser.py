@@ -258,6 +258,17 @@ class SessionBrowser:
         """How many messages a search cannot find yet."""
         return await self._store.unindexed()
 
+    async def index_all(self, heard: Callable[[int, int], None]) -> bool:
+        """Takes in what a search cannot find yet; `heard` is told how many messages of how many. False where
+        there was nothing that could be taken in."""
+        total = left = await self._store.unindexed()
+        while left:
+            heard(total - left, total)
+            before, left = left, await self._store.index_more()
+            if left >= before:  # what cannot be taken in must not be waited for
+                break
+        return left < total
+
     async def tidy(self) -> bool:
         """A few milliseconds of the database's own work, such as the index. False where there is none."""
         return await self._store.tidy()

@@ -7,7 +7,8 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
-from crushpy.events import Event, Retry, TextDelta, ThinkingDelta
+from crushpy.engine.long_work import LongWork
+from crushpy.events import LOADING, Event, Retry, TextDelta, ThinkingDelta
 from crushpy.ids import new_id
 from crushpy.llm.errors import EmptyReply, ModelError, Refused, Unavailable
 from crushpy.llm.protocol import (
@@ -187,15 +188,26 @@ class ModelCall:
         try:
             if self._seconds_to_send is not None:
                 await self._leave(stream, draft, self._seconds_to_send)
+            elif self._provider.slow_to_begin:
+                with LongWork(self._emit, LOADING):
+                    await self._first(stream, draft)
             async for piece in stream:
-                if isinstance(piece, Sent):
-                    await self._before_reply()
-                else:
-                    self._take(draft, piece)
+                await self._hear(draft, piece)
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
                 await close()
+
+    async def _first(self, stream: AsyncIterator[Piece], draft: Draft) -> None:
+        async for piece in stream:
+            await self._hear(draft, piece)
+            return
+
+    async def _hear(self, draft: Draft, piece: Piece) -> None:
+        if isinstance(piece, Sent):
+            await self._before_reply()
+        else:
+            self._take(draft, piece)
 
     async def _leave(self, stream: AsyncIterator[Piece], draft: Draft, seconds: float) -> None:
         """Waits until the request is on its way; Unavailable where that takes too long."""

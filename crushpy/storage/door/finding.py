@@ -31,6 +31,11 @@ class StoredWords(StorageThread):
             if time.monotonic() > deadline:
                 break
 
+    async def index_more(self) -> int:
+        """Gives the index a moment; how many messages a search cannot find after it."""
+        await self._catch_up(None)
+        return await self.unindexed()
+
     async def unindexed(self) -> int:
         """How many messages a search cannot find yet."""
         return await self._do(lambda database: database.index.left())

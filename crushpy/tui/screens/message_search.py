@@ -8,15 +8,19 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from crushpy.engine.long_work import LongWork
 from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
+from crushpy.events import Event, Progress
 from crushpy.sanitize import one_line
 from crushpy.storage.records import SearchHit
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread
 
+INDEXING = "Indexing"
+BAR = 16
 PAUSE = 0.15
 """Seconds after the last key until the search begins."""
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
@@ -39,6 +43,8 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         self._first = words
         self._everywhere = False
         self._searching = False
+        self._indexed: Progress | None = None
+        """How far the index is, while a search waits for it."""
         self._lines: list[SearchGroup | SearchHit] = []
         """A conversation, then the places found in it, and so on."""
 
@@ -53,9 +59,10 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         where = "all folders" if self._everywhere else one_line(self._cwd)
         places = sum(len(line.hits) + line.more for line in self._lines if isinstance(line, SearchGroup))
         found = f"  {places} places" if places != 1 else "  1 place"
-        self.head(
-            Content.assemble("Search  ", (where + (found if self.words.strip() else ""), "$text-muted"))
-        )
+        said = Content.styled(where + (found if self.words.strip() else ""), "$text-muted")
+        if self._indexed is not None:
+            said = Content.assemble(_bar(self._indexed), "  ", said)
+        self.head(Content.assemble("Search  ", said))
 
     # --- finding -----------------------------------------------------------------------------------------
 
@@ -67,14 +74,34 @@ class SearchScreen(PickScreen[FoundPlace | None]):
     async def _find(self, words: str) -> None:
         await asyncio.sleep(PAUSE)
         try:
-            found = await self._library.search(words, None if self._everywhere else self._cwd)
+            with LongWork(self._say_how_far, INDEXING) as work:
+                await self._look_up(words, work)
         except CrushpyError as error:
             tell(self, str(error), "error")
-            found = []
+            self._show([])
+
+    async def _look_up(self, words: str, work: LongWork) -> None:
+        """What can be found at once, then all of it, once the index has all messages."""
+        where = None if self._everywhere else self._cwd
+        if words.strip():
+            work.at(0, await self._library.unindexed())
+        self._show(await self._library.search(words, where))
+        if words.strip() and await self._library.index_all(work.at):
+            self._show(await self._library.search(words, where), stay=True)
+
+    def _show(self, found: list[SearchGroup], *, stay: bool = False) -> None:
+        """`stay`: the cursor is on the same place as before, where that was found again."""
+        at = self._lines[self.rows.highlighted] if stay and self._lines else None
         self._searching = False
         self._lines = [line for one in found for line in (one, *one.hits)]
-        self.rows.show(len(self._lines), self._draw, 1)
+        same = [number for number, line in enumerate(self._lines) if at and _place(line) == _place(at)]
+        self.rows.show(len(self._lines), self._draw, same[0] if same else 1)
         self._say_where()
+
+    def _say_how_far(self, event: Event) -> None:
+        if isinstance(event, Progress) and self.is_attached:
+            self._indexed = event if event.done < event.total else None
+            self._say_where()
 
     def action_scope(self) -> None:
         self._everywhere = not self._everywhere
@@ -134,3 +161,17 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         line = self._lines[number]
         hit = next(iter(line.hits)) if isinstance(line, SearchGroup) else line
         self.dismiss(FoundPlace(hit.session_id, hit.message_id, self._wanted()))
+
+
+def _place(line: SearchGroup | SearchHit) -> str:
+    return line.root_id if isinstance(line, SearchGroup) else line.message_id
+
+
+def _bar(progress: Progress) -> Content:
+    share = progress.done / progress.total
+    filled = round(share * BAR)
+    return Content.assemble(
+        ("━" * filled, "$accent"),
+        ("━" * (BAR - filled), "dim"),
+        f" {share:.0%} {progress.what} {progress.done:,} of {progress.total:,} messages",
+    )

@@ -26,6 +26,8 @@ TICK = 0.15
 FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MOST_ROWS = 5
 BAR = 16
+MOVING = 4
+"""Columns of a bar that goes to and fro where nobody knows how much there is to do."""
 LEAST = 16
 """Columns that what runs has, before anything else."""
 STOPS = "Esc stops"
@@ -129,8 +131,9 @@ class ActivityLine(Widget):
         spinner = FRAMES[self._frame % len(FRAMES)] if first else "·"
         spans: list[Span] = [(f" {spinner} ", palette["running"])]
         more = [row.more] if row.more else []
-        more += ["click opens"] if row.session_id else [STOPS] if first else []
-        tail: list[Span] = [*_bar(row, palette), *[(f" · {part}", palette.muted) for part in more]]
+        more += ["click opens"] if row.session_id else [STOPS] if first and row.stops else []
+        tail = _bar(row, palette, self._frame)
+        tail += [(f" · {part}", palette.muted) for part in more]
         age = f" {row.age}" if row.age else ""
         room = width - 4 - cells(age) - sum([cells(text) for text, _ in tail])
         if room < LEAST:  # what runs matters most
@@ -150,7 +153,16 @@ class ActivityLine(Widget):
             self.post_message(self.Opened(self._rows[event.y].session_id))
 
 
-def _bar(row: ActivityRow, palette: Palette) -> list[tuple[str, Style]]:
+def _bar(row: ActivityRow, palette: Palette, frame: int) -> list[tuple[str, Style]]:
+    if row.moves:
+        at = frame % (2 * (BAR - MOVING))
+        before = min(at, 2 * (BAR - MOVING) - at)
+        return [
+            (" ", palette.text),
+            ("━" * before, palette["track"]),
+            ("━" * MOVING, palette["running"]),
+            ("━" * (BAR - MOVING - before), palette["track"]),
+        ]
     if not row.total:
         return []
     share = min(1.0, row.done / row.total)
