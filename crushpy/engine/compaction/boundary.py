@@ -27,6 +27,7 @@ from crushpy.engine.compaction.boundary_record import (
     counts,
 )
 from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.compaction.lineage_ledger import lineage_ledger
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.preparation import Preparations
 from crushpy.engine.compaction.review import ReviewDesk
@@ -82,7 +83,7 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return False
         self._emit(Compacting(options.trigger))
-        ledger = await self._ledger()
+        ledger = await lineage_ledger(self._session, self._store)
         seed, summary = await self._compose(options, ledger, limits, plan, state, begun=begun is not None)
         start = self._child_start(seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
@@ -175,7 +176,7 @@ class BoundaryBuilder:
         plan = self._planner.plan(options, limits)
         if not plan.parts.middle:
             return None
-        ledger = await self._ledger()
+        ledger = await lineage_ledger(self._session, self._store)
         seed, summary = await self._compose(options, ledger, limits, plan, state)
         start = self._child_start(seed, ledger, plan, limits)
         return Rehearsal(
@@ -270,28 +271,6 @@ class BoundaryBuilder:
                 count=self._gauge.count,
             )
         return Seed(summary, evidence, plan.quotes, earlier, self._planner.pins.text)
-
-    async def _ledger(self) -> Ledger:
-        """The facts of the whole lineage, this session included. No ancestor's messages are read for it."""
-        session = self._session
-        stored = await self._store.ledger(session.info.id)
-        if stored:
-            before = msgspec.json.decode(stored, type=Ledger)
-        else:
-            before = await self._ledger_of_ancestors()
-        return await asyncio.to_thread(
-            before.extended, session.own_messages, cwd=session.info.cwd, generation=session.info.generation
-        )
-
-    async def _ledger_of_ancestors(self) -> Ledger:
-        """For branches and for sessions stored without one: read once, kept from the next boundary on."""
-        info = self._session.info
-        if info.parent_id is None or info.kind == "task":
-            return Ledger()
-        own = {message.id for message in self._session.own_messages}
-        lineage = await self._store.lineage_messages(info.id)
-        earlier = [message for message in lineage if message.id not in own]
-        return Ledger().extended(earlier, cwd=info.cwd, generation=max(0, info.generation - 1))
 
     async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str, *, begun: bool) -> Summary:
         may_postpone = options.may_postpone
