@@ -18,7 +18,9 @@ import pyte
 from pyte.screens import Char
 
 PATIENCE = 60.0
-ACTIVITY = re.compile(r"^ *(?:waiting|thinking|writing|working|asks you|compacting|retrying)\b")
+ACTIVITY = re.compile(r"^ [⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏] ", re.MULTILINE)
+"""The spinner of the line that tells what runs."""
+ASKS = re.compile(r"^ *asks you\b")
 
 
 class Terminal:
@@ -104,9 +106,13 @@ class Terminal:
         self._wait(lambda _: self.cells[: len(wanted)] == wanted, "the same picture", PATIENCE)
 
     def wait_rest(self) -> None:
-        """Returns once the agent rests: it draws no more, and the status line tells of nothing it does."""
+        """Returns once the agent rests: it draws no more, nothing runs, and no question waits."""
         self.wait_quiet()
-        self._wait(lambda shown: not ACTIVITY.search(shown.split("\n")[-1]), "the agent to rest", PATIENCE)
+        self._wait(
+            lambda shown: not (ACTIVITY.search(shown) or ASKS.search(shown.split("\n")[-1])),
+            "the agent to rest",
+            PATIENCE,
+        )
 
     def wait_gone(self, text: str, timeout: float = PATIENCE) -> str:
         return self._wait(lambda shown: text not in shown, f"{text!r} to go", timeout)

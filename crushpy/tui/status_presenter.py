@@ -8,20 +8,17 @@ import msgspec
 
 from crushpy.context.forecast import soon
 from crushpy.events import (
+    ApprovalDone,
     ApprovalNeeded,
     Boundary,
-    Compacting,
     Event,
     JobEnded,
     ModeChanged,
     PreparationChanged,
     PromptCommitted,
-    Retry,
     SessionOpened,
     TextDelta,
-    ThinkingDelta,
     ToolFinished,
-    ToolStarted,
     TurnEnded,
     UsageReported,
 )
@@ -48,6 +45,7 @@ class StatusPresenter:
         self._bar = bar
         self._state = bar.state
         self._conversation: Conversation | None = None
+        self._questions: set[str] = set()
         self._reading_due = False
         self._frame_due = False
         self._last_frame = 0.0
@@ -70,7 +68,7 @@ class StatusPresenter:
             return
         info = conversation.info
         if not conversation.busy:
-            self._set(activity="")
+            self._ask_nothing()
         self._set(
             model=info.model,
             method=info.compaction,
@@ -81,6 +79,10 @@ class StatusPresenter:
             reading=_reading(conversation),
             forecast=soon(conversation.forecast()),
         )
+
+    def _ask_nothing(self) -> None:
+        self._questions.clear()
+        self._set(asks=False)
 
     def _read_soon(self) -> None:
         """Reads how full the window is, at most once a frame."""
@@ -108,25 +110,17 @@ class StatusPresenter:
         self._set(below=lines)
 
     def hear(self, event: Event) -> None:
-        if type(event) is TextDelta:  # thousands of them: nothing new after the first
-            if self._state.activity != "writing":
-                self._set(activity="writing")
+        if type(event) is TextDelta:  # thousands of them
             return
         match event:
-            case PromptCommitted() | Boundary():
-                self._set(activity="waiting")
-            case ThinkingDelta():
-                self._set(activity="thinking")
-            case ToolStarted():
-                self._set(activity="working")
             case ApprovalNeeded():
-                self._set(activity="asks you")
-            case Compacting():
-                self._set(activity="compacting")
-            case Retry():
-                self._set(activity="retrying")
+                self._questions.add(event.id)
+                self._set(asks=True)
+            case ApprovalDone():
+                self._questions.discard(event.id)
+                self._set(asks=bool(self._questions))
             case TurnEnded():
-                self._set(activity="")
+                self._ask_nothing()
                 if self._conversation is not None:  # a command may have changed the branch
                     self._locate(self._conversation)
             case _:

@@ -13,6 +13,7 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.messages import Usage
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.widgets import grace_period
+from crushpy.tui.widgets.status_bar import StatusBar
 
 __all__ = ["start"]
 
@@ -241,3 +242,23 @@ async def test_a_summary_that_is_stopped_leaves_no_bar(start: Start, llm: Script
         await app.press("escape")
         await app.until(lambda: "━━━ 0%" not in app.text, "the bar to go")
         await rests(app)
+
+
+async def test_what_runs_is_told_once_and_the_status_line_says_only_that_a_question_waits(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(Stall(Reply("word " * 40, chunk=10), after=8), bash("touch made"), "Made.")
+    async with start() as app:
+        await app.say("say it")
+        await app.sees("Writing")
+        status = app.chat.query_one(StatusBar)
+        assert "writing" not in status.render().plain.lower()
+        llm.release()
+        await rests(app)
+        await app.say("make it")
+        await armed(app)
+        await app.until(lambda: status.render().plain.startswith("asks you"), "the status line to say so")
+        await app.press("y")
+        await app.sees("Made.")
+        await rests(app)
+        assert "asks you" not in app.text

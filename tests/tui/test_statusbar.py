@@ -13,7 +13,7 @@ BUSY = StatusBarState(
     reading=Reading(151_000, 200_000, estimated=False),
     cost=1.234,
     yolo=True,
-    activity="writing",
+    asks=True,
     generation=2,
     below=1_234,
 )
@@ -27,7 +27,7 @@ def line(state: StatusBarState, width: int) -> str:
 
 def test_with_room_everything_is_said() -> None:
     assert line(BUSY, 200) == (
-        "writing  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
+        "asks you  ↓ 1,234 more lines (Ctrl+End)  anthropic/claude-sonnet-4-5-20250929  "
         "compaction llm  ━━━━━━━━━━ 75% 151k/200k  session 3  $1.23  yolo"
     )
 
@@ -35,7 +35,7 @@ def test_with_room_everything_is_said() -> None:
 @pytest.mark.parametrize("width", range(46, 140))
 def test_how_full_the_window_is_the_method_the_cost_and_yolo_stay(width: int) -> None:
     text = line(BUSY, width)
-    for part in ("writing", "↓ 1,234", "llm", "75%", "$1.23", "yolo"):
+    for part in ("asks you", "↓ 1,234", "llm", "75%", "$1.23", "yolo"):
         assert part in text
 
 

@@ -14,6 +14,7 @@ from crushpy.sanitize import clean
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9
 BAR = 10
+ASKS = "asks you"
 MODE_WORDS: dict[Mode, str] = {"ask": "ask", "edits": "edits allowed", "plan": "plan mode"}
 
 
@@ -38,8 +39,8 @@ class StatusBarState(Data, frozen=True):
     yolo: bool = False
     mode: str = ""
     """The mode in words; empty where the user chose none and is asked as usual."""
-    activity: str = ""
-    """What the agent is doing; empty when it waits."""
+    asks: bool = False
+    """A question waits for the user. What runs is told by the line above the prompt."""
     generation: int = 0
     jobs: int = 0
     """Background commands that run."""
@@ -97,7 +98,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
     below, lines = f"↓ {state.below:,}", counted(state.below, "more line")
     cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
     return {
-        "activity": _forms(*((clean(state.activity),) if state.activity else ()), style="$accent"),
+        "asks": _forms(*((ASKS,) if state.asks else ()), style="$accent"),
         "below": _forms(
             *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
             style="$accent",
@@ -138,7 +139,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 
 
 PLACES = (
-    ("activity", "below", "model", "method"),
+    ("asks", "below", "model", "method"),
     ("folder",),
     ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
 )
