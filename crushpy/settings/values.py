@@ -7,7 +7,7 @@ import msgspec
 from crushpy.errors import SettingsError
 from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
 
-_URL_PASSWORD = re.compile(r"://[^/@]*:[^/]+@|[?&]password=.")
+_PASSWORD_OPTION = re.compile(r"[?&]password=.")
 
 
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
@@ -23,13 +23,18 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
 
 def refuse_password(path: KeyPath, value: object, where: str = "") -> None:
     """Raises where a file is to hold the password of a database."""
-    if path != ("database_url",) or not isinstance(value, str) or not _URL_PASSWORD.search(value):
+    if path != ("database_url",) or not isinstance(value, str) or not _holds_password(value):
         return
     prefix = f"{where}: " if where else ""
     raise SettingsError(
         f"{prefix}database_url holds a password, and this file is no place for one",
         "Leave it out of the address, and keep it in ~/.pgpass, PGPASSWORD or CRUSHPY_DATABASE_URL.",
     )
+
+
+def _holds_password(url: str) -> bool:
+    who = url.partition("://")[2].partition("/")[0].rpartition("@")[0]
+    return bool(who.partition(":")[2] or _PASSWORD_OPTION.search(url))
 
 
 def check_text(leaf: Leaf, path: KeyPath, text: str, where: str = "") -> object:

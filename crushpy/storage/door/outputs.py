@@ -2,12 +2,14 @@
 
 import asyncio
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 from crushpy.messages import Message
 from crushpy.storage.door.storage_thread import StorageThread
 
-_PRINTED = re.compile(r"whole output: (\S.*?[/\\](\w+)[/\\](output-\w+\.txt))")
+_ANNOUNCED = "whole output: "
+_NAME = re.compile(r"[/\\](\w+)[/\\](output-\w+\.txt)")
 
 
 class StoredOutputs(StorageThread):
@@ -20,7 +22,7 @@ class StoredOutputs(StorageThread):
         """Before a result that names an output is stored: the output itself, where others may ask for it."""
         if not self._backend.keeps_outputs or self.outputs is None or message.result is None:
             return
-        for path, root_id, name in _PRINTED.findall(message.result.text):
+        for path, root_id, name in _printed_paths(message.result.text):
             file = self.outputs / root_id / name
             if str(file) != path or not file.is_file():
                 continue
@@ -38,3 +40,11 @@ class StoredOutputs(StorageThread):
     async def output_names(self) -> list[tuple[str, str]]:
         """All outputs that the database keeps: conversation and name."""
         return await self._do(lambda database: list(database.outputs.names()))
+
+
+def _printed_paths(text: str) -> Iterator[tuple[str, str, str]]:
+    """The paths that a result names, each with the conversation and the file's name in it."""
+    for line in text.splitlines():
+        path = line.partition(_ANNOUNCED)[2]
+        if found := _NAME.search(path):
+            yield path[: found.end()], found[1], found[2]
