@@ -1,16 +1,8 @@
 """The words that crushpy uses for the context, one key away from the card that shows them."""
 
-from typing import ClassVar
-
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
-from textual.widgets import Static
 
-from crushpy.tui.app_type import app_of
-from crushpy.tui.widgets.key_bar import KeyBar
+from crushpy.tui.screens.text_page import TextPage
 
 WORDS = (
     ("conversation", "What you see as one thing: a first session and those that continue it."),
@@ -46,23 +38,11 @@ WORDS = (
 )
 
 
-class GlossaryScreen(Screen[None]):
-    DEFAULT_CSS = """
-    GlossaryScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    GlossaryScreen VerticalScroll { height: 1fr; padding: 0 1; }
-    GlossaryScreen VerticalScroll Static { height: auto; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Close")]
-    AUTO_FOCUS = "VerticalScroll"
+class GlossaryScreen(TextPage):
+    heading = "Words"
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content("Words"), classes="title")
-        with VerticalScroll():
-            yield Static(id="text")
-        yield KeyBar()
-
-    def on_resize(self) -> None:
-        self.query_one("#text", Static).update(glossary(app_of(self).size.width - 4))
+    def text(self, width: int) -> Content:
+        return glossary(width)
 
 
 def glossary(width: int) -> Content:

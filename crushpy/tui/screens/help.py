@@ -1,35 +1,23 @@
 """Keys and commands: the command table, and what is bound in the chat."""
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar
 
-from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
-from textual.widgets import Static
 
 from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.sanitize import one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.key_help import key_places
-from crushpy.tui.widgets.key_bar import KeyBar, key_name
+from crushpy.tui.screens.text_page import TextPage
+from crushpy.tui.widgets.key_bar import key_name
 
 NARROW = 60
 """Columns below which an explanation stands below its command."""
 
 
-class HelpScreen(Screen[None]):
+class HelpScreen(TextPage):
     """`keys` are those of commands that the user changed, by action."""
 
-    DEFAULT_CSS = """
-    HelpScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    HelpScreen VerticalScroll { height: 1fr; padding: 0 1; }
-    HelpScreen VerticalScroll Static { height: auto; }
-    """
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "dismiss", "Close")]
-    AUTO_FOCUS = "VerticalScroll"
+    heading = "Help"
 
     def __init__(
         self, commands: Sequence[AppCommand] = APP_COMMANDS, keys: Mapping[str, str] | None = None
@@ -38,16 +26,7 @@ class HelpScreen(Screen[None]):
         self._commands = commands
         self._keys = dict(keys or {})
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content("Help"), classes="title")
-        with VerticalScroll():
-            yield Static(id="text")
-        yield KeyBar()
-
-    def on_resize(self) -> None:
-        self.query_one("#text", Static).update(self._text(app_of(self).size.width - 4))
-
-    def _text(self, width: int) -> Content:
+    def text(self, width: int) -> Content:
         lines: list[Content] = []
         for title, rows in key_places():
             lines += [Content.styled(title, "bold $accent")]
