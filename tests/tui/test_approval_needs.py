@@ -1,5 +1,6 @@
 """One-key answers to what a command needs beyond the sandbox: how far each holds, and for how long."""
 
+import os
 import shutil
 import tempfile
 import tomllib
@@ -27,10 +28,18 @@ def in_sandbox(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CRUSHPY_SANDBOX__AUTO_ALLOW")
 
 
+def in_tmp(path: Path) -> bool:
+    return any(path.is_relative_to(tmp) for tmp in ("/tmp", "/var/tmp"))
+
+
 @pytest.fixture
 def elsewhere() -> Iterator[Path]:
     """A folder that is not in /tmp, of which each conversation has one for itself."""
-    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=Path(__file__).parent))
+    bases = [Path(__file__).parent, Path("/srv"), Path("/opt")]
+    base = next((one for one in bases if not in_tmp(one) and os.access(one, os.W_OK)), None)
+    if base is None:
+        pytest.skip("the checkout is in /tmp, and nothing else can be written to")
+    folder = Path(tempfile.mkdtemp(prefix="scratch-", dir=base))
     yield folder
     shutil.rmtree(folder)
 

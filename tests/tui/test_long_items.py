@@ -8,7 +8,7 @@ from transcript_host import stage
 
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.render.row_store import LOOSE, OPEN_PAGES, PAGE
-from crushpy.tui.transcript.render.text_row import TextRow
+from crushpy.tui.transcript.render.text_row import COPY, TextRow
 
 CODE = "```python\nclass Price:\n    tax = 'all'  # of it\n```"
 PARAGRAPHS = [f"paragraph **{number}** of [many](https://example.org/{number})" for number in range(1_600)]
@@ -18,8 +18,8 @@ COPIED = [f"paragraph {number} of many (https://example.org/{number})" for numbe
 
 
 def bare(lines: Sequence[str]) -> list[str]:
-    """Without the cursor and the scrollbar."""
-    return [line.lstrip("▌").rstrip(" │┃").strip() for line in lines]
+    """Without the cursor, the scrollbar and the word that copies."""
+    return [line.lstrip("▌").rstrip(" │┃").removesuffix(COPY).strip() for line in lines]
 
 
 async def test_a_huge_reply_keeps_few_rows_and_shows_its_first_ones_when_scrolled_to() -> None:
