@@ -1,10 +1,17 @@
 """Finding words in the transcript: typed after /, highlighted, n and N go on, Esc ends."""
 
+from asking import bash
 from driving import Driven, Start, start
 from scripted_llm import Reply
+from scripted_llm.replies import Call
 from scripted_llm.server import ScriptedLLM
 from textual.geometry import Offset
 from textual.selection import Selection
+
+from crushpy.tui.items import UserItem
+from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.transcript.finding import DRAWN
+from crushpy.tui.transcript.widget import Transcript
 
 __all__ = ["start"]
 
@@ -60,3 +67,76 @@ async def test_what_is_not_there_is_said_and_escape_ends(start: Start, llm: Scri
         assert app.chat.transcript.sought == ""
         await app.press("escape")
         assert app.chat.prompt.has_focus
+
+
+async def test_a_hit_in_a_folded_item_opens_it_and_going_on_closes_it_again(
+    start: Start, llm: ScriptedLLM
+) -> None:
+    llm.script(
+        bash("for i in $(seq 60); do echo hay $i; [ $i = 9 ] && echo a Needle; done; true"), "A needle."
+    )
+    async with start(size=(80, 24), yolo=True) as app:
+        await app.say("go")
+        await app.sees("A needle.")
+        await app.rests()
+        await app.press("tab", "home", "slash")
+        await app.sees("Find in the transcript.")
+        await app.type("a needle")
+        await app.press("enter")
+        await app.sees_no("Find in the transcript.")
+        places: list[bool] = []
+        for _ in range(6):
+            await app.press("n")
+            await app.pilot.pause()
+            assert app.chat.transcript.text_of_selection().lower() == "a needle"
+            places.append("hay 9" in app.text)
+        assert True in places and False in places
+        while "hay 9" not in app.text:
+            await app.press("n")
+            await app.pilot.pause()
+        await app.press("escape")
+        await app.sees("hay 9", "hay 10")  # what one looks at stays open
+
+
+async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Reply(calls=[Call("task", {"prompt": "look"})]), REPLY, "Done so.")
+    async with start(size=(80, 24)) as app:
+        await app.say("ask somebody")
+        await app.sees("Done so.")
+        await app.rests()
+        await app.press("tab", "up", "up", "up", "down", "down", "s")
+        await app.shows(SessionReaderScreen)
+        view = app.app.screen.query_one(Transcript)
+        await app.until(lambda: "Line" in app.text, "the transcript of the task")
+        await app.press("home", "slash")
+        await app.sees("Find in the transcript.")
+        await app.type("needle")
+        await app.press("enter")
+        seen = []
+        for _ in range(4):
+            await app.press("n")
+            await app.pilot.pause()
+            assert view.text_of_selection().lower() == "needle"
+            assert view.text_selection is not None and view.text_selection.start is not None
+            seen.append(view.text_selection.start.y)
+        assert len(set(seen)) == 3 and seen[0] == seen[3]
+
+
+async def test_in_more_items_than_are_drawn_n_goes_round_both_ways(start: Start, llm: ScriptedLLM) -> None:
+    async with start(size=(80, 24)) as app:
+        await app.opened()
+        for number in range(DRAWN + 30):
+            app.chat.transcript.add(
+                UserItem(f"Line {number} has {'a Needle' if number % 150 == 3 else 'hay'}.")
+            )
+        await app.pilot.pause()
+        await app.press("tab", "home", "slash")
+        await app.sees("Find in the transcript.")
+        await app.type("needle")
+        await app.press("enter")
+        await app.sees_no("Find in the transcript.")
+        assert "Line 3 has" in found(app)
+        for key, line in (("n", 153), ("n", 303), ("n", 3), ("N", 303), ("N", 153), ("N", 3)):
+            await app.press(key)
+            await app.pilot.pause()
+            assert f"Line {line} has" in found(app)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from crushpy.tui.items import source_text
+from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet import Sheet
 
@@ -63,7 +64,22 @@ def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
         source = source_text(sheet[index].grown()).lower()
         if not all(word in source for word in sought.split()):
             return []
-    rows = sheet.rows(index)
-    return [
-        Match(index, number, start) for number, row in enumerate(rows) for start, _ in spans_of(row, sought)
+    folded = stands_in_fold(sheet, index, sought)
+    if folded:
+        sheet.unfold(index, True)
+    matches = [
+        Match(index, number, start)
+        for number, row in enumerate(sheet.rows(index))
+        for start, _ in spans_of(row, sought)
     ]
+    if folded:
+        sheet.unfold(index, False)
+    return matches
+
+
+def stands_in_fold(sheet: Sheet, index: int, sought: str) -> bool:
+    """Whether an item is closed and has the words: its matches are those of its rows when it is open."""
+    entry = sheet[index]
+    if entry.opened or not is_foldable(entry.item):
+        return False
+    return sought in source_text(entry.grown()).lower()

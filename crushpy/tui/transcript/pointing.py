@@ -21,7 +21,7 @@ from crushpy.tui.items import (
     is_message,
 )
 from crushpy.tui.transcript.code_blocks import ShownBlock, block_at
-from crushpy.tui.transcript.finding import Match, find_match
+from crushpy.tui.transcript.finding import Match, find_match, stands_in_fold
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
@@ -68,6 +68,8 @@ class Pointing(Visited, Scrolling):
         self._dragging = False
         self._origin: Match | None = None
         """Where finding was begun."""
+        self._opened_to_show: int | None = None
+        """The item that was closed before finding led to it."""
         self._found: Match | None = None
         self._led = False
         """The focus comes with `reveal`, which has set the cursor."""
@@ -135,6 +137,7 @@ class Pointing(Visited, Scrolling):
         index = self._cursor_index()
         self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
         self._found = None
+        self._close_what_finding_opened()
         self.screen.clear_selection()
         if self.sought and self._go_to_match(self._origin, 1):
             return True
@@ -146,11 +149,22 @@ class Pointing(Visited, Scrolling):
         if match is None:
             return False
         self._found = match
+        if self._sheet[match.item].key != self._opened_to_show:
+            self._close_what_finding_opened()
+        if stands_in_fold(self._sheet, match.item, self.sought):
+            self._opened_to_show = self._sheet[match.item].key
+            self._unfold(match.item, True)
         self._show_row(match.item, match.row)
         self._set_cursor(match.item)
         name = name_line(self._sheet[match.item].key, match.row)
         self._select(Selection(Offset(match.start, name), Offset(match.start + len(self.sought), name)))
         return True
+
+    def _close_what_finding_opened(self) -> None:
+        key, self._opened_to_show = self._opened_to_show, None
+        index = self._sheet.index_of(key) if key is not None else None
+        if index is not None:
+            self._unfold(index, False)
 
     def visit(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
@@ -162,6 +176,7 @@ class Pointing(Visited, Scrolling):
         """Nothing is sought any more."""
         if self.sought or self._origin is not None:
             self.sought, self._origin, self._found = "", None, None
+            self._opened_to_show = None  # what one looks at stays open
             self.screen.clear_selection()
             self.show_changes()
             self.refresh_bindings()
