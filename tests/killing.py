@@ -21,6 +21,11 @@ Deed = Callable[[Path, int], Coroutine[Any, Any, None]]
 TESTS = Path(__file__).parent
 
 
+def thinned(step: int) -> int:
+    """Every third of the steps that could be taken; each of them with CRUSHPY_TEST_EVERY_STEP=1."""
+    return step if os.environ.get("CRUSHPY_TEST_EVERY_STEP") else 3 * step
+
+
 class Countdown:
     """Kills this process, with SIGKILL, at its n-th step."""
 

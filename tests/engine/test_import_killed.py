@@ -10,7 +10,7 @@ from typing import Any
 import foreign_files as foreign
 import pytest
 from import_killer import bring
-from killing import killed_at_every
+from killing import killed_at_every, thinned
 
 from crushpy.storage.store import Store
 
@@ -99,7 +99,7 @@ async def test_an_import_killed_at_any_step_leaves_each_conversation_whole_or_no
                 foreign.claude_reply("n2", "n1", 41, foreign.words("It goes on.")),
             )
     old = state(file)
-    copies, whole = killed_at_every(HERE / "import_killer.py", file, str(folder), how, str(step))
+    copies, whole = killed_at_every(HERE / "import_killer.py", file, str(folder), how, str(thinned(step)))
     new = state(whole)
     found = [state(copy) for copy in copies]
     between = {one for one in found if one not in (old, new)}

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import killed_at_every
+from killing import killed_at_every, thinned
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talks
@@ -65,7 +65,7 @@ async def test_killed_at_any_step_of_a_preparation_and_its_crossing_another_proc
     talk = await talks(flags={**FLAGS, "compaction.prepare": False}, yolo=True)
     assert await talk.ask("Look round") == "done"
     await talk.close()
-    copies, whole = killed_at_every(HERE / "preparation_killer.py", home, "1", json.dumps(FLAGS))
+    copies, whole = killed_at_every(HERE / "preparation_killer.py", home, str(thinned(1)), json.dumps(FLAGS))
     assert stored(whole) == (1, 1, True)
     found = [stored(copy) for copy in copies]
     assert set(found) == {(0, 0, True), (0, 1, True), (1, 1, True)}, "nothing is paid for twice"
