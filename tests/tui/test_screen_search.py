@@ -97,27 +97,6 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
         assert "\x1b" not in screen.text
 
 
-@pytest.mark.parametrize("size", SIZES)
-async def test_a_search_that_waits_for_its_index_has_a_bar_until_all_is_found(
-    store: Store, library: SessionBrowser, size: tuple[int, int]
-) -> None:
-    await begun(store, "many", *(f"zebra {number}" for number in range(120)))
-    async with shown(SearchScreen(library, "/work"), size) as screen:
-        with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:
-            left = await store.unindexed()
-            other.execute("BEGIN IMMEDIATE")  # nothing can be taken in
-            await screen.pilot.press(*"zebra")
-            await screen.until(lambda: "━━━" in screen.text)
-            assert "0% Indexing" in screen.text
-            if size[0] > 40:
-                assert f"Indexing 0 of {left} messages" in screen.text
-            other.execute("ROLLBACK")
-        await screen.settle()
-        assert "━━━" not in screen.text and "Indexing" not in screen.text
-        assert "120 places" in screen.text
-        assert await store.unindexed() == 0
-
-
 async def test_a_search_that_fails_while_it_waits_leaves_no_bar(
     store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
