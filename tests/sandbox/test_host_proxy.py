@@ -28,7 +28,8 @@ class Site:
         try:
             head = await reader.readuntil(b"\r\n\r\n")
             self.heard.append(head)
-            while b"content-length" in head.lower() and self.heard[-1] and not self.heard[-1].endswith(b"END"):
+            has_body = b"content-length" in head.lower()
+            while has_body and self.heard[-1] and not self.heard[-1].endswith(b"END"):
                 self.heard.append(await reader.read(65_536))
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 5\r\nconnection: close\r\n\r\nhello")
             await writer.drain()

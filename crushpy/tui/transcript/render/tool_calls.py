@@ -64,11 +64,12 @@ def draw_tool(item: ToolItem, canvas: Canvas, margin: Margin, *, opened: bool) -
     palette = canvas.palette
     icon, role = _ICONS[item.state]
     fold = ("▾ " if opened else "▸ ") if has_body(item) else "  "
+    words = palette.muted if item.state == "done" else palette.text  # what went well steps back
     head = [
         (fold, palette.muted),
         (f"{icon} ", palette[role]),
-        (f"{one_line(item.name)} ", palette.over(palette.text, BOLD)),
-        (one_line(item.headline[:2_000]), palette.text),
+        (f"{one_line(item.name)} ", palette.over(words, BOLD)),
+        (one_line(item.headline[:2_000]), words),
     ]
     right = _beside(item, palette, canvas.room(margin))
     canvas.rows.append(headline_row(head, right, margin, canvas, copied_from=2))
@@ -118,7 +119,7 @@ def draw_reading(item: ReadingItem, canvas: Canvas, margin: Margin, *, opened: b
         head = [
             ("▾ " if opened else "▸ ", palette.muted),
             ("✓ ", palette["success"]),
-            (item.words, palette.text),
+            (item.words, palette.muted),
         ]
         canvas.rows.append(headline_row(head, [], margin, canvas, copied_from=2))
 
