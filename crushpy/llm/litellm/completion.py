@@ -21,6 +21,8 @@ from crushpy.llm.tokens import keep_offline
 from crushpy.messages import Json
 from crushpy.start_soon import start_soon
 
+_STALE = ("Connector is closed", "Session is closed")
+"""litellm closes connections that it keeps, at times one that a request has just taken: nothing was sent."""
 SENT_AFTER = 0.1
 """litellm does not say when it has written a request; after this many seconds it surely has."""
 
@@ -77,7 +79,8 @@ class LiteLLMCalls:
             failure = self._failed(error, request, opened=False)
             from crushpy.llm.litellm.errors import read_error
 
-            if not self._status.learn(request, failure, failure.status or 0, read_error(error)):
+            learnt = self._status.learn(request, failure, failure.status or 0, read_error(error))
+            if not learnt and not any(words in str(error) for words in _STALE):
                 raise failure from None
         return await litellm.acompletion(**self._arguments(litellm, request))
 
