@@ -29,10 +29,15 @@ from crushpy.paths import Paths
 from crushpy.start_options import StartOptions
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.glossary import GlossaryScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.lineage import LineageScreen
+from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
+from crushpy.tui.screens.restoration_review import RestorationScreen
+from crushpy.tui.screens.rewind import RewindScreen
+from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
@@ -341,5 +346,89 @@ def test_a_review(picture: Picture, llm: ScriptedLLM) -> None:
         app.chat.prompt.action_submit()
         await app.shows(ReviewScreen)
         await app.sees("Fresh start", "Evidence")
+
+    assert picture(act)
+
+
+def test_the_greeting(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        await app.sees("crushpy", "AGENTS.md")
+
+    assert picture(act)
+
+
+def test_the_glossary(picture: Picture) -> None:
+    async def act(app: Driven) -> None:
+        await app.say("/glossary")
+        await app.shows(GlossaryScreen)
+
+    assert picture(act)
+
+
+def test_the_search(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        await app.say("/search reduced")
+        await app.shows(SearchScreen)
+        await app.sees("1 place")
+
+    assert picture(act)
+
+
+def test_what_can_be_gone_back_to(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        await app.say("/rewind")
+        await app.shows(RewindScreen)
+        await app.sees("1 file since")
+
+    assert picture(act)
+
+
+def test_what_going_back_changes(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await changed(app)
+        await app.say("/undo")
+        await app.shows(RestorationScreen)
+        await app.sees("cart.py")
+
+    assert picture(act)
+
+
+def test_a_session_that_is_read(picture: Picture, llm: ScriptedLLM) -> None:
+    change(llm)
+
+    async def act(app: Driven) -> None:
+        await handed_off(app)
+        (card,) = (
+            key
+            for key in app.chat.transcript.keys()  # noqa: SIM118
+            if isinstance(app.chat.transcript.item(key), BoundaryItem)
+        )
+        app.chat.transcript.activate(card, "open_parent")
+        await app.shows(SessionReaderScreen)
+        await app.sees("The rate is in one place.")
+
+    assert picture(act)
+
+
+def test_a_plan(picture: Picture, llm: ScriptedLLM) -> None:
+    llm.script(Reply("1. Change `RATE` in `src/cart.py`.\n2. Run the tests.", usage=USAGE))
+
+    async def act(app: Driven) -> None:
+        await app.press("shift+tab", "shift+tab")
+        await app.sees("plan mode")
+        await app.say("use the reduced rate")
+        await app.sees("Run the tests.")
+        await app.rests()
+        await app.sees("The plan is ready")
+        await app.until(lambda: "in a moment" not in app.text, "keys to count")
+        await app.until(lambda: app.conversation.info.title, "a title")
 
     assert picture(act)
