@@ -1,8 +1,6 @@
 """One writer at a time for each session: what databases offer for it, and what the second one is told."""
 
-import os
 from abc import ABC, abstractmethod
-from pathlib import Path
 
 from crushpy.storage.records import SessionBusy
 
@@ -44,22 +42,3 @@ def session_busy(session_id: str, process: int, host: str) -> SessionBusy:
     )
     busy.session_id = session_id
     return busy
-
-
-def process_lives(process: int, started: str) -> bool:
-    """Whether that process of this machine is still the one that started then."""
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        pass  # it is there, but somebody else's
-    return process_start(process) == started
-
-
-def process_start(process: int) -> str:
-    """When a process started, as the system counts it; empty where it does not tell."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
-    except (OSError, IndexError):
-        return ""

@@ -8,7 +8,7 @@ import msgspec
 
 from crushpy.messages import Data
 from crushpy.private_files import write_private
-from crushpy.undo.processes import started_at, still_runs
+from crushpy.processes import started_at, still_runs
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import path_from_stored, stored_path
 

@@ -13,7 +13,7 @@ import msgspec
 
 from crushpy.messages import Data
 from crushpy.paths import private_dir
-from crushpy.undo.processes import started_at, still_runs
+from crushpy.processes import started_at, still_runs
 from crushpy.undo.states import stored_path
 
 BEAT = 1.0

@@ -12,7 +12,8 @@ from typing import Any
 
 from sqlalchemy import Row, text
 
-from crushpy.storage.lease_holder import LeaseHolder, process_lives, process_start, session_busy
+from crushpy.processes import started_at, still_runs
+from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.postgres.connection import PostgresConnection
 from crushpy.storage.records import StorageError
 
@@ -44,7 +45,7 @@ class PostgresLeases(LeaseHolder):
         self._execute = connection.execute
         self._me = {
             "process": os.getpid(),
-            "started": process_start(os.getpid()),
+            "started": started_at(os.getpid()),
             "host": platform.node(),
             "place": _place(),
         }
@@ -122,7 +123,7 @@ def _alive(row: Row[Any]) -> bool:
         return False
     if row.place != _place():
         return True
-    return process_lives(row.process, row.started)
+    return still_runs(row.process, row.started)
 
 
 def _place() -> str:

@@ -7,8 +7,9 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Row, delete, select, update
 
+from crushpy.processes import started_at, still_runs
 from crushpy.storage.connection import Connection
-from crushpy.storage.lease_holder import LeaseHolder, process_lives, process_start, session_busy
+from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.tables import leases
 
 _L = leases.c
@@ -19,7 +20,7 @@ ELSEWHERE_PATIENCE = 15 * 60.0
 class SqliteLeases(LeaseHolder):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._me = {"process": os.getpid(), "started": process_start(os.getpid()), "host": platform.node()}
+        self._me = {"process": os.getpid(), "started": started_at(os.getpid()), "host": platform.node()}
         self._held: set[str] = set()
         """Sessions this process took, and has not let go of."""
 
@@ -75,4 +76,4 @@ class SqliteLeases(LeaseHolder):
 def _alive(row: Row[Any]) -> bool:
     if row.host != platform.node():
         return time.time() - row.heartbeat < ELSEWHERE_PATIENCE
-    return process_lives(row.process, row.started)
+    return still_runs(row.process, row.started)

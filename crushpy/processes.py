@@ -1,4 +1,4 @@
-"""Whether a process that left a note behind still lives; process ids are used again."""
+"""Whether a process of this machine still lives; process ids are used again."""
 
 import os
 from pathlib import Path
