@@ -44,7 +44,9 @@ def why_not() -> str:
 class Server:
     """One running server; `url` names a database of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, **options: object) -> None:
+        """`options` of the server, in place of those that suit tests."""
+        self._options = options
         binaries = server_binaries()
         assert binaries is not None
         self._binaries = binaries
@@ -75,6 +77,7 @@ class Server:
     def start(self) -> None:
         options = {"listen_addresses": "127.0.0.1", "port": self.port, "unix_socket_directories": self.folder}
         options |= {"fsync": "off", "max_connections": 60, "shared_buffers": "32MB", "autovacuum": "off"}
+        options |= self._options
         self._process = subprocess.Popen(
             [
                 *self._as,
@@ -138,11 +141,11 @@ class Server:
         thread.join()
         return "made"
 
-    def fresh(self, *, empty: bool = False) -> str:
+    def fresh(self, *, empty: bool = False, template: str = "") -> str:
         """The name of a database that nobody used yet; an `empty` one has no tables either."""
         name = f"test_{next(_numbers)}"
-        template = "" if empty else f" TEMPLATE {self._template}"
-        self.execute(f"CREATE DATABASE {name}{template}")
+        copied = "" if empty else f" TEMPLATE {template or self._template}"
+        self.execute(f"CREATE DATABASE {name}{copied}")
         return name
 
     def drop(self, name: str) -> None:

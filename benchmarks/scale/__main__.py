@@ -5,7 +5,10 @@ import importlib
 import math
 import sys
 import traceback
+from contextlib import nullcontext
 from types import ModuleType
+
+from benchmarks.scale.database import on_server
 
 ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
@@ -37,8 +40,13 @@ def main() -> None:
     parser.add_argument("--sizes", help="such as 10k,100k,1m")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
+    parser.add_argument(
+        "--postgres", action="store_true", help="on a server of PostgreSQL that runs for this alone"
+    )
     chosen = parser.parse_args()
-    failed = [name for name in (ROWS if chosen.row == "all" else (chosen.row,)) if not _row(name, chosen)]
+    names = ROWS if chosen.row == "all" else (chosen.row,)
+    with on_server() if chosen.postgres else nullcontext():
+        failed = [name for name in names if not _row(name, chosen)]
     if failed:
         sys.exit(f"not measured: {', '.join(failed)}")
 

@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from benchmarks.scale.database import megabytes
 from benchmarks.scale.long_history import Stepper, served, stored_history
 from crushpy.messages import Usage
 
@@ -57,7 +58,7 @@ def measure(generations: int) -> dict[str, float]:
             check=True,
         )
         figures: list[float] = json.loads(done.stdout)
-        size = (Path(env["CRUSHPY_HOME"]) / "crushpy.db").stat().st_size / 1e6
+        size = megabytes(env)
     return {"ms CPU": statistics.median(figures[-3:]), "MB of lineage": size}
 
 

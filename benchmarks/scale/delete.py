@@ -4,11 +4,11 @@ import asyncio
 import time
 from pathlib import Path
 
+from benchmarks.scale.database import store_of
 from benchmarks.scale.many_conversations import FIRST, many_conversations
 from benchmarks.scale.timed_command import crushpy
 from crushpy.ids import new_id
 from crushpy.messages import Message, Text
-from crushpy.storage.store import Store
 
 SIZES = "100,2k,20k"
 AIM = "under 0.5 s, no writer waits 100 ms"
@@ -22,7 +22,7 @@ def measure(conversations: int) -> dict[str, float]:
 
 
 async def _measure(cwd: Path, env: dict[str, str], start: float) -> dict[str, float]:
-    store = Store(Path(env["CRUSHPY_HOME"]) / "crushpy.db")
+    store = store_of(env)
     await store.take_lease(FIRST)
     waits: list[float] = []
     deleted = asyncio.create_task(

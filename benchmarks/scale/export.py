@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from benchmarks.scale.database import fresh_database, store_of
 from benchmarks.scale.long_history import MODEL
 from benchmarks.scale.timed_command import crushpy
 from crushpy.messages import Message, Text, ToolCall, ToolResult
@@ -18,13 +19,13 @@ CHARS = 4_000
 
 
 def measure(kilobytes: int) -> dict[str, float]:
-    with TemporaryDirectory(prefix="scale-") as top:
+    with TemporaryDirectory(prefix="scale-") as top, fresh_database() as where:
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
         cwd.mkdir()
-        asyncio.run(_fill(home, cwd, kilobytes * 1_000))
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
-        env |= {"CRUSHPY_HOME": str(home), "HOME": top}
+        env |= {"CRUSHPY_HOME": str(home), "HOME": top, **where}
+        asyncio.run(_fill(store_of(env), cwd, kilobytes * 1_000))
         start, _ = crushpy("sessions", "show", "none", cwd=cwd, env=env, may_fail=True)
         found: dict[str, float] = {}
         for form in ("markdown", "json"):
@@ -43,8 +44,7 @@ def source_code(chars: int) -> str:
     return (text * (chars // len(text) + 1))[:chars]
 
 
-async def _fill(home: Path, cwd: Path, chars: int) -> None:
-    store = Store(home / "crushpy.db")
+async def _fill(store: Store, cwd: Path, chars: int) -> None:
     info = SessionInfo(
         "long00000000", "long00000000", None, "root", 0, "long", str(cwd), MODEL, "auto", "", 1.0, 1.0
     )

@@ -12,6 +12,7 @@ from typing import Any
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+from benchmarks.scale.database import fresh_database, store_of
 from crushpy.messages import Message, Text, ToolCall, ToolResult, Usage
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
@@ -40,8 +41,7 @@ def _message(number: int, role: Any, *parts: Any, tokens: int = 20) -> Message:
     return Message(f"m{number:011}", role, parts, time.time(), model, None, "", tokens)
 
 
-async def _fill(home: Path, cwd: Path, tokens: int) -> None:
-    store = Store(home / "crushpy.db")
+async def _fill(store: Store, cwd: Path, tokens: int) -> None:
     now = time.time()
     info = SessionInfo(
         "long00000000",
@@ -69,7 +69,7 @@ async def _fill(home: Path, cwd: Path, tokens: int) -> None:
 @contextmanager
 def stored_history(tokens: int) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder with a conversation of so many tokens, and the environment that finds it."""
-    with TemporaryDirectory(prefix="scale-") as top:
+    with TemporaryDirectory(prefix="scale-") as top, fresh_database() as where:
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
         cwd.mkdir()
@@ -77,9 +77,10 @@ def stored_history(tokens: int) -> Iterator[tuple[Path, dict[str, str]]]:
         (home / "config.toml").write_text(
             f'model = "{MODEL}"\nsmall_model = "demo/tour"\n[models."{MODEL}"]\ncontext_window = 100000000\n'
         )
-        asyncio.run(_fill(home, cwd, tokens))
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
-        yield cwd, {**env, "CRUSHPY_HOME": str(home), "HOME": top}
+        env |= {"CRUSHPY_HOME": str(home), "HOME": top, **where}
+        asyncio.run(_fill(store_of(env), cwd, tokens))
+        yield cwd, env
 
 
 class Stepper:

@@ -13,7 +13,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from benchmarks.scale.database import execute, fresh_database, server
 from crushpy.messages import Message, Text, ToolCall, ToolResult, to_json
+from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 
@@ -31,15 +33,18 @@ _masters: list[TemporaryDirectory[str]] = []
 @contextmanager
 def many_conversations(many: int, *, indexed: bool = False) -> Iterator[tuple[Path, dict[str, str]]]:
     """A folder with so many conversations, and the environment that finds them. All of it is a copy."""
-    with TemporaryDirectory(prefix="scale-") as top:
+    with TemporaryDirectory(prefix="scale-") as top, fresh_database(_template(many, indexed)) as where:
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
         cwd.mkdir()
         (home / "config.toml").write_text(f'model = "{MODEL}"\nsmall_model = "demo/tour"\n')
-        shutil.copyfile(_indexed(many) if indexed else _master(many), home / "crushpy.db")
-        _move(home / "crushpy.db", str(cwd))
+        if not where:
+            shutil.copyfile(_indexed(many) if indexed else _master(many), home / "crushpy.db")
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
-        yield cwd, {**env, "CRUSHPY_HOME": str(home), "HOME": top}
+        env |= {"CRUSHPY_HOME": str(home), "HOME": top, **where}
+        for table in ("session", "conversation"):
+            execute(env, f"UPDATE {table} SET cwd = '{cwd}'")
+        yield cwd, env
 
 
 @cache
@@ -58,12 +63,30 @@ def _indexed(many: int) -> Path:
     file = _master(many)
     whole = file.with_name("indexed.db")
     shutil.copyfile(file, whole)
-    asyncio.run(_tidy(whole))
+    asyncio.run(_tidy(Store(whole)))
     return whole
 
 
-async def _tidy(file: Path) -> None:
-    store = Store(file)
+@cache
+def _template(many: int, indexed: bool) -> str:
+    """The database of a server that is copied; none where there is no server."""
+    running = server()
+    if running is None:
+        return ""
+    name = running.fresh(template=_template(many, False) if indexed else "")
+    store = Store(Path("/nonexistent"), running.url(name))
+    asyncio.run(_tidy(store) if indexed else _copy(Store(_master(many)), store))
+    running.execute("VACUUM ANALYZE", name)
+    return name
+
+
+async def _copy(source: Store, target: Store) -> None:
+    await copy_storage(source, target, Path("/nonexistent"), lambda *_: None)
+    await source.close()
+    await target.close()
+
+
+async def _tidy(store: Store) -> None:
     while await store.tidy():
         pass
     await store.close()
@@ -173,9 +196,3 @@ def _insert(db: sqlite3.Connection, table: str, rows: Iterator[dict[str, Any]]) 
     statement = f"INSERT INTO {table} ({columns}) VALUES ({', '.join('?' * len(first))})"
     db.execute(statement, tuple(first.values()))
     db.executemany(statement, (tuple(row.values()) for row in rows))
-
-
-def _move(file: Path, cwd: str) -> None:
-    with closing(sqlite3.connect(file, isolation_level=None)) as db:
-        for table in ("session", "conversation"):
-            db.execute(f"UPDATE {table} SET cwd = ?", (cwd,))

@@ -1,19 +1,19 @@
 """Many headless runs on one database, so many at a time: how many fail, and how long they take."""
 
 import os
-import sqlite3
 import subprocess
 import sys
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
+
+from benchmarks.scale.database import execute, fresh_database
 
 SIZES = "50,200"
 QUICK = "10,50"
@@ -30,13 +30,13 @@ def answer(body: dict[str, Any]) -> Answer:
 
 
 def measure(runs: int) -> dict[str, float]:
-    with TemporaryDirectory(prefix="scale-") as top, ScriptedLLM() as llm:
+    with TemporaryDirectory(prefix="scale-") as top, ScriptedLLM() as llm, fresh_database() as where:
         llm.always(answer)
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
         cwd.mkdir()
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
-        env |= {**llm.env, "CRUSHPY_HOME": str(home), "HOME": top, "CRUSHPY_MODEL": "openai/bench"}
+        env |= {**llm.env, "CRUSHPY_HOME": str(home), "HOME": top, "CRUSHPY_MODEL": "openai/bench", **where}
 
         def run(number: int) -> tuple[str, float]:
             """Why it failed, or nothing; and how long it took."""
@@ -60,8 +60,7 @@ def measure(runs: int) -> dict[str, float]:
         with ThreadPoolExecutor(AT_A_TIME) as pool:
             ended = list(pool.map(run, range(runs)))
         seconds = time.monotonic() - began
-        with closing(sqlite3.connect(home / "crushpy.db")) as database:
-            stored = database.execute("SELECT count(*) FROM conversation").fetchone()[0]
+        stored = execute(env, "SELECT count(*) FROM conversation")[0][0]
     for reason, many in Counter(reason for reason, _ in ended if reason).items():
         print(f"  {many} failed: {reason}", file=sys.stderr)
     return {

@@ -1,15 +1,18 @@
 """The first search of a database that nothing was indexed of, all of it indexed, and a search then."""
 
-import sqlite3
-from contextlib import closing
-from pathlib import Path
-
+from benchmarks.scale.database import execute, server
 from benchmarks.scale.many_conversations import many_conversations
 from benchmarks.scale.timed_command import crushpy
 
 SIZES = "100,2k,20k"
 QUICK = "100,1k"
 AIM = "under 1 s for what is indexed, the rest is said; index at most 1.5x the data"
+
+_IN_FILE = (
+    "SELECT (SELECT sum(length(block)) FROM message_words_data) "
+    "+ (SELECT sum(length(block)) FROM message_parts_data)"
+)
+_ON_SERVER = "SELECT pg_total_relation_size('message_words') + pg_total_relation_size('message_parts')"
 
 
 def measure(conversations: int) -> dict[str, float]:
@@ -20,7 +23,7 @@ def measure(conversations: int) -> dict[str, float]:
         later, found = crushpy(*words, cwd=cwd, env=env)
         if words[-1] not in found:
             raise RuntimeError(f"not found: {found}")
-        data, index = _sizes(Path(env["CRUSHPY_HOME"]) / "crushpy.db")
+        data, index = _sizes(env)
     return {
         "first s": first["s"],
         "first s CPU": first["s CPU"],
@@ -31,12 +34,8 @@ def measure(conversations: int) -> dict[str, float]:
     }
 
 
-def _sizes(file: Path) -> tuple[float, float]:
+def _sizes(env: dict[str, str]) -> tuple[float, float]:
     """Bytes of the messages' own text, and of the tables of the index."""
-    with closing(sqlite3.connect(file)) as db:
-        data: int = db.execute("SELECT sum(length(parts)) FROM message").fetchone()[0]
-        index: int = db.execute(
-            "SELECT (SELECT sum(length(block)) FROM message_words_data) "
-            "+ (SELECT sum(length(block)) FROM message_parts_data)"
-        ).fetchone()[0]
-    return data, index
+    (data,) = execute(env, "SELECT sum(length(parts)) FROM message")[0]
+    (index,) = execute(env, _ON_SERVER if server() else _IN_FILE)[0]
+    return float(data), float(index)

@@ -12,6 +12,8 @@ from typing import Any
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
+from benchmarks.scale.database import fresh_database
+
 SIZES = "10,100"
 AIM = "sent: bounded for each task; side by side where they may"
 REPORT = "The parser lives in src/parse.py, and is called from four places. " * 60
@@ -40,7 +42,7 @@ def measure(tasks: int) -> dict[str, float]:
 
 def _run(tasks: int, parallel: int) -> tuple[float, int, int]:
     """How long it took, and the bytes of all requests and of the largest."""
-    with TemporaryDirectory(prefix="scale-") as top, ScriptedLLM() as llm:
+    with TemporaryDirectory(prefix="scale-") as top, ScriptedLLM() as llm, fresh_database() as where:
         llm.always(answer)
         home, cwd = Path(top) / "home", Path(top) / "work"
         home.mkdir(mode=0o700)
@@ -48,7 +50,7 @@ def _run(tasks: int, parallel: int) -> tuple[float, int, int]:
         listed = [{"prompt": f"Look at part {number}.", "read_only": True} for number in range(tasks)]
         (cwd / "list.json").write_text(json.dumps(listed))
         env = {name: value for name, value in os.environ.items() if not name.startswith("CRUSHPY")}
-        env |= {**llm.env, "CRUSHPY_HOME": str(home), "HOME": top, "CRUSHPY_MODEL": "openai/bench"}
+        env |= {**llm.env, "CRUSHPY_HOME": str(home), "HOME": top, "CRUSHPY_MODEL": "openai/bench", **where}
         side_by_side = ("--parallel", str(parallel)) if parallel > 1 else ()
         command = [sys.executable, "-m", "crushpy", "run", "-q", "--tasks", "list.json", *side_by_side]
         began = time.monotonic()
