@@ -27,8 +27,8 @@ def register(app: typer.Typer) -> None:
 def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
     """Copy every conversation from one database to another, either way, and verify the copy.
 
-    Nothing is taken out of the first one. What was interrupted can be run again. The bytes behind `undo`
-    stay on the machine that made them.
+    Nothing is taken out of the first one. What was interrupted can be run again, and goes on; until then
+    the second one cannot be used. The bytes behind `undo` stay on the machine that made them.
     """
     asyncio.run(_copy(source, target, as_json=as_json))
 
@@ -40,12 +40,17 @@ async def _copy(source: str, target: str, *, as_json: bool) -> None:
 
     paths = Paths()
     old, new = _opened(source), _opened(target)
+    for store in (old, new):
+        store.listen(_say)
     try:
         if not old.exists:
             raise UsageError(f"there is no database {old.place}", "Name the one that is to be copied.")
         if old.place == new.place:
             raise UsageError("both are the same database", "Name two.")
         report = await copy_storage(old, new, paths.outputs, _progress)
+    except asyncio.CancelledError:
+        _say("The copy was interrupted. Run the same command again: it goes on where it was.")
+        raise
     finally:
         await old.close()
         await new.close()
@@ -80,6 +85,11 @@ def _progress(table: str, done: int, whole: int) -> None:
         print(f"\r\x1b[K{table}: {done:,} of {whole:,}", end="", file=sys.stderr, flush=True)
     elif done >= whole:
         print(f"{table}: {whole:,}", file=sys.stderr)
+
+
+def _say(words: str) -> None:
+    _clear()
+    print(f"crushpy: {words}", file=sys.stderr)
 
 
 def _clear() -> None:

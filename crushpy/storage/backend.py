@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.storage.records import ConversationRow, SessionInfo
+from crushpy.storage.records import ConversationRow, SessionInfo, StorageError
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -23,6 +23,8 @@ class Backend(ABC):
         """What a person should know of how the database was opened. Grows only while opening it."""
         self.database: Database | None = None
         """None until it was opened."""
+        self.may_be_unfinished = False
+        """Whether a copy that was interrupted may be opened: only by whoever goes on with it."""
         self.say: Callable[[str], None] = _nobody_listens
         """Called on the storage thread with what a person should know while a job waits."""
 
@@ -48,6 +50,14 @@ class Backend(ABC):
     @abstractmethod
     def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
         """What `job` gives. Where `again` is false it is done once: it cannot be done a second time."""
+
+    def refuse_unfinished(self, source: str | None) -> None:
+        """An error where `storage copy` was interrupted; `source` is what it copied."""
+        if source is not None and not self.may_be_unfinished:
+            raise StorageError(
+                f"{self.place} is an unfinished copy of {source}: conversations may be missing in it",
+                f"Finish it: crushpy storage copy {source} {self.place}",
+            )
 
     def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
         """The list of conversations of a database that is not open; None where it has to be opened."""

@@ -1,19 +1,25 @@
 """Copies all conversations of one database into another, of the same kind or not, and proves it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Iterable
+from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from crushpy.errors import UsageError
-from crushpy.messages import Data
+from crushpy.messages import Data, counted
 from crushpy.paths import private_dir
 from crushpy.private_files import write_private
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
+if TYPE_CHECKING:
+    from crushpy.storage.row_transfer import RowDigest
+
 Progress = Callable[[str, int, int], None]
 """Told the table, how many rows of it are through, and how many there are."""
+_NAMED = 5
+"""Sessions that an error names."""
 
 
 class CopyReport(Data, frozen=True):
@@ -27,29 +33,64 @@ class CopyReport(Data, frozen=True):
 
 
 async def copy_storage(source: Store, target: Store, outputs: Path, progress: Progress) -> CopyReport:
-    """Everything of `source` that is not in `target` yet; verified by counts and hashes.
+    """Everything of `source` that is not in `target` yet; verified by counts and hashes, session by session.
 
     `outputs` is the folder in which this machine keeps whole outputs of tools. `UsageError` where the target
-    holds conversations of its own. What was interrupted can be begun again.
+    holds something of its own: nothing was written then. What was interrupted can be begun again; until it is
+    finished nobody else can open the target.
     """
+    target.open_unfinished()
     await source.finish_deletions()
     tables = await source.copied_tables()
     await _refuse_others(source, target)
-    added = 0
-    for table in tables:
-        added += await _copy_table(source, target, table, progress)
-    await target.finish_copy()
-    kept = await _copy_outputs(source, target, outputs)
-    return CopyReport(await _verified(source, target, tables, progress), added, kept)
+    if await target.unfinished_copy() is None:
+        await _refuse_changed(source, target, tables)
+    await target.begin_copy(source.place)
+    try:
+        added = 0
+        for table in tables:
+            added += await _copy_table(source, target, table, progress)
+        await target.count_on()
+        kept = await _copy_outputs(source, target, outputs)
+        rows = await _verified(source, target, tables, progress)
+        await target.finish_copy()
+    except StorageError as error:
+        go_on = f"The copy is unfinished, and {target.place} cannot be used: run the same command to go on."
+        raise StorageError(error.message, f"{error.hint} {go_on}".strip()) from error
+    return CopyReport(rows, added, kept)
 
 
 async def _refuse_others(source: Store, target: Store) -> None:
     there, ours = await target.all_session_ids(), await source.all_session_ids()
     if strange := there - ours:
         raise UsageError(
-            f"{target.place} holds {len(strange)} sessions that {source.place} does not have",
+            f"{target.place} holds {counted(len(strange), 'session')} that {source.place} does not have: "
+            f"{_named(strange)}",
             "Copy into an empty database, or into one that an earlier copy was interrupted in.",
         )
+
+
+async def _refuse_changed(source: Store, target: Store, tables: list[str]) -> None:
+    """A session that went on in one of the two is not written over."""
+    there = await target.all_session_ids()
+    if not there:
+        return
+    changed: set[str] = set()
+    for table in tables:
+        differing = await _differing(source, target, table)
+        changed |= there & differing.keys()
+    if changed:
+        raise UsageError(
+            f"{counted(len(changed), 'session')} of {target.place} went on there or in {source.place} since "
+            f"they were copied: {_named(changed)}",
+            "Nothing was written. Copy into an empty database, or delete them there first.",
+        )
+
+
+def _named(sessions: Iterable[str]) -> str:
+    first, *rest = sorted(sessions)
+    shown = ", ".join((first, *rest[: _NAMED - 1]))
+    return f"{shown} and {len(rest) - _NAMED + 1:,} more" if len(rest) >= _NAMED else shown
 
 
 async def _copy_table(source: Store, target: Store, table: str, progress: Progress) -> int:
@@ -72,31 +113,39 @@ async def _copy_table(source: Store, target: Store, table: str, progress: Progre
 
 
 async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
-    """From wherever the one keeps them to where the other does."""
+    """From wherever the one keeps them to where the other does; each is read again there. How many."""
     names = await source.output_names() if source.keeps_outputs else await asyncio.to_thread(_files, folder)
     roots = await source.all_session_ids()
-    copied = 0
+    equal = 0
     for root_id, name in names:
-        file = folder / root_id / name
-        if root_id not in roots or (not target.keeps_outputs and file.exists()):
-            continue
-        data = await (_stored(source, root_id, name) if source.keeps_outputs else _read(file))
+        data = await _output(source, folder, root_id, name) if root_id in roots else None
         if data is None:
+            continue
+        equal += 1
+        if await _output(target, folder, root_id, name) == data:
             continue
         if target.keeps_outputs:
             await target.keep_output(root_id, name, data)
         else:
-            await asyncio.to_thread(_write, file, data)
-        copied += 1
-    return copied
+            await asyncio.to_thread(_write, folder / root_id / name, data)
+        if await _output(target, folder, root_id, name) != data:
+            raise StorageError(
+                f"the copy of the output {name} of session {root_id} differs from it",
+                "Something else wrote to it meanwhile. End that.",
+            )
+    return equal
 
 
-def _stored(source: Store, root_id: str, name: str) -> Awaitable[bytes | None]:
-    return source.output(root_id, name)
+async def _output(store: Store, folder: Path, root_id: str, name: str) -> bytes | None:
+    if store.keeps_outputs:
+        return await store.output(root_id, name)
+    return await asyncio.to_thread(_read, folder / root_id / name)
 
 
-async def _read(file: Path) -> bytes | None:
-    return await asyncio.to_thread(file.read_bytes)
+def _read(file: Path) -> bytes | None:
+    with suppress(FileNotFoundError):
+        return file.read_bytes()
+    return None
 
 
 def _files(folder: Path) -> list[tuple[str, str]]:
@@ -111,12 +160,29 @@ def _write(file: Path, data: bytes) -> None:
 async def _verified(source: Store, target: Store, tables: list[str], progress: Progress) -> dict[str, int]:
     rows: dict[str, int] = {}
     for place, table in enumerate(tables, 1):
-        before, after = await asyncio.gather(source.row_digest(table), target.row_digest(table))
+        differing = await _differing(source, target, table)
         progress("verified", place, len(tables))
-        if before != after:
+        if differing:
+            session, (here, there) = min(differing.items())
+            whose = f"session {session}" if session else "what belongs to no session"
+            more = f" (and {len(differing) - 1:,} more sessions)" if len(differing) > 1 else ""
             raise StorageError(
-                f"the copy differs in {table}: {before.count} rows there, {after.count} here",
-                "Somebody wrote to one of the two meanwhile. End that, and copy again.",
+                f"the copy differs in {table} of {whose}{more}: {here} rows there, {there} here",
+                "Somebody wrote to one of the two meanwhile. End that.",
             )
-        rows[table] = after.count
+        rows[table] = await target.row_count(table)
     return rows
+
+
+async def _differing(source: Store, target: Store, table: str) -> dict[str, tuple[int, int]]:
+    """The sessions of which a table holds other rows here and there, and how many."""
+    before, after = await asyncio.gather(source.row_digests(table), target.row_digests(table))
+    return {
+        session: (_rows(before.get(session)), _rows(after.get(session)))
+        for session in before.keys() | after.keys()
+        if before.get(session) != after.get(session)
+    }
+
+
+def _rows(found: "RowDigest | None") -> int:
+    return found.count if found else 0

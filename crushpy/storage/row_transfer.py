@@ -8,7 +8,7 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, func, insert, select, tuple_, update
+from sqlalchemy import Table, func, insert, select, text, tuple_, update
 from sqlmodel import SQLModel
 
 from crushpy.messages import Data
@@ -24,8 +24,17 @@ Place = tuple[Any, ...]
 """The key of a row."""
 
 
-class TableDigest(Data, frozen=True):
-    """What a table holds, as far as two can be compared."""
+_CHORE = text("SELECT state FROM chore WHERE name = 'copy'")
+_SET_CHORE = text(
+    "INSERT INTO chore VALUES ('copy', :state) ON CONFLICT (name) DO UPDATE SET state = excluded.state"
+)
+_NO_CHORE = text("DELETE FROM chore WHERE name = 'copy'")
+_OWNERS = {sessions.name: ("id",), "boundary": ("child_id",), "conversation": ("tip_id",)}
+"""The columns that name the session of a row, where they are not called as in the other tables."""
+
+
+class RowDigest(Data, frozen=True):
+    """What a table holds of one session, as far as two can be compared."""
 
     count: int
     hash: str
@@ -40,6 +49,15 @@ class RowTransfer:
     def __init__(self, connection: Connection, index: SearchIndex) -> None:
         self._connection = connection
         self._index = index
+
+    def unfinished(self) -> str | None:
+        """Where the copy comes from that is not finished here; None where there is none."""
+        return self._connection.execute(_CHORE).scalar()
+
+    def begin(self, source: str) -> None:
+        """Until `finish` nobody else opens this database."""
+        with self._connection.transaction(durable=True):
+            self._connection.execute(_SET_CHORE, {"state": source})
 
     def count(self, name: str) -> int:
         return self._connection.execute(select(func.count()).select_from(_table(name))).scalar_one()
@@ -66,21 +84,31 @@ class RowTransfer:
         return rows, tuple(rows[-1][key.name] for key in keys) if rows else None
 
     def add(self, name: str, rows: Sequence[Mapping[str, Any]]) -> int:
-        """Stores those that are not there yet; how many. Parents of sessions come later (`set_parents`)."""
+        """Stores those that are not there yet, or are there otherwise; how many.
+
+        Parents of sessions come later (`set_parents`).
+        """
         table = _table(name)
         keys = list(table.primary_key)
-        places = [tuple(row[key.name] for key in keys) for row in rows]
+        without = {"parent_id": None} if name == sessions.name else {}
+        given = {tuple(row[key.name] for key in keys): dict(row) | without for row in rows}
+        places = list(given)
         with self._connection.transaction(durable=True):
             known = tuple_(*keys).in_(places) if len(keys) > 1 else keys[0].in_([one for (one,) in places])
-            there = {tuple(found) for found in self._connection.execute(select(*keys).where(known))}
-            fresh = [dict(row) for row, place in zip(rows, places, strict=True) if place not in there]
-            if name == sessions.name:
-                fresh = [row | {"parent_id": None} for row in fresh]
+            there = {
+                tuple(row[key.name] for key in keys): dict(row) | without
+                for row in self._connection.execute(select(table).where(known)).mappings()
+            }
+            fresh = [row for place, row in given.items() if place not in there]
             if fresh:
                 self._connection.execute(insert(table), fresh)
+            changed = [place for place in there if there[place] != given[place]]
+            for place in changed:
+                same = (key == value for key, value in zip(keys, place, strict=True))
+                self._connection.execute(update(table).where(*same).values(given[place]))
             if name == "message" and fresh:
                 self._index.queue([str(row["id"]) for row in fresh])
-        return len(fresh)
+        return len(fresh) + len(changed)
 
     def set_parents(self, parents: Mapping[str, str]) -> None:
         with self._connection.transaction(durable=True):
@@ -89,23 +117,32 @@ class RowTransfer:
                     update(sessions).where(sessions.c.id == session), {"parent_id": parent}
                 )
 
-    def finish(self) -> None:
+    def count_on(self) -> None:
         """The next row of each table gets a number of its own."""
         for table in SQLModel.metadata.sorted_tables:
             if [key.name for key in table.primary_key] == ["number"] and table.name not in _NOT_COPIED:
                 self._connection.count_on(table.name)
 
-    def digest(self, name: str) -> TableDigest:
-        found = sha256()
-        count = 0
+    def finish(self) -> None:
+        with self._connection.transaction(durable=True):
+            self._connection.execute(_NO_CHORE)
+
+    def digests(self, name: str) -> dict[str, RowDigest]:
+        """What a table holds, session by session; under an empty name what belongs to none."""
+        owners = _OWNERS.get(name, ("session_id", "root_id"))
+        hashes: dict[str, Any] = {}
+        counts: dict[str, int] = {}
         place: Place | None = None
         while True:
             rows, place = self.page(name, place)
             if not rows:
-                return TableDigest(count, found.hexdigest())
+                return {one: RowDigest(counts[one], found.hexdigest()) for one, found in hashes.items()}
             for row in rows:
-                found.update(msgspec.json.encode(row, order="sorted"))
-            count += len(rows)
+                owner: str = next((row[column] for column in owners if row.get(column)), "")
+                if owner not in hashes:
+                    hashes[owner], counts[owner] = sha256(), 0
+                hashes[owner].update(msgspec.json.encode(row, order="sorted"))
+                counts[owner] += 1
 
 
 def _table(name: str) -> Table:

@@ -1,6 +1,10 @@
 """Everything is copied from one kind of database to the other and back, and proved to be equal."""
 
+import os
+import re
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -10,6 +14,7 @@ from conversations import continued
 from places import Place
 from postgres_server import Server
 from stored import a_session, answered, replied, said
+from tcp_proxy import Proxy
 
 from crushpy.errors import UsageError
 from crushpy.marks import Mark
@@ -20,6 +25,7 @@ from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("postgres")
+HERE = Path(__file__).parent
 CALL = ToolCall("call", "bash", {"command": "ls"})
 
 
@@ -90,6 +96,123 @@ async def test_all_that_is_stored_goes_to_a_server_and_back(
         await store.close()
 
 
+@pytest.mark.parametrize("way", ["to a server", "to a file"])
+async def test_a_copy_killed_at_any_moment_cannot_be_used_until_it_was_finished(
+    server: Server, tmp_path: Path, way: str
+) -> None:
+    base = server.fresh()
+    file, folder = tmp_path / "source.db", tmp_path / "copies"
+    folder.mkdir()
+    source = str(file) if way == "to a server" else server.url(base)
+    store = opened(source)
+    tip = await filled(store)
+    wanted = await store.lineage_messages(tip)
+    await store.close()
+    most = 5
+    for number in range(1, most) if way == "to a server" else ():
+        server.execute(f"CREATE DATABASE {base}_{number} TEMPLATE {server.fresh()}")
+    target = server.url(f"{base}_{{}}") if way == "to a server" else str(folder / "copy{}.db")
+    done = subprocess.run(
+        [sys.executable, str(HERE / "copy_killer.py"), source, target, "14"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PYTHONPATH": f"{HERE.parent}{os.pathsep}{HERE}"},
+    )
+    assert done.returncode == 0, done.stderr
+    assert 3 <= int(done.stdout) < most
+    for number in range(1, int(done.stdout) + 1):
+        half = opened(target.format(number))
+        with pytest.raises(StorageError, match=f"is an unfinished copy of {re.escape(source)}") as caught:
+            await half.conversation_rows()
+        assert "crushpy storage copy" in caught.value.hint
+        await half.close()
+        old, new = opened(source), opened(target.format(number))
+        await copy_storage(old, new, tmp_path, quiet)
+        await new.close()
+        whole = opened(target.format(number))
+        assert await whole.lineage_messages(tip) == wanted
+        assert await whole.conversation_rows() == await old.conversation_rows()
+        await whole.close()
+        await old.close()
+
+
+def opened(name: str) -> Store:
+    return Store(Path("/nonexistent"), name) if "://" in name else Store(Path(name))
+
+
+@pytest.mark.parametrize("way", ["to a server", "to a file"])
+async def test_a_server_that_is_gone_in_a_copy_is_waited_for_and_where_it_stays_away_the_copy_goes_on_later(
+    server: Server, remote: Place, file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    proxy = Proxy(server.port)
+    far = Store(tmp_path / "x.db", server.url(remote.url.rpartition("/")[2], port=proxy.port))
+    source, target = (Store(file), far) if way == "to a server" else (far, Store(file))
+    await filled(source)
+
+    def cut_for_a_moment(table: str, done: int, whole: int) -> None:
+        proxy.cut()
+        proxy.mend()
+
+    def cut(table: str, done: int, whole: int) -> None:
+        if table == "message":
+            proxy.cut()
+
+    with monkeypatch.context() as impatient:
+        impatient.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 0.1)
+        with pytest.raises(StorageError) as caught:
+            await copy_storage(source, target, tmp_path, cut)
+    assert f"postgresql://owner@127.0.0.1:{proxy.port}" in caught.value.message
+    assert "unfinished" in caught.value.hint and "run the same command to go on" in caught.value.hint
+    proxy.mend()
+    report = await copy_storage(source, target, tmp_path, cut_for_a_moment)
+    assert report.added > 0
+    assert await target.unfinished_copy() is None
+    await source.close()
+    await target.close()
+    proxy.close()
+
+
+async def test_a_copy_that_was_interrupted_takes_what_changed_since_then(
+    remote: Place, file: Path, tmp_path: Path
+) -> None:
+    source, target = Store(file), remote.store()
+    tip = await filled(source)
+
+    def interrupt(table: str, done: int, whole: int) -> None:
+        if table == "message":
+            raise KeyError(table)
+
+    with pytest.raises(KeyError):
+        await copy_storage(source, target, tmp_path, interrupt)
+    await source.add_message(tip, said("meanwhile"))
+    await source.update_session(tip, title="another")
+    await copy_storage(source, target, tmp_path, quiet)
+    assert await target.lineage_messages(tip) == await source.lineage_messages(tip)
+    assert (await target.session(tip)).title == "another"
+    assert (await target.session(tip)).parent_id == (await source.session(tip)).parent_id is not None
+    await source.close()
+    await target.close()
+
+
+async def test_a_session_that_went_on_since_it_was_copied_is_not_written_over(
+    remote: Place, file: Path, tmp_path: Path
+) -> None:
+    source, target = Store(file), remote.store()
+    tip = await filled(source)
+    await copy_storage(source, target, tmp_path, quiet)
+    await target.add_message(tip, said("mine"))
+    await source.create_session(a_session(), said("another one"))
+    before = await target.lineage_messages(tip)
+    with pytest.raises(UsageError, match=rf"1 session of .* went on there .*: {tip}") as caught:
+        await copy_storage(source, target, tmp_path, quiet)
+    assert "Nothing was written" in caught.value.hint
+    assert await target.lineage_messages(tip) == before
+    assert len(await target.conversation_rows()) == 1
+    await source.close()
+    await target.close()
+
+
 async def test_an_interrupted_copy_goes_on_and_one_that_is_whole_adds_nothing(
     remote: Place, file: Path, tmp_path: Path
 ) -> None:
@@ -120,20 +243,26 @@ async def test_a_target_with_conversations_of_its_own_is_refused_and_left_alone(
     await filled(source)
     own = a_session()
     await target.create_session(own, said("mine"))
-    with pytest.raises(UsageError, match="holds 1 sessions"):
+    with pytest.raises(UsageError, match=f"holds 1 session that .* does not have: {own.id}"):
         await copy_storage(source, target, tmp_path, quiet)
     assert [row.id for row in await target.conversation_rows()] == [own.id]
     await source.close()
     await target.close()
 
 
-async def test_a_copy_that_differs_is_told(remote: Place, file: Path, tmp_path: Path) -> None:
+async def test_a_copy_that_differs_names_the_session(remote: Place, file: Path, tmp_path: Path) -> None:
     source, target = Store(file), remote.store()
-    await filled(source)
+    tip = await filled(source)
+    root = (await source.session(tip)).root_id
+
+    def write_meanwhile(table: str, done: int, whole: int) -> None:
+        if table == "message":
+            with closing(sqlite3.connect(file)) as connection, connection:
+                connection.execute("UPDATE message SET parts = replace(parts, 'walrus', 'warlus')")
+
+    with pytest.raises(StorageError, match=rf"differs in message of session {root}: \d rows there"):
+        await copy_storage(source, target, tmp_path, write_meanwhile)
     await copy_storage(source, target, tmp_path, quiet)
-    with closing(sqlite3.connect(file)) as connection, connection:
-        connection.execute("UPDATE message SET parts = replace(parts, 'walrus', 'warlus')")
-    with pytest.raises(StorageError, match="differs in message"):
-        await copy_storage(source, target, tmp_path, quiet)
+    assert "warlus" in (await target.lineage_messages(tip))[0].text
     await source.close()
     await target.close()

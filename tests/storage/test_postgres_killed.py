@@ -20,12 +20,12 @@ STEP = 3
 
 async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, int]]:
     store = Store(Path("/nonexistent"), server.url(name))
-    found = {table: await store.row_digest(table) for table in await store.copied_tables()}
+    found = {table: await store.row_digests(table) for table in await store.copied_tables()}
     assert await store.check() == []
     await store.close()
-    return {table: one.hash for table, one in found.items()}, {
-        table: one.count for table, one in found.items()
-    }
+    return {
+        f"{table} of {session}": one.hash for table, all in found.items() for session, one in all.items()
+    }, {table: sum(one.count for one in all.values()) for table, all in found.items()}
 
 
 @pytest.mark.parametrize("deed", ["cross", "undo"])

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from crushpy.storage.door.storage_thread import StorageThread
 
 if TYPE_CHECKING:
-    from crushpy.storage.row_transfer import TableDigest
+    from crushpy.storage.row_transfer import RowDigest
 
 
 class StoredRows(StorageThread):
@@ -16,6 +16,18 @@ class StoredRows(StorageThread):
     def keeps_outputs(self) -> bool:
         """Whether whole outputs of tools are in the database, and not beside it."""
         return self._backend.keeps_outputs
+
+    def open_unfinished(self) -> None:
+        """Before anything else: this store may go on with a copy that was interrupted here."""
+        self._backend.may_be_unfinished = True
+
+    async def unfinished_copy(self) -> str | None:
+        """Where the copy comes from that was interrupted here; None where there is none."""
+        return await self._do(lambda database: database.transfer.unfinished())
+
+    async def begin_copy(self, source: str) -> None:
+        """Until `finish_copy` nobody else can open this database."""
+        await self._do(lambda database: database.transfer.begin(source))
 
     async def copied_tables(self) -> list[str]:
         def tables(_: Any) -> list[str]:
@@ -47,8 +59,13 @@ class StoredRows(StorageThread):
     async def set_parents(self, parents: Mapping[str, str]) -> None:
         await self._do(lambda database: database.transfer.set_parents(parents))
 
+    async def count_on(self) -> None:
+        """The next row of each table gets a number behind those that were copied."""
+        await self._do(lambda database: database.transfer.count_on())
+
     async def finish_copy(self) -> None:
         await self._do(lambda database: database.transfer.finish())
 
-    async def row_digest(self, table: str) -> "TableDigest":
-        return await self._do(lambda database: database.transfer.digest(table))
+    async def row_digests(self, table: str) -> "dict[str, RowDigest]":
+        """What a table holds, session by session."""
+        return await self._do(lambda database: database.transfer.digests(table))

@@ -348,6 +348,12 @@ def schema_version(connection: "psycopg.Connection[Any]") -> int:
     return row[0] if row else 0
 
 
+def unfinished_copy(connection: "psycopg.Connection[Any]") -> str | None:
+    """Where the copy comes from that was interrupted here; None where there is none."""
+    row = connection.execute("SELECT state FROM crushpy.chore WHERE name = 'copy'").fetchone()
+    return row[0] if row else None
+
+
 def finds_parts_by_index(connection: "psycopg.Connection[Any]") -> bool:
     """False where the extension pg_trgm could not be made: parts of words are then looked for one by one."""
     return _state(connection)[4]

@@ -30,7 +30,13 @@ class SqliteBackend(Backend):
         if self.database is None:
             from crushpy.storage.sqlite.open_database import open_database
 
-            self.database = open_database(self._file, self.warnings)
+            database = open_database(self._file, self.warnings)
+            try:
+                self.refuse_unfinished(database.transfer.unfinished())
+            except BaseException:
+                database.connection.close()
+                raise
+            self.database = database
         return self.database
 
     def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:

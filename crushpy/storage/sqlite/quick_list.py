@@ -35,6 +35,7 @@ _FIELDS = (
     *("id", "root_id", "parent_id", "kind", "generation", "title", "cwd", "model", "compaction"),
     *("created_at", "updated_at", "ended_at", "end_reason", "message_count"),
 )
+_UNFINISHED = "SELECT 1 FROM chore WHERE name = 'copy'"
 _BEHIND = "c.updated_at <= :moment AND (c.updated_at < :moment OR c.root_id > :root)"
 _todos = msgspec.json.Decoder(tuple[Todo, ...])
 _grants = msgspec.json.Decoder(tuple[str, ...])
@@ -89,6 +90,8 @@ def _read(file: Path, read: Callable[[sqlite3.Connection], T]) -> T | None:
         ) as db:
             version = db.execute("PRAGMA user_version").fetchone()[0]
             mark = db.execute("PRAGMA application_id").fetchone()[0]
-            return read(db) if version == len(STEPS) and mark == APPLICATION_ID else None
+            if version != len(STEPS) or mark != APPLICATION_ID or db.execute(_UNFINISHED).fetchone():
+                return None
+            return read(db)
     except sqlite3.Error:
         return None
