@@ -12,7 +12,7 @@ from pathlib import Path
 
 from crushpy.access import Access
 from crushpy.engine.approvals import Ruling
-from crushpy.engine.session.audit_watch import AuditWatch
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.turn.call_watch import WatchedCall
 from crushpy.messages import CallDecision, ToolCall
 from crushpy.permissions.decision import Decision
@@ -24,7 +24,7 @@ COMMAND = "git log --oneline -20 && npm run test -- --watch=false src/components
 
 async def measure(calls: int, folder: Path) -> None:
     store = Store(folder / "crushpy.db")
-    watch = AuditWatch(store, lambda: "root")
+    trail = AuditTrail(store, lambda: "root")
     part = Decision("allow", "allowed by the rule bash(git log)", about="git log --oneline -20")
     ruling = Ruling(Decision("allow", part.reason, parts=(part, part)))
     decision = CallDecision("allowed", "rules", time.time(), part.reason, sandbox="bubblewrap", mode="ask")
@@ -34,7 +34,7 @@ async def measure(calls: int, folder: Path) -> None:
         call = ToolCall(f"call{number}", "bash", {"command": COMMAND})
         watched = WatchedCall("session", "message", call, access, decision)
         begun = time.perf_counter()
-        await watch.ruled(watched, ruling)
+        await trail.record(watched, ruling)
         taken.append((time.perf_counter() - begun) * 1_000)
     taken = sorted(taken[20:])  # the first ones load modules
     begun = time.perf_counter()

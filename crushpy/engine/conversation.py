@@ -31,7 +31,7 @@ from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.audit_watch import AuditWatch
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.mark_keeper import MarkKeeper
 from crushpy.engine.session.session import LoadedSession, load_session, user_message
 from crushpy.engine.session.tally import Tally
@@ -165,7 +165,8 @@ class Conversation:
             templates,
             self._approvals,
             context,
-            watches=(AuditWatch(store, lambda: self._session.info.root_id), self._recorder, self._tally),
+            AuditTrail(store, lambda: self._session.info.root_id),
+            watches=(self._recorder, self._tally),
             interactive=choices.interactive,
         )
         self._services = services

@@ -21,11 +21,22 @@ class CallBegun(Data, frozen=True):
     call: ToolCall
 
 
+class CallStart(Data, frozen=True):
+    """How a call began that changes nothing: stored with its answer, since nothing can have come of it."""
+
+    message_id: str
+    call: ToolCall
+    at: float
+    decided: CallDecided
+
+
 class CallAnswered(Data, frozen=True):
     """The tool message that a call ended with."""
 
     session_id: str
     message: Message
+    start: CallStart | None = None
+    """None where its start was stored before."""
 
 
 CallWrite = CallDecided | CallBegun | CallAnswered

@@ -11,6 +11,8 @@ IN_VAIN = 5.0
 """Seconds after which a failure means that others kept the database busy: nothing is tried again."""
 Failures = list[Exception | None]
 """One for each write: why it is not stored; None where it is."""
+Group = list[tuple[CallWrite, asyncio.Future[None]]]
+"""Writes, and who waits for them."""
 Commit = Callable[[str, Sequence[CallWrite]], None]
 """Makes writes to one session, or conversation, in one transaction. On the storage thread."""
 
@@ -21,13 +23,15 @@ class GroupCommit:
     def __init__(self, submit: Callable[[Callable[[], Failures]], Future[Failures]], commit: Commit) -> None:
         self._submit = submit
         self._commit = commit
-        self._waiting: list[tuple[CallWrite, asyncio.Future[None]]] = []
+        self._waiting: Group = []
+        self._under_way = 0
+        """Groups that are being committed: what comes meanwhile waits, and is committed together."""
 
     async def write(self, write: CallWrite) -> None:
         """Returns once it is committed; it goes through even where whoever waits is cancelled."""
         loop = asyncio.get_running_loop()
         stored: asyncio.Future[None] = loop.create_future()
-        if not self._waiting:
+        if not self._waiting and not self._under_way:
             loop.call_soon(self.send)  # after all that is ready to run now
         self._waiting.append((write, stored))
         await asyncio.shield(stored)
@@ -44,7 +48,14 @@ class GroupCommit:
         except RuntimeError as closed:
             _settle(group, [closed] * len(group))
             return
-        done.add_done_callback(lambda made: loop.call_soon_threadsafe(_settle, group, made.result()))
+        self._under_way += 1
+        done.add_done_callback(lambda made: loop.call_soon_threadsafe(self._done, group, made.result()))
+
+    def _done(self, group: Group, failures: Failures) -> None:
+        self._under_way -= 1
+        _settle(group, failures)
+        if not self._under_way:
+            self.send()
 
 
 def _commit_all(commit: Commit, writes: Sequence[CallWrite]) -> Failures:
@@ -71,7 +82,7 @@ def _commit_some(commit: Commit, where: str, writes: Sequence[CallWrite]) -> Fai
     return [None] * len(writes)
 
 
-def _settle(group: Sequence[tuple[CallWrite, asyncio.Future[None]]], failures: Failures) -> None:
+def _settle(group: Group, failures: Failures) -> None:
     for (_, stored), failure in zip(group, failures, strict=True):
         if stored.cancelled():
             continue

@@ -1,7 +1,7 @@
 """Sessions, their messages and the tool calls that were begun. Lives on the storage thread."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from crushpy.access import Mode
@@ -9,6 +9,7 @@ from crushpy.errors import UsageError
 from crushpy.messages import Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
+from crushpy.storage.call_records import CallStart
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
@@ -18,6 +19,7 @@ from crushpy.storage.row_mapping import message_from_row, message_to_row, sessio
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import SystemPrompts, insert_session
 
+NO_STARTS: Mapping[str, CallStart] = {}
 _NO_USAGE = Usage()
 _LISTED = frozenset({"title", "model", "ended_at"})
 """Columns that the list of conversations shows or goes by."""
@@ -129,17 +131,7 @@ class SessionTable:
     def begin_calls(self, session_id: str, calls: Sequence[tuple[str, ToolCall]]) -> None:
         """Inside the running transaction: calls, each of a message, are about to run."""
         now = time.time()
-        rows = [
-            {
-                "session_id": session_id,
-                "message_id": message_id,
-                "call_id": encodable(call.id),
-                "name": encodable(call.name),
-                "args": to_column(call.args),
-                "started_at": now,
-            }
-            for message_id, call in calls
-        ]
+        rows = [_run_to_row(session_id, message_id, call, now) for message_id, call in calls]
         found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
         self.require(1 if found else 0, session_id)
         self._leases.beat(session_id)
@@ -148,8 +140,11 @@ class SessionTable:
     def begun_calls(self, session_id: str) -> set[str]:
         return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
 
-    def append(self, session_id: str, *messages: Message) -> None:
-        """Adds messages inside the running transaction."""
+    def append(
+        self, session_id: str, *messages: Message, starts: Mapping[str, CallStart] = NO_STARTS
+    ) -> None:
+        """Adds messages inside the running transaction. `starts`: by the ids of those that answer a call
+        whose start is not stored yet."""
         now = time.time()
         usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
         counted = self._execute(
@@ -163,19 +158,21 @@ class SessionTable:
         self._index.queue([message.id for message in messages])
         if any(message.role == "assistant" for message in messages):
             self._execute(statements.DROP_DRAFT, {"session": session_id})
-        ended = [
-            {
-                "session": session_id,
-                "call": encodable(message.result.call_id),
-                "now": now,
-                "failed": message.result.is_error,
-                "answer": message.id,
-            }
-            for message in messages
-            if message.result is not None
-        ]
+        ended: list[dict[str, Any]] = []
+        runs: list[dict[str, Any]] = []
+        for message in messages:
+            if (result := message.result) is None:
+                continue
+            if (start := starts.get(message.id)) is not None:
+                run = _run_to_row(session_id, start.message_id, start.call, start.at)
+                runs.append(run | {"ended_at": now, "is_error": result.is_error, "result_id": message.id})
+                continue
+            closing = {"session": session_id, "call": encodable(result.call_id), "now": now}
+            ended.append(closing | {"failed": result.is_error, "answer": message.id})
         if ended:
             self._execute(statements.CLOSE_RUN, ended)
+        if runs:
+            self._execute(statements.INSERT_RUN, runs)
 
     def require(self, found: int, session_id: str) -> None:
         """Raises where no row was found."""
@@ -184,6 +181,17 @@ class SessionTable:
                 f"session {session_id} is not in the database {self._connection.place}",
                 "It was deleted meanwhile. Start a new session.",
             )
+
+
+def _run_to_row(session_id: str, message_id: str, call: ToolCall, at: float) -> dict[str, Any]:
+    return {
+        "session_id": session_id,
+        "message_id": message_id,
+        "call_id": encodable(call.id),
+        "name": encodable(call.name),
+        "args": to_column(call.args),
+        "started_at": at,
+    }
 
 
 def _figures(usage: Usage) -> dict[str, float]:

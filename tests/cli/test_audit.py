@@ -196,6 +196,42 @@ def test_a_decision_that_cannot_be_recorded_stops_the_call(
     assert not (workspace / "b.txt").exists()
 
 
+def test_what_was_read_without_a_record_is_neither_kept_nor_sent(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path, told: str
+) -> None:
+    (workspace / "notes.txt").write_text("the plan\n")
+    with closing(sqlite3.connect(home / "crushpy.db")) as database, database:
+        database.execute(
+            "CREATE TRIGGER full BEFORE INSERT ON audit BEGIN SELECT RAISE(ABORT, 'no space left'); END"
+        )
+    llm.script(Reply(calls=[Call("view", {"file_path": "notes.txt"})]), "Done.")
+    asked = len(llm.requests)
+    done = run("-s", told, "--yolo", "go on")
+    assert done.code != 0
+    assert "no space left" in done.result["error"]
+    assert len(llm.requests) == asked + 1
+    assert "the plan" not in cli("sessions", "export", told).stdout
+
+
+def test_a_call_that_only_reads_is_recorded_with_its_result(
+    run: Run, cli: Cli, llm: ScriptedLLM, workspace: Path, home: Path
+) -> None:
+    (workspace / "notes.txt").write_text("the plan\n")
+    names = [*(f"v{number}" for number in range(40)), "gone"]
+    paths = [*["notes.txt"] * 40, "missing.txt"]
+    looks = zip(names, paths, strict=True)
+    llm.script(Reply(calls=[Call("view", {"file_path": path}, id=name) for name, path in looks]), "Done.")
+    done = run("look")
+    assert sorted(one["call_id"] for one in decisions(cli, done.result["session_id"])) == sorted(names)
+    assert cli("audit", "verify").returncode == 0
+    with closing(sqlite3.connect(home / "crushpy.db")) as database:
+        runs = database.execute(
+            "SELECT call_id, is_error, ended_at >= started_at, message.role FROM tool_run "
+            "JOIN message ON message.id = tool_run.result_id"
+        ).fetchall()
+    assert sorted(runs) == sorted((name, name == "gone", 1, "tool") for name in names)
+
+
 def test_a_conversation_without_records_says_so(run: Run, cli: Cli, llm: ScriptedLLM) -> None:
     llm.script("Hello.")
     run("hi")

@@ -5,12 +5,14 @@
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 
 from stored import a_session, answered, replied, said
 
 from crushpy.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.call_records import CallDecided, CallStart
 from crushpy.storage.store import Store
 
 SIDE_BY_SIDE = 30
@@ -28,6 +30,11 @@ async def write_on(file: Path, session: str) -> None:
         print("begun", name, flush=True)
         await store.finish_call(session, answered(call, name * 50))
         print("finished", name, flush=True)
+        read = ToolCall(f"{name}-read", "view", {"file_path": name})
+        entry = AuditEntry("decision", {"tool": "view"}, session, read.id)
+        start = CallStart(reply, read, time.time(), CallDecided(session, [entry]))
+        await store.finish_call(session, answered(read, read.id * 50), start)
+        print("finished", read.id, flush=True)
 
     number = 0
     while True:

@@ -5,6 +5,9 @@ import os
 import random
 import subprocess
 import sys
+import threading
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +15,8 @@ from stored import a_session, answered, replied, said
 
 from crushpy.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry, find_fault
+from crushpy.storage.call_records import CallBegun, CallDecided, CallStart, CallWrite
+from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
@@ -46,6 +51,50 @@ async def test_calls_side_by_side_are_stored_in_the_order_of_handing_over(
     assert [record.call_id for record in chain.records] == [call.id for call in MANY]
     assert find_fault(chain) is None
     assert await store.unindexed() >= len(MANY)
+
+
+async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> None:
+    info, gone = a_session(), a_session()
+    await store.create_session(info, said())
+    reply = replied("All of these.", *MANY)
+    await store.add_message(info.id, reply)
+    results = [answered(call, call.id) for call in MANY]
+
+    def begun(call: ToolCall) -> CallStart:
+        return CallStart(reply.id, call, 1.0, CallDecided(info.id, [decided(info.id, call)]))
+
+    pairs = list(zip(MANY, results, strict=True))
+    await asyncio.gather(*(store.finish_call(info.id, result, begun(call)) for call, result in pairs))
+    assert (await store.messages(info.id))[2:] == results
+    assert await store.begun_calls(info.id) == set()
+    chain = await store.audit_chain(info.id)
+    assert [record.call_id for record in chain.records] == [call.id for call in MANY]
+    assert find_fault(chain) is None
+
+    with pytest.raises(StorageError):  # all of it or nothing
+        await store.finish_call(gone.id, answered(MANY[0]), begun(MANY[0]))
+    assert len((await store.audit_chain(info.id)).records) == len(MANY)
+
+
+async def test_what_comes_while_a_group_is_committed_is_the_next_group() -> None:
+    groups: list[int] = []
+    first_may_end = threading.Event()
+
+    def commit(where: str, writes: Sequence[CallWrite]) -> None:
+        groups.append(len(writes))
+        first_may_end.wait(60)
+
+    with ThreadPoolExecutor(1) as thread:
+        group = GroupCommit(thread.submit, commit)
+        writes = [group.write(CallBegun("session", "m", call)) for call in MANY]
+        first = asyncio.ensure_future(writes[0])
+        while not groups:
+            await asyncio.sleep(0)
+        others = [asyncio.ensure_future(write) for write in writes[1:]]
+        await asyncio.sleep(0)
+        first_may_end.set()
+        await asyncio.gather(first, *others)
+    assert groups == [1, len(MANY) - 1]
 
 
 async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:

@@ -21,6 +21,7 @@ from crushpy.engine.compaction.summarizer import Summarizer
 from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
 from crushpy.engine.turn.call_watch import CallWatch
@@ -48,6 +49,8 @@ class AgentServices(Data, frozen=True):
     approvals: Approvals
     workspace: ToolContext
     """Where tools work; each agent has it with a memory and a recall of its own."""
+    audit: AuditTrail
+    """Where what is decided about every call of every agent is recorded."""
     watches: tuple[CallWatch, ...] = ()
     """Who looks on at every call of every agent."""
     interactive: bool = False
@@ -157,6 +160,7 @@ class Agent:
             context,
             session,
             services.approvals,
+            services.audit,
             self.policy.new_session,
             emit,
             task,

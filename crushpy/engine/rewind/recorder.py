@@ -77,9 +77,6 @@ class ChangeRecorder:
         if isinstance(event, PromptCommitted) and self._commands and self._first_look is None:
             self._first_look = self._look_beside(None)
 
-    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
-        pass
-
     async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
         is_command = self._commands and any(map(self._may_write, _commands(watched)))

@@ -23,6 +23,7 @@ from crushpy.events import (
 from crushpy.ids import new_id
 from crushpy.marks import Mark
 from crushpy.messages import Cut, Data, Image, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
+from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 
@@ -178,9 +179,10 @@ class LiveSession:
         """Commits that `call` is about to run."""
         await self._store.begin_call(self.info.id, message.id, call)
 
-    async def add_result(self, result: ToolResult) -> None:
+    async def add_result(self, result: ToolResult, start: CallStart | None = None) -> None:
+        """Commits what a call gave; `start` is how it began, where that is not stored yet."""
         message = self._sized(result_message(result))
-        await self._store.finish_call(self.info.id, message)
+        await self._store.finish_call(self.info.id, message, start)
         self.history.append(message)
 
     async def add_note(self, note: Note) -> None:

@@ -20,9 +20,6 @@ class Tally:
         self._commands = 0
         self._calls = 0
 
-    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
-        pass
-
     async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
         self._calls += 1
         self._commands += any(access.kind == "command" for access in watched.accesses)

@@ -1,4 +1,4 @@
-"""Who looks on when a tool call is decided and run: where all that is recorded of a call comes in."""
+"""Who looks on when a tool call is run."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -22,19 +22,25 @@ class WatchedCall(Data, frozen=True):
     task: str = ""
     """The call for which a sub-agent works; empty for the main agent."""
 
+    @property
+    def only_reads(self) -> bool:
+        """The rules let it run, and it does nothing but look at files: cut off, it has done no harm."""
+        return (
+            self.decision.verdict == "allowed"
+            and self.decision.by != "user"
+            and bool(self.accesses)
+            and all(access.kind == "path" and not access.writes for access in self.accesses)
+        )
+
 
 class CallWatch(Protocol):
     """Awaited in order, so keep it short; what may take long is begun here and waited for later.
 
-    Raising `ToolError` or `StorageError` in the first two stops the call before it has done anything.
+    Raising `ToolError` or `StorageError` in the first stops the call before it has done anything.
     """
 
-    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
-        """It was decided whether the call may run."""
-        ...
-
     async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
-        """It may, and is about to."""
+        """It may run, and is about to."""
         ...
 
     async def ended(self, watched: WatchedCall, outcome: Outcome | None) -> None:
@@ -47,10 +53,6 @@ class CallWatches:
 
     def __init__(self, watches: Sequence[CallWatch] = ()) -> None:
         self._watches = tuple(watches)
-
-    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
-        for watch in self._watches:
-            await watch.ruled(watched, ruling)
 
     async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
         for watch in self._watches:

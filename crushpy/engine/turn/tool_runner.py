@@ -2,11 +2,13 @@
 
 import asyncio
 import logging
+import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
 
 from crushpy.engine.approvals import Approvals
+from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
@@ -15,6 +17,7 @@ from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
 from crushpy.shield import shielded
+from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
@@ -49,6 +52,7 @@ class ToolRunner:
         context: ToolContext,
         session: LiveSession,
         approvals: Approvals,
+        audit: AuditTrail,
         new_session: NewSession,
         emit: Emit,
         task: str = "",
@@ -64,11 +68,14 @@ class ToolRunner:
         self._context = context
         self._session = session
         self._approvals = approvals
+        self._audit = audit
         self._emit = emit
         self._begun: set[str] = set()
         """Calls that may have had an effect: a call that was still waiting for permission has not."""
         self._decided: dict[str, CallDecision] = {}
         """What was decided about calls that have no result yet."""
+        self._starts: dict[str, CallStart] = {}
+        """How calls began that change nothing: stored with their results."""
         self.unasked = False
 
     async def run(self, message: Message, guard: LoopGuard) -> None:
@@ -187,7 +194,7 @@ class ToolRunner:
         await shielded(self._keep(result, outcome))
 
     async def _keep(self, result: ToolResult, outcome: Outcome) -> None:
-        await self._session.add_result(result)
+        await self._session.add_result(result, self._starts.pop(result.call_id, None))
         images = tuple(image.info for image in result.images)
         self._emit(
             ToolFinished(
@@ -218,14 +225,19 @@ class ToolRunner:
             ruling = await self._approvals.rule(call, accesses, preview, self._task, self._context.cwd)
             decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
             watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
-            await self._watches.ruled(watched, ruling)
+            if watched.only_reads:
+                decided = self._audit.entry(watched, ruling)
+                self._starts[call.id] = CallStart(message.id, call, time.time(), decided)
+            else:
+                await self._audit.record(watched, ruling)
             if ruling.ended:
                 raise asyncio.CancelledError
             if ruling.refusal:
                 self.unasked = self.unasked or ruling.unasked
                 return Outcome(ruling.refusal, is_error=True)
             await self._watches.begins(watched, ruling)
-            await self._session.begin_call(message, call)
+            if not watched.only_reads:
+                await self._session.begin_call(message, call)
             lent = context.for_call(call.id, lambda text: self._emit(ToolOutput(call.id, text)), ruling.needs)
             outcome: Outcome | None = None
             try:
@@ -238,7 +250,8 @@ class ToolRunner:
                 outcome = _failed(call, error)
                 return outcome
             finally:
-                await shielded(self._watches.ended(watched, outcome))
+                ended = self._watches.ended(watched, outcome)
+                await (ended if watched.only_reads else shielded(ended))  # reading leaves nothing to do
         except (ToolError, OSError) as error:
             return _failed(call, error)
         except StorageError:

@@ -5,7 +5,7 @@ import time
 
 from crushpy.access import Mode
 from crushpy.messages import Message, Todo, ToolCall
-from crushpy.storage.call_records import CallAnswered, CallBegun
+from crushpy.storage.call_records import CallAnswered, CallBegun, CallStart
 from crushpy.storage.door.outputs import StoredOutputs
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo
 
@@ -147,11 +147,14 @@ class StoredSessions(StoredOutputs):
         """Stores the intent to run a call of that assistant message. Comes before anything is run."""
         await self._calls.write(CallBegun(session_id, message_id, call))
 
-    async def finish_call(self, session_id: str, message: Message) -> None:
-        """Appends a tool message and closes the intent it answers, if one is open: both or neither."""
+    async def finish_call(self, session_id: str, message: Message, start: CallStart | None = None) -> None:
+        """Appends a tool message and closes the intent it answers, if one is open: both or neither.
+
+        `start`: of a call that changes nothing, what was decided about it and how it began, stored with it.
+        """
         await self._keep_outputs(message)
         self._tidy_soon()
-        await self._calls.write(CallAnswered(session_id, message))
+        await self._calls.write(CallAnswered(session_id, message, start))
 
     async def begun_calls(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""

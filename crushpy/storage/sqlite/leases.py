@@ -5,7 +5,7 @@ import platform
 import time
 from typing import Any
 
-from sqlalchemy import ColumnElement, Row, delete, select, update
+from sqlalchemy import ColumnElement, Row, bindparam, delete, select, update
 
 from crushpy.processes import started_at, still_runs
 from crushpy.storage.connection import Connection
@@ -13,6 +13,11 @@ from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.tables import leases
 
 _L = leases.c
+_BEAT = (
+    update(leases)
+    .where(_L.process == bindparam("me"), _L.host == bindparam("here"), _L.session_id == bindparam("session"))
+    .values(heartbeat=bindparam("now"))
+)
 ELSEWHERE_PATIENCE = 15 * 60.0
 """Seconds after which a silent process on another machine counts as dead."""
 
@@ -33,8 +38,8 @@ class SqliteLeases(LeaseHolder):
     def beat(self, session_id: str) -> None:
         if session_id not in self._held:
             return
-        mine = update(leases).where(*self._of_mine, _L.session_id == session_id)
-        if not self._connection.execute(mine, {"heartbeat": time.time()}).rowcount:
+        here = {"me": self._me["process"], "here": self._me["host"], "session": session_id}
+        if not self._connection.execute(_BEAT, {**here, "now": time.time()}).rowcount:
             self._take(session_id)  # another process took it over; raises while that one lives
 
     def beat_all(self) -> None:

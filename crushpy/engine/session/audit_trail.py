@@ -1,6 +1,6 @@
 """Records in the audit what was decided about each call."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from crushpy.access import Access
@@ -9,29 +9,36 @@ from crushpy.engine.turn.call_watch import WatchedCall
 from crushpy.errors import CrushpyError
 from crushpy.login import login_name
 from crushpy.permissions.decision import Decision
-from crushpy.redact import redact
+from crushpy.redact import Redactor
 from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.call_records import CallDecided
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
-from crushpy.tools.base import Outcome
 
 READ_CHARS = 20_000
 """Of a text that is recorded: so much is looked through for secrets, ..."""
 KEPT_CHARS = 4_000
 """... and so much is kept."""
 KEPT_PARTS = 50
+KEPT_TEXTS = 500
 BETWEEN = "\n\0\n"
 """Between texts that are redacted together: no secret goes over it."""
 
 
-class AuditWatch:
-    """Looks on at all calls of a conversation and its tasks. What cannot be recorded does not run."""
+class AuditTrail:
+    """Of all calls of a conversation and its tasks. What cannot be recorded does not run."""
 
     def __init__(self, store: Store, root_id: Callable[[], str]) -> None:
         self._store = store
         self._root_id = root_id
+        self._safe = SafeTexts()
+        self._reply = ""
+        """The message whose calls `_safe` was made for."""
 
-    async def ruled(self, watched: WatchedCall, ruling: Ruling) -> None:
+    def entry(self, watched: WatchedCall, ruling: Ruling) -> CallDecided:
+        """What there is to record of a decision."""
+        if watched.message_id != self._reply:  # a secret may have come since
+            self._reply, self._safe = watched.message_id, SafeTexts()
         decision = watched.decision
         body: dict[str, Any] = {
             "tool": watched.call.name,
@@ -47,20 +54,18 @@ class AuditWatch:
         body |= {name: value for name in told if (value := getattr(decision, name))}
         if watched.task:
             body["task"] = watched.task
-        entry = AuditEntry("decision", _safe(body), watched.session_id, watched.call.id)
+        entry = AuditEntry("decision", self._safe.of(body), watched.session_id, watched.call.id)
+        return CallDecided(self._root_id(), (entry,))
+
+    async def record(self, watched: WatchedCall, ruling: Ruling) -> None:
+        decided = self.entry(watched, ruling)
         try:
-            await self._store.add_audit(self._root_id(), [entry])
+            await self._store.add_audit(decided.root_id, decided.entries)
         except CrushpyError as error:
             raise StorageError(
                 f"{watched.call.name} was not run: what was decided could not be recorded. {error.message}",
                 error.hint,
             ) from error
-
-    async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
-        pass
-
-    async def ended(self, watched: WatchedCall, outcome: Outcome | None) -> None:
-        pass
 
 
 def _touched(access: Access) -> dict[str, Any]:
@@ -72,20 +77,32 @@ def _part(part: Decision) -> dict[str, Any]:
     return said | ({"about": part.about} if part.about else {})
 
 
-def _safe(body: dict[str, Any]) -> dict[str, Any]:
-    """The same without secrets, every text no longer than is of use."""
-    texts = list(dict.fromkeys(_texts(body)))
-    return cast("dict[str, Any]", _replaced(body, dict(zip(texts, _redacted(texts), strict=True))))
+class SafeTexts:
+    """Texts without secrets, no longer than is of use. The calls of one reply say much the same."""
 
+    def __init__(self) -> None:
+        self._redact = Redactor().text
+        self._known: dict[str, str] = {}
 
-def _redacted(texts: Sequence[str]) -> Iterable[str]:
-    """All in one go: most of what redacting costs is to begin."""
-    read = [text[:READ_CHARS] for text in texts]
-    together = redact(BETWEEN.join(read)).split(BETWEEN)
-    safe = together if len(together) == len(texts) else map(redact, read)
-    for text, kept in zip(texts, safe, strict=True):
-        whole = len(text) <= READ_CHARS and len(kept) <= KEPT_CHARS
-        yield kept if whole else f"{kept[:KEPT_CHARS]}…"
+    def of(self, body: dict[str, Any]) -> dict[str, Any]:
+        """The same with safe texts."""
+        texts = [text for text in dict.fromkeys(_texts(body)) if text not in self._known]
+        if len(self._known) > KEPT_TEXTS:
+            self._known.clear()
+            texts = list(dict.fromkeys(_texts(body)))
+        self._known.update(zip(texts, self._redacted(texts), strict=True))
+        return cast("dict[str, Any]", _replaced(body, self._known))
+
+    def _redacted(self, texts: Sequence[str]) -> Iterator[str]:
+        """All in one go: most of what redacting costs is to begin."""
+        if not texts:
+            return
+        read = [text[:READ_CHARS] for text in texts]
+        together = self._redact(BETWEEN.join(read)).split(BETWEEN)
+        safe = together if len(together) == len(texts) else map(self._redact, read)
+        for text, kept in zip(texts, safe, strict=True):
+            whole = len(text) <= READ_CHARS and len(kept) <= KEPT_CHARS
+            yield kept if whole else f"{kept[:KEPT_CHARS]}…"
 
 
 def _texts(value: object) -> Iterator[str]:
