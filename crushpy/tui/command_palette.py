@@ -5,7 +5,8 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from textual import on
-from textual.command import CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
+from textual.await_complete import AwaitComplete
+from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
 from textual.content import Content
 from textual.widgets import Input
 from textual.worker import Worker, WorkerError
@@ -103,7 +104,7 @@ class TablePalette(CommandPalette):
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (LOW, "-roomy")]
 
     def __init__(self) -> None:
-        super().__init__(id="--command-palette")
+        super().__init__()  # without an id: the one before may not be gone yet
         self._listing: Worker[None] | None = None
 
     def on_mount(self) -> None:
@@ -123,4 +124,12 @@ class TablePalette(CommandPalette):
         if listing is not None:
             with suppress(WorkerError):
                 await listing.wait()
-        self._select_or_command()
+        if self.is_active:
+            self._select_or_command()
+
+    def dismiss(self, result: None = None) -> AwaitComplete:
+        return super().dismiss(result) if self.is_active else AwaitComplete()  # as all our screens do
+
+    def _action_command_list(self, action: str) -> None:
+        if self.query_one(CommandList).scrollable_content_region:  # else there are no pages yet to turn
+            super()._action_command_list(action)

@@ -121,7 +121,8 @@ class StatusPresenter:
                 self._set(asks=bool(self._questions))
             case TurnEnded():
                 self._ask_nothing()
-                if self._conversation is not None:  # a command may have changed the branch
+                # A command may have changed the branch; a turn may end after the app.
+                if self._conversation is not None and self._bar.is_running:
                     self._locate(self._conversation)
             case _:
                 pass

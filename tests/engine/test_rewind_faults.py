@@ -102,6 +102,23 @@ async def test_background_commands_and_sub_agents_count_and_what_changes_between
     assert files(workspace) == {"mine.txt": "mine\n"}
 
 
+async def test_what_you_changed_before_a_background_command_that_only_reads_stays_yours(
+    talks: Talks, llm: ScriptedLLM, workspace: Path
+) -> None:
+    talk = await talks(yolo=True)
+    llm.script(runs("touch made.txt"), "Done.")
+    await talk.ask("make it")
+    (workspace / "mine.txt").write_text("mine\n")
+    llm.script("Hello.", runs("sleep 60", background=True), "It runs.")
+    await talk.ask("hello")
+    await talk.ask("wait in the background")
+    rewinder, session, prompt = rewinder_of(talk)
+    planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
+    assert [view.path for view in planned.views] == ["made.txt"]
+    await talk.conversation.put_back(planned)
+    assert files(workspace) == {"mine.txt": "mine\n"}
+
+
 async def test_files_go_back_only_where_they_were_changed(
     talks: Talks, llm: ScriptedLLM, workspace: Path, home: Path
 ) -> None:

@@ -40,6 +40,32 @@ async def test_enter_takes_what_was_typed_however_fast(start: Start) -> None:
         await app.shows(ModelsScreen)
 
 
+async def test_keys_that_come_faster_than_it_opens_and_closes_do_no_harm(start: Start) -> None:
+    async with start() as app:
+        await app.opened()
+        for _ in range(3):
+            app.app.action_command_palette()
+            palette = app.app.screen
+            assert isinstance(palette, TablePalette)
+            app.app.action_command_palette()
+            await app.pilot.pause()
+            palette.query_one(Input).value = "s"
+            await app.until(
+                lambda: app.app.screen.query_one(OptionList).option_count, "something to page through"
+            )
+            palette.query_one(OptionList).clear_options()
+            palette.query_one(OptionList).display = False
+            await app.pilot.pause()
+            palette.query_one(OptionList).add_option("one")
+            palette.query_one(OptionList).highlighted = 0
+            await app.press("pagedown", "pageup")
+            await palette.query_one(Input).action_submit()
+            palette.dismiss(None)
+            palette.dismiss(None)
+        await app.pilot.pause()
+        assert app.app.screen is app.chat
+
+
 def listed(screen: object) -> list[str]:
     """The titles in the palette."""
     assert isinstance(screen, TablePalette)

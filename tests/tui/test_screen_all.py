@@ -147,3 +147,13 @@ async def test_without_colours_and_with_the_mouse_alone(
         assert open_screen.app.screen.query(KeyBar)
         await open_screen.click("Esc ", nth=-1)
         assert len(open_screen.results) == 1
+
+
+async def test_what_closes_it_a_second_time_closes_nothing_else(screen: Screen[Any]) -> None:
+    async with opened(screen) as open_screen:
+        below = open_screen.app.screen_stack[:-1]
+        screen.dismiss(None)
+        screen.dismiss(None)
+        await open_screen.settle()
+        assert open_screen.app.screen_stack == below
+        assert open_screen.results == [None]

@@ -2,6 +2,7 @@
 
 import pytest
 from hosting import SIZES, shown
+from textual import events
 
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
@@ -45,3 +46,13 @@ async def test_a_filter_that_nothing_fits_says_so_and_enter_takes_nothing() -> N
         await screen.press("backspace", "backspace", "backspace")
         assert "theme 3" in screen.text
         assert "Nothing matches." not in screen.text
+
+
+async def test_a_page_is_turned_only_where_there_is_one_to_see() -> None:
+    screen = dialog()
+    async with shown(screen) as open_screen:
+        await open_screen.type("zzz")
+        screen._fill("")
+        screen.on_key(events.Key("pagedown", None))
+        await open_screen.settle()
+        assert "theme 3" in open_screen.text

@@ -99,7 +99,7 @@ class ChangeRecorder:
         if command is not None or (watched.call.name in OF_JOBS and self._job is not None):
             author, since = command or (self._job, None)
             self._look_beside(author, watched.message_id, since)
-        if self._commands and self._jobs.running() and any(_commands(watched)):
+        if command is not None and self._jobs.running():
             self._job = watched
 
     def _author(self) -> WatchedCall | None:

@@ -13,6 +13,7 @@ from textual.widgets.option_list import Option
 
 from crushpy.messages import Data
 from crushpy.sanitize import clean
+from crushpy.tui.screens.closing import ClosesOnce
 
 KEYS = "Enter choose  Esc cancel  ↑↓ move"
 
@@ -26,7 +27,7 @@ class Choice(Data, frozen=True):
     current: bool = False
 
 
-class ChooseScreen(ModalScreen[str | None]):
+class ChooseScreen(ModalScreen[str | None], ClosesOnce[str | None]):
     """Returns the value of the row that was taken, or None."""
 
     DEFAULT_CSS = """
@@ -112,7 +113,9 @@ class ChooseScreen(ModalScreen[str | None]):
         moves = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
         if event.key in moves and self.query_one(Input).has_focus:
             event.stop()
-            getattr(self.query_one(OptionList), f"action_{moves[event.key]}")()
+            options = self.query_one(OptionList)
+            if options.scrollable_content_region:  # else there are no pages yet to turn
+                getattr(options, f"action_{moves[event.key]}")()
 
 
 def _row(choice: Choice) -> Content:

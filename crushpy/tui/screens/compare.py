@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.messages import Data, Seed
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.key_bar import KeyBar
 
 WIDE = 100
@@ -81,7 +81,7 @@ def one_below_the_other(found: list[Pair]) -> Iterator[Content]:
             fresh.append(Content.styled(f"+ {pair.right}", "$success"))
 
 
-class CompareScreen(Screen[None]):
+class CompareScreen(ClosesOnce[None]):
     """The summaries of two sessions, or their evidence."""
 
     DEFAULT_CSS = """

@@ -7,7 +7,6 @@ from textual import on
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.context.budget import Budget
@@ -20,6 +19,7 @@ from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.picker import spread
 from crushpy.tui.widgets.key_bar import KeyBar, flow
 from crushpy.tui.widgets.row_list import RowList
@@ -108,7 +108,7 @@ class EditContext(Protocol):
     async def __call__(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect: ...
 
 
-class InspectorScreen(Screen[None]):
+class InspectorScreen(ClosesOnce[None]):
     """`read` gives the figures as they are now; `thresholds` are shares of the window with their names;
     `edit` drops, cuts or restores messages, or says what that would do.
 

@@ -11,6 +11,7 @@ from textual.widgets import Input, Static
 from crushpy.errors import CrushpyError
 from crushpy.llm.key_store import checked_key
 from crushpy.sanitize import clean, one_line
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
@@ -27,7 +28,7 @@ class SecretField(Input):
         self.insert_text_at_cursor(event.text.strip())
 
 
-class KeyScreen(ModalScreen[str | None]):
+class KeyScreen(ModalScreen[str | None], ClosesOnce[str | None]):
     """Returns what can be a key, or None."""
 
     DEFAULT_CSS = """

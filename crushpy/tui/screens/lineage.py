@@ -9,7 +9,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Container, VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
@@ -20,6 +19,7 @@ from crushpy.messages import Data, counted
 from crushpy.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.session_preview import coverage_words, preview_text, tokens_words
 from crushpy.tui.widgets.key_bar import KeyBar
 
@@ -45,7 +45,7 @@ class SessionTree(Tree[Branch]):
     ]
 
 
-class LineageScreen(Screen[Chosen | None]):
+class LineageScreen(ClosesOnce[Chosen | None]):
     """`session_id` is any session of the conversation; the cursor starts there."""
 
     DEFAULT_CSS = """

@@ -7,9 +7,9 @@ from textual.actions import SkipAction
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.fields import LineField
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import RowList
@@ -34,7 +34,7 @@ class FilterLine(LineField):
         super().action_delete_right()
 
 
-class PickScreen(Screen[PickResult], Generic[PickResult]):
+class PickScreen(ClosesOnce[PickResult], Generic[PickResult]):
     """A screen says what it does with words that are `typed` and a row that is `taken`."""
 
     DEFAULT_CSS = """

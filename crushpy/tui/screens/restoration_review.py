@@ -8,12 +8,12 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.engine.rewind.file_views import FileView
 from crushpy.messages import Diff
 from crushpy.sanitize import one_line
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
@@ -22,7 +22,7 @@ from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import RowList
 
 
-class RestorationScreen(Screen[frozenset[str] | None]):
+class RestorationScreen(ClosesOnce[frozenset[str] | None]):
     """Returns the paths to put back, as the views name them; None where nothing is to be done."""
 
     DEFAULT_CSS = """

@@ -17,12 +17,13 @@ from crushpy.tui.feed import Feed
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class SessionReaderScreen(TranscriptScreen):
+class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
     """The session as the chat would show it, from its beginning or at a message that was found. Returns the
     session to go on with: itself, or a branch that was made of it."""
 

@@ -8,7 +8,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Input, Static
 
 from crushpy.engine.compaction.review import Verdict
@@ -16,6 +15,7 @@ from crushpy.events import ReviewNeeded
 from crushpy.messages import counted
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
 from crushpy.tui.widgets.key_bar import KeyBar
@@ -35,7 +35,7 @@ class SummaryField(AreaField):
             event.prevent_default()
 
 
-class ReviewScreen(Screen[Verdict]):
+class ReviewScreen(ClosesOnce[Verdict]):
     """Returns a `Verdict`, always: closing it declines, and nothing changes.
 
     It may open while the user types: keys decide only once that has paused, and `typed` gets the letters.

@@ -10,7 +10,6 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static, TextArea
 
 from crushpy.engine.compaction.boundary_record import Rehearsal
@@ -21,6 +20,7 @@ from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.fields import AreaField
 from crushpy.tui.widgets.key_bar import KeyBar
 
@@ -30,7 +30,7 @@ PAUSE = 0.2
 Try = Callable[[str], Awaitable[Rehearsal | None]]
 
 
-class TemplateScreen(Screen[bool]):
+class TemplateScreen(ClosesOnce[bool]):
     """Returns whether the user's template was changed. `preview` says what a text would carry over."""
 
     DEFAULT_CSS = """

@@ -6,14 +6,14 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.content import Content
-from textual.screen import Screen
 from textual.widgets import Static
 
 from crushpy.tui.app_type import app_of
+from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class TextPage(Screen[None]):
+class TextPage(ClosesOnce[None]):
     """A screen says what it is called, and its text for a width."""
 
     DEFAULT_CSS = """
