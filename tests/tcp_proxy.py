@@ -12,7 +12,8 @@ class Proxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
         self._fatal = b""
-        self._answered = False
+        self._times = 1
+        self._stay = False
         self.cuts = 0
         """How often a fatal word was seen."""
         self._listener = socket.create_server(("127.0.0.1", 0))
@@ -32,8 +33,12 @@ class Proxy:
     def mend(self) -> None:
         self._open = True
 
-    def cut_after(self, word: bytes) -> None:
-        """The next connection that sends `word` is cut when the server's answer comes: its work is done."""
+    def cut_after(self, word: bytes, times: int = 1, *, stay: bool = False) -> None:
+        """The next connection that sends `word` is cut when the server's answer comes: its work is done.
+
+        So many `times`, one after the other; or new ones are refused from then on (`stay`) until `mend`.
+        """
+        self._times, self._stay = times, stay
         self._fatal = word
 
     def close(self) -> None:
@@ -64,8 +69,12 @@ class Proxy:
         with suppress(OSError):
             while data := client.recv(65536):
                 if self._fatal and self._fatal in data:
-                    self._fatal = b""
                     self.cuts += 1
+                    self._times -= 1
+                    if not self._times:
+                        self._fatal = b""
+                    if self._stay:
+                        self._open = False
                     doomed.set()
                 server.sendall(data)
         _end(server)

@@ -111,6 +111,7 @@ async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json
     settings = load(paths, cwd).settings
     store = Store(paths.database, settings.database_url)
     outcomes: list[ImportOutcome] = []
+    store.listen(lambda words: print(f"crushpy: {words}", file=sys.stderr))
     known = store if not dry_run or store.exists else None
     importer = SessionImporter(known, compaction=settings.compaction.method, dry_run=dry_run)
     try:

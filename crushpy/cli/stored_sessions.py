@@ -41,6 +41,7 @@ async def open_store() -> "AsyncGenerator[Store]":
 
     paths = Paths()
     store = Store(paths.database, load(paths, working_folder()).settings.database_url)
+    store.listen(lambda words: print(f"crushpy: {words}", file=sys.stderr))
     try:
         yield store
     finally:

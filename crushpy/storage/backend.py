@@ -48,8 +48,8 @@ class Backend(ABC):
         """The open database."""
 
     @abstractmethod
-    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
-        """What `job` gives. Where `again` is false it is done once: it cannot be done a second time."""
+    def work(self, job: "Callable[[Database], T]") -> T:
+        """What `job` gives. It is done again where the connection was lost."""
 
     def refuse_unfinished(self, source: str | None) -> None:
         """An error where `storage copy` was interrupted; `source` is what it copied."""

@@ -3,7 +3,6 @@
 Lives on the storage thread. Messages keep their own times; nothing is counted as said just now.
 """
 
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
@@ -15,7 +14,7 @@ from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
-from crushpy.storage.records import ImportRecord, SessionBreak, SessionInfo
+from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
 from crushpy.storage.row_mapping import boundary_to_row, message_to_row
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import insert_session
@@ -66,14 +65,13 @@ class Imports:
         self,
         first: SessionInfo | None,
         tip_id: str,
-        steps: Iterator[Message | SessionBreak],
-        end: Callable[[], tuple[str, ImportRecord]],
+        reading: ImportReading,
     ) -> None:
         with self._connection.transaction(durable=True, session=first.root_id if first else tip_id):
             if first is not None:
                 insert_session(self._connection, first)
             growing = _GrowingSession(self._connection, self._index, first.id if first else tip_id)
-            for step in steps:
+            for step in reading.steps():
                 if isinstance(step, Message):
                     growing.add(step)
                     continue
@@ -85,7 +83,7 @@ class Imports:
                 growing = _GrowingSession(self._connection, self._index, step.child.id)
                 growing.add(step.seed)
             growing.close()
-            title, record = end()
+            title, record = reading.end()
             if first is not None:
                 named = {"title": encodable(title)}
                 self._execute(update(sessions).where(_S.root_id == first.root_id), named)

@@ -1,6 +1,7 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
-from typing import Literal
+from collections.abc import Iterator
+from typing import Literal, Protocol
 
 import msgspec
 
@@ -205,6 +206,18 @@ class SessionBreak(Data, frozen=True):
 
 
 ImportStep = Message | SessionBreak
+
+
+class ImportReading(Protocol):
+    """A session of another agent as it is read, once."""
+
+    def steps(self) -> Iterator[ImportStep]:
+        """What is to be stored."""
+        ...
+
+    def end(self) -> tuple[str, ImportRecord]:
+        """Asked last: the title of a new conversation, and its record."""
+        ...
 
 
 class SearchHit(Data, frozen=True, omit_defaults=False):

@@ -76,7 +76,7 @@ def two_sessions(user: Path) -> tuple[Path, Path]:
         (False, "statements", 1),
         (False, "instructions", 199),
         (True, "statements", 2),
-        (True, "instructions", 299),
+        (True, "instructions", 49),
     ],
 )
 async def test_an_import_killed_at_any_step_leaves_each_conversation_whole_or_not_at_all(

@@ -7,12 +7,15 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
+import foreign_files as foreign
 import pytest
 from places import Place
 from postgres_server import Server
 from stored import a_session, replied, said
 from tcp_proxy import Proxy
 
+from crushpy.engine.session.importing import ImportOutcome, SessionImporter
+from crushpy.importers.claude import ClaudeCode
 from crushpy.messages import Message
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
@@ -156,23 +159,68 @@ async def test_a_server_that_is_not_there_is_told_at_once(tmp_path: Path, proxy:
     await store.close()
 
 
-async def test_an_import_that_lost_its_connection_left_nothing_and_says_so(far: Store, proxy: Proxy) -> None:
-    from crushpy.storage.records import ImportRecord
+class Importing:
+    """Reads Claude Code's sessions of a folder through a connection that is lost on the way."""
 
-    info = a_session()
-    record = ImportRecord(info.id, "other", "1", "f", info.id, "", "")
-    messages = [said(str(number)) for number in range(5)]
+    def __init__(self, folder: Path, far: Store) -> None:
+        self.folder = folder
+        self.store = far
 
-    def steps() -> Iterator[Message]:
-        yield from messages
-        proxy.cut()
-        proxy.mend()
+    async def __call__(self) -> list[ImportOutcome]:
+        importer = SessionImporter(self.store, compaction="auto")
+        source = ClaudeCode()
+        return [one async for one in importer.run(source, source.sessions(self.folder))]
 
-    with pytest.raises(StorageError, match="was lost"):
-        await far.import_conversation(info, info.id, steps(), lambda: ("title", record))
-    assert await far.conversation_tips() == []
-    await far.import_conversation(info, info.id, iter(messages), lambda: ("title", record))
-    assert len(await far.messages(info.id)) == 5
+
+@pytest.mark.parametrize(
+    "word",
+    [b"INSERT INTO session", b"INSERT INTO message", b"INSERT INTO boundary", b"import_record", b"COMMIT"],
+    ids=["session", "message", "boundary", "record", "commit"],
+)
+@pytest.mark.parametrize("times", [1, 3])
+async def test_an_import_whose_connection_is_lost_is_begun_again_and_nothing_is_there_twice(
+    far: Store, proxy: Proxy, tmp_path: Path, word: bytes, times: int
+) -> None:
+    file = foreign.write_claude(tmp_path / "user")
+    bring = Importing(file.parent, far)
+    proxy.cut_after(word, times)
+    (first,) = await bring()
+    assert proxy.cuts >= 1
+    assert (first.status, first.boundaries) == ("imported", 1)
+    lineage = await far.lineage_messages(first.tip)
+    assert len(lineage) == first.messages + first.boundaries
+    assert len(await far.conversation_rows()) == 1
+
+    file.write_text(file.read_text().removesuffix('{"type":"user","uu'))
+    foreign.append_lines(
+        file,
+        foreign.claude_said("n1", "a4", 40, "and on"),
+        foreign.claude_reply("n2", "n1", 41, foreign.words("It goes on.")),
+    )
+    proxy.cut_after(word, times)
+    (more,) = await bring()
+    assert (more.status, more.messages, more.tip) == ("updated", 2, first.tip)
+    proxy.cut_after(b"")
+    after = await far.lineage_messages(first.tip)
+    assert after[: len(lineage)] == lineage
+    assert texts(after[len(lineage) :]) == ["and on", "It goes on."]
+    assert [one.status for one in await bring()] == ["unchanged"]
+    assert await far.check() == []
+
+
+async def test_an_import_into_a_server_that_stays_away_left_nothing_and_can_be_done_later(
+    far: Store, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bring = Importing(foreign.write_claude(tmp_path / "user").parent, far)
+    assert await far.conversation_rows() == []
+    with monkeypatch.context() as impatient:
+        impatient.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 0.1)
+        proxy.cut_after(b"INSERT INTO boundary", stay=True)
+        with pytest.raises(StorageError):
+            await bring()
+    proxy.mend()
+    assert await far.conversation_rows() == []
+    assert [one.status for one in await bring()] == ["imported"]
 
 
 async def test_a_process_killed_while_it_writes_leaves_a_session_that_goes_on_elsewhere(

@@ -4,8 +4,8 @@ import asyncio
 import posixpath
 import re
 import time
-from collections.abc import AsyncIterator, Iterable, Iterator
-from itertools import chain
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from itertools import chain, islice
 from typing import Literal
 
 import msgspec
@@ -28,6 +28,7 @@ from crushpy.messages import Data, Message, Seed
 from crushpy.sanitize import one_line
 from crushpy.storage.records import (
     BoundaryInfo,
+    ImportReading,
     ImportRecord,
     ImportStep,
     SessionBreak,
@@ -136,40 +137,52 @@ class SessionImporter:
             updated_at=began,
             imported=source.name,
         )
-        work = _Work(self, source, found, first, ImportRecord("", "", "", "", "", "", ""))
-        return await self._write(work, first, status)
+        nothing = ImportRecord("", "", "", "", "", "", "")
+        return await self._write(lambda: _Work(self, source, found, first, nothing), first, status)
 
     async def _more(self, source: Source, found: ForeignSession, record: ImportRecord) -> ImportOutcome:
         assert self._store is not None
         tip = await self._store.session(record.tip_id)
-        work = _Work(self, source, found, tip, record)
+
+        def begin() -> _Work:
+            return _Work(self, source, found, tip, record)
+
         if self._dry_run:
-            return await self._write(work, None, "updated")
+            return await self._write(begin, None, "updated")
         mine = await self._store.take_lease(tip.id)
         try:
-            return await self._write(work, None, "updated")
+            return await self._write(begin, None, "updated")
         finally:
             if mine:
                 await self._store.drop_lease(tip.id)
 
-    async def _write(self, work: "_Work", first: SessionInfo | None, status: Status) -> ImportOutcome:
-        steps = work.steps()
-        head = await asyncio.to_thread(next, steps, None)
-        if head is None:
+    async def _write(
+        self, begin: Callable[[], "_Work"], first: SessionInfo | None, status: Status
+    ) -> ImportOutcome:
+        """Each `begin` reads the foreign session from its beginning."""
+        work = begin()
+        if not await asyncio.to_thread(work.holds_something):
             return work.outcome("empty" if first else "unchanged")
-        everything = chain([head], steps)
         if self._dry_run or self._store is None:
-            await asyncio.to_thread(_exhaust, everything)
-        else:
-            await self._store.import_conversation(first, work.session.id, everything, work.end)
-        return work.outcome(status)
+            await asyncio.to_thread(_exhaust, work.steps())
+            return work.outcome(status)
+        readings = [work]
+
+        def next_reading() -> _Work:
+            """The one that was begun; new ones where the store has to begin again."""
+            if readings[-1].begun:
+                readings.append(begin())
+            return readings[-1]
+
+        await self._store.import_conversation(first, work.session.id, next_reading)
+        return readings[-1].outcome(status)
 
     @property
     def stopped(self) -> bool:
         return self._stopped
 
 
-class _Work:
+class _Work(ImportReading):
     """One session on its way into the store."""
 
     def __init__(
@@ -200,9 +213,21 @@ class _Work:
         self._moment = session.updated_at
         self._chars = 0
         """Of the session that messages go to, for a rough size where none is told."""
+        self._remaining = self._read()
+        self._ahead: list[ImportStep] = []
+        self.begun = False
+        """Whether somebody took its steps."""
+
+    def holds_something(self) -> bool:
+        self._ahead = list(islice(self._remaining, 1))
+        return bool(self._ahead)
 
     def steps(self) -> Iterator[ImportStep]:
-        """What is to be stored. Ends at the end of the foreign session; may raise what its reader raises."""
+        self.begun = True
+        return chain(self._ahead, self._remaining)
+
+    def _read(self) -> Iterator[ImportStep]:
+        """Ends at the end of the foreign session; may raise what its reader raises."""
         cursor = self._before.last_piece
         skipping = bool(cursor)
         for item in normalised(self._found.read(self._unmapped), self._unmapped, stop_at=cursor):

@@ -1,7 +1,7 @@
 """What else is kept of a conversation, and who may write to it."""
 
 import logging
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
@@ -11,8 +11,8 @@ from crushpy.storage.audit_records import AuditChain, AuditEntry
 from crushpy.storage.call_records import CallDecided
 from crushpy.storage.door.storage_thread import StorageThread
 from crushpy.storage.records import (
+    ImportReading,
     ImportRecord,
-    ImportStep,
     ListedTask,
     SessionInfo,
     StoredTaskList,
@@ -21,7 +21,6 @@ from crushpy.storage.records import (
 from crushpy.undo.states import FileState, RecordedChange
 
 log = logging.getLogger(__name__)
-EndOfImport = Callable[[], tuple[str, ImportRecord]]
 
 
 class StoredRecords(StorageThread):
@@ -129,11 +128,11 @@ class StoredRecords(StorageThread):
         return await self._do(lambda database: database.imports.was_continued(record))
 
     async def import_conversation(
-        self, first: SessionInfo | None, tip_id: str, steps: Iterator[ImportStep], end: EndOfImport
+        self, first: SessionInfo | None, tip_id: str, begin: Callable[[], ImportReading]
     ) -> None:
-        """Stores what `steps` gives, as it comes, in one transaction: in the new session `first`, or at the
-        end of `tip_id`. `end` is asked last for the title of a new conversation and for its record."""
-        await self._do(lambda database: database.imports.write(first, tip_id, steps, end), again=False)
+        """Stores what is read, as it comes, in one transaction: in the new session `first`, or at the end of
+        `tip_id`. Where the connection is lost it is begun again: with a new reading, from the beginning."""
+        await self._do(lambda database: database.imports.write(first, tip_id, begin()))
 
     # --- one writer ------------------------------------------------------------------------------------
 

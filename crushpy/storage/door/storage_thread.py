@@ -67,10 +67,10 @@ class StorageThread:
 
         self._backend.say = say
 
-    async def _do(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
-        """What `job` gives, done on the thread. One that cannot be done `again` is done once."""
+    async def _do(self, job: "Callable[[Database], T]") -> T:
+        """What `job` gives, done on the thread; again where the connection was lost."""
         self._calls.send()
-        future = self._thread.submit(self._backend.work, job, again=again)
+        future = self._thread.submit(self._backend.work, job)
         # Shielded: cancelling whoever waits must not take a queued write back.
         return await asyncio.shield(asyncio.wrap_future(future))
 

@@ -19,8 +19,8 @@ T = TypeVar("T")
 PATIENCE_SECONDS = 60.0
 """How long a job waits for a server that is gone."""
 _LONGEST_PAUSE = 2.0
-_COLLISIONS = 20
-"""How often a job is done again that was in another's way."""
+_INTERRUPTIONS = 20
+"""How often a job is done again that was in another's way, or lost its connection."""
 
 
 class PostgresBackend(Backend):
@@ -81,24 +81,20 @@ class PostgresBackend(Backend):
         outputs = PostgresOutputs(connection)
         return Database(connection, PostgresLeases(connection), PostgresFullText(connection), outputs)
 
-    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+    def work(self, job: "Callable[[Database], T]") -> T:
         database = self.open()
-        from crushpy.storage.postgres.faults import Interrupted, explain, server_fault
+        from crushpy.storage.postgres.faults import OTHER, Interrupted, explain, server_fault
 
-        collisions = 0
+        interruptions = 0
         while True:
             try:
                 done = job(database)
             except Interrupted as interrupted:
-                if not again:
+                interruptions += 1
+                if interruptions > _INTERRUPTIONS:
                     raise StorageError(
-                        f"the connection to {self.place} was lost: {interrupted}",
-                        "Nothing of this was stored. Do it again.",
-                    ) from interrupted
-                collisions += not interrupted.lost
-                if collisions > _COLLISIONS:
-                    raise StorageError(
-                        f"cannot use the database {self.place}: {interrupted}"
+                        f"cannot use the database {self.place}: {interrupted}",
+                        f"It was tried {interruptions} times, and is not stored. {OTHER}",
                     ) from interrupted
                 if interrupted.lost:
                     self._reconnect()

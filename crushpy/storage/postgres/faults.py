@@ -16,7 +16,7 @@ _HINTS = {
     "25006": "The server only reads: name its primary in database_url.",
 }
 _UNREACHABLE = "Check that the server runs and can be reached: `crushpy doctor`."
-_OTHER = "Run `crushpy doctor` to check the database."
+OTHER = "Run `crushpy doctor` to check the database."
 _LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03")
 """The server ended the connection, is starting or shutting down, or we were silent for too long."""
 _COLLISIONS = ("40001", "40P01")
@@ -62,7 +62,7 @@ def explain(address: ServerAddress, fault: psycopg.Error) -> StorageError:
         refused = "password" in said or "authentication" in said or "no pg_hba" in said
         hint = _HINTS["28"] if refused else _HINTS["3D"] if "does not exist" in said else _UNREACHABLE
     else:
-        hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), _OTHER)
+        hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), OTHER)
     return StorageError(f"cannot use the database {address.shown}: {one_paragraph(said)}", hint)
 
 

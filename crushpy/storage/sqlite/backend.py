@@ -39,7 +39,7 @@ class SqliteBackend(Backend):
             self.database = database
         return self.database
 
-    def work(self, job: "Callable[[Database], T]", *, again: bool = True) -> T:
+    def work(self, job: "Callable[[Database], T]") -> T:
         from crushpy.storage.sqlite.faults import explained
 
         with explained(self._file):
