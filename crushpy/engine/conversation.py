@@ -594,7 +594,7 @@ class Conversation:
     def warm_up(self) -> None:
         """Loads storage in the background, for a front end that waits for its user."""
         if not self._closed:
-            self._store.begin_import()
+            self._store.open_soon()
 
     def expect_prompt(self) -> None:
         """The user is at the keyboard: begins what the request would have to wait for."""

@@ -1,1 +1,1 @@
-"""What lasts: sessions, their messages and tool runs, in SQLite through SQLModel. No row leaves this room."""
+"""What lasts: sessions, their messages and tool runs, in SQLite or PostgreSQL. No row leaves this room."""

@@ -7,31 +7,22 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, bindparam, insert, select, update
-
 from crushpy.sanitize import encodable
 from crushpy.storage.audit_records import AuditChain, AuditEntry, AuditRecord, first_hash, linked
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
-from crushpy.storage.tables import audit_ends, audits
+from crushpy.storage.rows import Row
 
-_root: BindParameter[Any] = bindparam("root")
-_A, _E = audits.c, audit_ends.c
-_END = select(_E.number, _E.hash).where(_E.root_id == _root)
-_INSERT = insert(audits)
-_BEGIN_CHAIN = insert(audit_ends)
-_MOVE_END = (
-    update(audit_ends)
-    .where(_E.root_id == _root)
-    .values(number=bindparam("last"), hash=bindparam("last_hash"))
-)
-_OF = select(audits).where(_A.root_id == _root).order_by(_A.number)
-_ROOTS_FROM = select(_E.root_id).where(_E.root_id >= bindparam("start")).order_by(_E.root_id)
-_STRAYS = select(_A.root_id).distinct().where(_A.root_id.not_in(select(_E.root_id)))
+_END = "SELECT number, hash FROM audit_end WHERE root_id = :root"
+_MOVE_END = "UPDATE audit_end SET number = :last, hash = :last_hash WHERE root_id = :root"
+_OF = "SELECT * FROM audit WHERE root_id = :root ORDER BY number"
+_ROOTS_FROM = "SELECT root_id FROM audit_end WHERE root_id >= :start ORDER BY root_id"
+_STRAYS = "SELECT DISTINCT root_id FROM audit WHERE root_id NOT IN (SELECT root_id FROM audit_end)"
 
 
 class Audit:
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._execute = connection.execute
 
     def append(self, root_id: str, entries: Sequence[AuditEntry]) -> None:
@@ -46,11 +37,12 @@ class Audit:
             record = linked(root_id, number, previous, _encodable(entry), to_column(entry.body), time.time())
             previous = record.hash
             rows.append({field: getattr(record, field) for field in record.__struct_fields__})
-        self._execute(_INSERT, rows)
+        self._connection.insert("audit", *rows)
         if end:
             self._execute(_MOVE_END, {"root": root_id, "last": number, "last_hash": previous})
         else:
-            self._execute(_BEGIN_CHAIN, {"root_id": root_id, "number": number, "hash": previous})
+            begun = {"root_id": root_id, "number": number, "hash": previous}
+            self._connection.insert("audit_end", begun)
 
     def chain(self, root_id: str) -> AuditChain:
         end = self._execute(_END, {"root": root_id}).first()
@@ -68,5 +60,5 @@ def _encodable(entry: AuditEntry) -> AuditEntry:
     return AuditEntry(entry.kind, entry.body, entry.session_id, encodable(entry.call_id))
 
 
-def _record(row: Row[Any]) -> AuditRecord:
+def _record(row: Row) -> AuditRecord:
     return AuditRecord(**{field: getattr(row, field) for field in AuditRecord.__struct_fields__})

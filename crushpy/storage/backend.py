@@ -1,13 +1,13 @@
 """A kind of database, seen from the storage thread: opens it when the first job comes, does jobs, closes it.
 
-Light: knows neither SQLModel nor a database's own library.
+Light: does not know a database's own library.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.storage.records import ConversationRow, SessionInfo, StorageError
+from crushpy.storage.records import StorageError
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -58,14 +58,6 @@ class Backend(ABC):
                 f"{self.place} is an unfinished copy of {source}: conversations may be missing in it",
                 f"Finish it: crushpy storage copy {source} {self.place}",
             )
-
-    def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
-        """The list of conversations of a database that is not open; None where it has to be opened."""
-        return None
-
-    def quick_tips(self, cwd: str | None, limit: int, after: SessionInfo | None) -> list[SessionInfo] | None:
-        """The same as the sessions at their tips, those behind `after`."""
-        return None
 
     def close(self) -> None:
         if self.database is not None:

@@ -1,15 +1,16 @@
 """Boundaries: one transaction each, and the walks along them. Lives on the storage thread."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
+from typing import Any
 
 import msgspec
-from sqlalchemy import func, insert, select, update
 
 from crushpy.errors import UsageError
 from crushpy.messages import Cut, Message, Usage
 from crushpy.sanitize import encodable
+from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.lease_holder import LeaseHolder
@@ -23,17 +24,37 @@ from crushpy.storage.row_mapping import (
 )
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SESSIONS, insert_session
-from crushpy.storage.tables import boundaries, cuts, ledgers, messages, sessions
 
-_B = boundaries.c
-_M = messages.c
-_S = sessions.c
-BATCH = 500
-"""Ids in one statement: databases bound its values."""
 EVERYTHING = 2**63 - 1
 FORK = "fork"
 END_REASONS = {"agent": "new_session"}
 """How a session ended, where it is not the trigger's own name."""
+_CONTINUED_IN = f"""
+    SELECT child_id FROM boundary WHERE parent_id = :session AND undone_at IS NULL AND trigger != '{FORK}'
+    ORDER BY created_at DESC
+"""  # noqa: S608  # our own words
+_LEDGER = "SELECT facts FROM ledger WHERE session_id = :session"
+_REPORTED = (
+    "UPDATE boundary SET reported_after = :tokens WHERE child_id = :session AND reported_after IS NULL"
+)
+_BOUNDARY = "SELECT * FROM boundary WHERE id = :boundary"
+_CUTS = "SELECT * FROM cut WHERE session_id = :session"
+_UNDONE = "SELECT id FROM boundary WHERE parent_id = :session AND undone_at IS NOT NULL LIMIT 1"
+_MESSAGES_OF = "SELECT * FROM message WHERE id IN ({})"
+_OPENING = "SELECT * FROM boundary WHERE child_id = :session"
+_OF_CONVERSATION = """
+    SELECT boundary.* FROM boundary JOIN session ON session.id = boundary.child_id
+    WHERE session.root_id = :root ORDER BY boundary.created_at
+"""
+_CONVERSATION = f"{SESSIONS} WHERE root_id = :root AND kind != '{DELETED}' ORDER BY created_at, generation"
+_UP_TO = "SELECT * FROM message WHERE session_id = :session AND number <= :last ORDER BY seq"
+_USED_UP_TO = """
+    SELECT usage FROM message WHERE session_id = :session AND number <= :last AND usage IS NOT NULL
+    ORDER BY seq
+"""
+_FIRST_NUMBER = "SELECT min(number) FROM message WHERE session_id = :session"
+_LAST_BEFORE = "SELECT max(number) FROM message WHERE session_id = :session AND created_at <= :moment"
+_LAST_OF = "SELECT max(number) FROM message WHERE session_id = :session AND id IN ({})"
 
 
 class Boundaries:
@@ -49,6 +70,8 @@ class Boundaries:
         self._sessions = session_table
         self._leases = leases
         self._execute = connection.execute
+        items = connection.dialect.items_of.format(":ids")
+        self._messages_of, self._last_of = _MESSAGES_OF.format(items), _LAST_OF.format(items)
 
     # --- writes ----------------------------------------------------------------------------------------
 
@@ -69,18 +92,15 @@ class Boundaries:
             if boundary.trigger != FORK:
                 self._refuse_second(boundary.parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
-                ended = self._execute(
-                    update(sessions).where(_S.id == boundary.parent_id),
-                    {"end_reason": reason, "ended_at": boundary.created_at},
-                )
-                self._sessions.require(ended.rowcount, boundary.parent_id)
+                ended = {"end_reason": reason, "ended_at": boundary.created_at}
+                self._sessions.require(self._set(boundary.parent_id, ended), boundary.parent_id)
             insert_session(self._connection, child)
             self._conversations.refresh(child.root_id)
             if seed is not None:
                 self._sessions.append(child.id, seed)
-            self._execute(insert(boundaries), boundary_to_row(boundary))
+            self._connection.insert("boundary", boundary_to_row(boundary))
             if ledger:
-                self._execute(insert(ledgers), {"session_id": child.id, "facts": encodable(ledger)})
+                self._connection.insert("ledger", {"session_id": child.id, "facts": encodable(ledger)})
             self._insert_cuts(child.id, shown)
             if boundary.trigger != FORK:
                 self._leases.move(boundary.parent_id, child.id)
@@ -96,17 +116,15 @@ class Boundaries:
 
     def continued_in(self, session_id: str) -> str | None:
         """The child in which a session goes on."""
-        statement = (
-            select(_B.child_id)
-            .where(_B.parent_id == session_id, _B.undone_at.is_(None), _B.trigger != FORK)
-            .order_by(_B.created_at.desc())
-        )
-        return self._execute(statement).scalar()
+        return self._execute(_CONTINUED_IN, {"session": session_id}).scalar()
+
+    def _set(self, session_id: str, changes: Mapping[str, Any]) -> int:
+        """Changes columns of a session; 0 where there is none."""
+        return self._connection.update("session", "id = :session", {"session": session_id}, changes)
 
     def ledger(self, session_id: str) -> str:
         """The facts of all sessions before this one; empty where none were stored."""
-        statement = select(ledgers.c.facts).where(ledgers.c.session_id == session_id)
-        return self._execute(statement).scalar() or ""
+        return self._execute(_LEDGER, {"session": session_id}).scalar() or ""
 
     def add_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         with self._connection.transaction(durable=True, session=session_id):
@@ -116,27 +134,23 @@ class Boundaries:
     def _insert_cuts(self, session_id: str, shown: Sequence[Cut]) -> None:
         for cut in {cut.message_id: cut for cut in shown}.values():
             row = {"session_id": session_id, **msgspec.structs.asdict(cut)}
-            self._connection.replace(cuts, row)
+            self._connection.replace("cut", row, "session_id", "message_id")
 
     def reported(self, child_id: str, tokens: int) -> None:
         with self._connection.transaction(session=child_id):
-            self._execute(
-                update(boundaries).where(_B.child_id == child_id, _B.reported_after.is_(None)),
-                {"reported_after": tokens},
-            )
+            self._execute(_REPORTED, {"session": child_id, "tokens": tokens})
 
     def undo(self, boundary_id: str, note: Message) -> None:
-        this = select(boundaries).where(_B.id == boundary_id)
-        with self._connection.transaction(durable=True, session=self._execute(this).one().parent_id):
-            row = self._execute(this).one()
+        this = {"boundary": boundary_id}
+        parent = self._execute(_BOUNDARY, this).one().parent_id
+        with self._connection.transaction(durable=True, session=parent):
+            row = self._execute(_BOUNDARY, this).one()
             if row.undone_at is not None:
                 raise UsageError(f"The fresh start before session {row.child_id} was undone already.")
             now = time.time()
-            self._execute(update(boundaries).where(_B.id == boundary_id), {"undone_at": now})
-            self._execute(update(sessions).where(_S.id == row.child_id), {"kind": FORK})
-            self._execute(
-                update(sessions).where(_S.id == row.parent_id), {"ended_at": None, "end_reason": ""}
-            )
+            self._connection.update("boundary", "id = :boundary", this, {"undone_at": now})
+            self._set(row.child_id, {"kind": FORK})
+            self._set(row.parent_id, {"ended_at": None, "end_reason": ""})
             self._sessions.append(row.parent_id, note)
             self._conversations.changed(row.parent_id)
 
@@ -144,10 +158,8 @@ class Boundaries:
 
     def carried(self, session_id: str) -> Carried:
         boundary = self._opening(session_id)
-        rows = self._execute(select(cuts).where(cuts.c.session_id == session_id))
-        undone = self._execute(
-            select(_B.id).where(_B.parent_id == session_id, _B.undone_at.is_not(None)).limit(1)
-        ).first()
+        rows = self._execute(_CUTS, {"session": session_id}).all()
+        undone = self._execute(_UNDONE, {"session": session_id}).first()
         return Carried(
             self._in_order(boundary.tail) if boundary else (),
             tuple(Cut(row.message_id, row.head, row.tail, row.kind, row.made_after) for row in rows),
@@ -155,16 +167,13 @@ class Boundaries:
         )
 
     def _in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
-        found: dict[str, Message] = {}
-        for start in range(0, len(ids), BATCH):
-            batch = ids[start : start + BATCH]
-            rows = self._execute(select(messages).where(messages.c.id.in_(batch)))
-            found |= {row.id: message_from_row(row) for row in rows}
+        rows = self._execute(self._messages_of, {"ids": to_column(ids)})
+        found = {row.id: message_from_row(row) for row in rows}
         return tuple(found[one] for one in ids if one in found)
 
     def _opening(self, session_id: str) -> BoundaryInfo | None:
         """The boundary (or fork) that opened this session."""
-        row = self._execute(select(boundaries).where(_B.child_id == session_id)).first()
+        row = self._execute(_OPENING, {"session": session_id}).first()
         return boundary_from_row(row) if row else None
 
     def before(self, session_id: str) -> BoundaryInfo | None:
@@ -172,12 +181,7 @@ class Boundaries:
         return None if boundary is None or boundary.trigger == FORK else boundary
 
     def of_conversation(self, root_id: str) -> list[BoundaryInfo]:
-        rows = self._execute(
-            select(boundaries)
-            .join(sessions, _S.id == _B.child_id)
-            .where(_S.root_id == root_id)
-            .order_by(_B.created_at)
-        )
+        rows = self._execute(_OF_CONVERSATION, {"root": root_id})
         return [boundary_from_row(row) for row in rows]
 
     def tip(self, id_or_prefix: str) -> SessionInfo:
@@ -191,9 +195,7 @@ class Boundaries:
             info = self._sessions.find(child)
 
     def conversation(self, root_id: str) -> list[SessionInfo]:
-        rows = self._execute(
-            SESSIONS.where(_S.root_id == root_id, _S.kind != DELETED).order_by(_S.created_at, _S.generation)
-        )
+        rows = self._execute(_CONVERSATION, {"root": root_id})
         return [session_from_row(row) for row in rows]
 
     def descendants(self, session_id: str) -> list[SessionInfo]:
@@ -209,20 +211,16 @@ class Boundaries:
     def lineage_messages(self, session_id: str) -> list[Message]:
         found: list[Message] = []
         for session, last in self.reach(session_id):
-            statement = select(messages).where(_M.session_id == session, _M.number <= last).order_by(_M.seq)
-            found += [message_from_row(row) for row in self._execute(statement)]
+            rows = self._execute(_UP_TO, {"session": session, "last": last})
+            found += [message_from_row(row) for row in rows]
         return found
 
     def lineage_usage(self, session_id: str) -> list[tuple[str, Usage]]:
         """What each model call from the root to this session reported, with the session it was made in."""
         found: list[tuple[str, Usage]] = []
         for session, last in self.reach(session_id):
-            statement = (
-                select(_M.usage)
-                .where(_M.session_id == session, _M.number <= last, _M.usage.is_not(None))
-                .order_by(_M.seq)
-            )
-            found += [(session, usage_from_column(usage)) for usage in self._execute(statement).scalars()]
+            used = self._execute(_USED_UP_TO, {"session": session, "last": last}).scalars()
+            found += [(session, usage_from_column(usage)) for usage in used]
         return found
 
     def reach(self, session_id: str) -> list[tuple[str, int]]:
@@ -238,17 +236,10 @@ class Boundaries:
         """The number of the last message of `parent` before `child` left it. Numbers grow; clocks may not."""
         boundary = self._opening(child.id)
         if boundary is not None and boundary.trigger == FORK:
-            return max(self._numbers(parent, boundary.tail), default=0)
-        first = self._execute(select(func.min(_M.number)).where(_M.session_id == child.id)).scalar()
+            own = {"session": parent.id, "ids": to_column(boundary.tail)}
+            return self._execute(self._last_of, own).scalar() or 0
+        first = self._execute(_FIRST_NUMBER, {"session": child.id}).scalar()
         if first is not None:
             return first - 1
-        own = select(func.max(_M.number)).where(_M.session_id == parent.id, _M.created_at <= child.created_at)
-        return self._execute(own).scalar() or 0
-
-    def _numbers(self, session: SessionInfo, ids: Sequence[str]) -> list[int]:
-        """The numbers of those messages that are the session's own."""
-        found: list[int] = []
-        for start in range(0, len(ids), BATCH):
-            own = select(_M.number).where(_M.session_id == session.id, _M.id.in_(ids[start : start + BATCH]))
-            found += self._execute(own).scalars()
-        return found
+        before = {"session": parent.id, "moment": child.created_at}
+        return self._execute(_LAST_BEFORE, before).scalar() or 0

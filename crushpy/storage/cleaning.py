@@ -3,8 +3,6 @@
 What is left over when a process ends is taken up by the next one that has time.
 """
 
-from sqlalchemy import text
-
 from crushpy.login import login_name
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
@@ -14,21 +12,21 @@ from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import SystemPrompts
 
 _BATCH = 50
-_MARK = text("UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted")
-_NO_LEASE = text("DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)")
-_SESSION = text("SELECT id FROM session WHERE kind = 'deleted' LIMIT 1")
-_MESSAGES = text("SELECT * FROM message WHERE session_id = :session ORDER BY seq LIMIT :many")
-_DELETE_MESSAGE = text("DELETE FROM message WHERE number = :number")
-_DELETE_RUNS = text(
+_MARK = "UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted"
+_NO_LEASE = "DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)"
+_SESSION = "SELECT id FROM session WHERE kind = 'deleted' LIMIT 1"
+_MESSAGES = "SELECT * FROM message WHERE session_id = :session ORDER BY seq LIMIT :many"
+_DELETE_MESSAGE = "DELETE FROM message WHERE number = :number"
+_DELETE_RUNS = (
     "DELETE FROM tool_run WHERE number IN "
     "(SELECT number FROM tool_run WHERE session_id = :session LIMIT :many)"
 )
-_DELETE_SESSION = text("DELETE FROM session WHERE id = :session")
-_CHORE = text("SELECT state FROM chore WHERE name = 'merge'")
-_SET_CHORE = text(
+_DELETE_SESSION = "DELETE FROM session WHERE id = :session"
+_CHORE = "SELECT state FROM chore WHERE name = 'merge'"
+_SET_CHORE = (
     "INSERT INTO chore VALUES ('merge', :state) ON CONFLICT (name) DO UPDATE SET state = excluded.state"
 )
-_NO_CHORE = text("DELETE FROM chore WHERE name = 'merge'")
+_NO_CHORE = "DELETE FROM chore WHERE name = 'merge'"
 
 
 class Cleaning:
@@ -82,5 +80,5 @@ class Cleaning:
             return False
         more = self._index.merge_some(begin=state == "begin")
         with self._connection.transaction():
-            self._execute(*((_SET_CHORE, {"state": "go on"}) if more else (_NO_CHORE, None)))
+            self._execute(*((_SET_CHORE, {"state": "go on"}) if more else (_NO_CHORE, {})))
         return more

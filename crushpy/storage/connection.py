@@ -1,33 +1,40 @@
 """What every kind of database offers to the tables: statements, transactions, and its own spelling of SQL.
 
-Lives on the storage thread. `sqlite` and `postgres` are the kinds there are; nothing else knows which it is.
+A statement is SQL with `:name` for each value. Lives on the storage thread. `sqlite` and `postgres` are the
+kinds there are; nothing else knows which it is.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import CursorResult, Executable, Table, delete, insert
-
 from crushpy.messages import Data
+from crushpy.storage.rows import Rows
 
-Values = Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+"""Of one statement; or of each time that it is run."""
 
 
 class Dialect(Data, frozen=True):
     """What the kinds spell differently, as pieces of SQL. `{}` stands for a value or a column."""
 
+    name: str
     pairs_of: str
     """Keys and numbers of a JSON object, as rows."""
     items_of: str
     """The texts of a JSON list, as rows."""
+    numbers_of: str
+    """The whole numbers of a JSON list, as rows."""
     like: str
     """The operator that does not mind the case of ASCII letters."""
     day_of: str
     """A moment as something that `Connection.day` makes a local day of."""
     figure_of: str
     """A number out of the JSON of `message.usage`, by its name."""
+    locking: str
+    """At the end of a query: nobody else changes these rows until the transaction is over."""
 
 
 class Connection(ABC):
@@ -36,8 +43,8 @@ class Connection(ABC):
     """How errors and people name the database; without passwords."""
 
     @abstractmethod
-    def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
-        """Runs one statement."""
+    def execute(self, statement: str, values: Values = MappingProxyType({})) -> Rows:
+        """Runs one statement; where there are several sets of values, once with each."""
 
     @abstractmethod
     def transaction(self, *, durable: bool = False, session: str = "") -> AbstractContextManager[None]:
@@ -70,7 +77,26 @@ class Connection(ABC):
     @abstractmethod
     def close(self) -> None: ...
 
-    def replace(self, table: Table, row: Mapping[str, Any]) -> None:
+    def insert(self, table: str, *rows: Mapping[str, Any]) -> None:
+        """Adds rows, all with the same columns."""
+        if rows:
+            self.execute(insertion(table, rows[0]), rows)
+
+    def update(self, table: str, where: str, values: Mapping[str, Any], changes: Mapping[str, Any]) -> int:
+        """Changes columns of the rows that `where`, with its values, finds; how many those were."""
+        settings = ", ".join(f"{name} = :new_{name}" for name in changes)
+        new = {f"new_{name}": value for name, value in changes.items()}
+        statement = f"UPDATE {table} SET {settings} WHERE {where}"  # noqa: S608  # our own names
+        return self.execute(statement, {**values, **new}).rowcount
+
+    def replace(self, table: str, row: Mapping[str, Any], *keys: str) -> None:
         """Inserts a row in place of the one with the same key. Inside a transaction."""
-        self.execute(delete(table).where(*(key == row[key.name] for key in table.primary_key)))
-        self.execute(insert(table), row)
+        where = " AND ".join(f"{key} = :{key}" for key in keys)
+        self.execute(f"DELETE FROM {table} WHERE {where}", {key: row[key] for key in keys})  # noqa: S608
+        self.insert(table, row)
+
+
+def insertion(table: str, columns: Iterable[str]) -> str:
+    """The statement that adds a row of these columns; values have the columns' names."""
+    names = list(columns)
+    return f"INSERT INTO {table} ({', '.join(names)}) VALUES ({', '.join(f':{name}' for name in names)})"  # noqa: S608

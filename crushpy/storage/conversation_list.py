@@ -4,24 +4,16 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from sqlalchemy import BindParameter, Row, Select, and_, bindparam, func, literal, or_, select, update
-
 from crushpy.messages import Message, Text, parts_from_json
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import folder_key
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.records import ConversationRow, SessionInfo
-from crushpy.storage.row_mapping import message_from_row, session_from_row
+from crushpy.storage.row_mapping import SESSION_COLUMNS, message_from_row, session_from_row
+from crushpy.storage.rows import Row
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.system_prompts import SESSIONS
-from crushpy.storage.tables import conversations, messages, sessions
-
-Statement = Select[*tuple[Any, ...]]
-
-_C = conversations.c
-_S = sessions.c
-_M = messages.c
+from crushpy.storage.system_prompts import PROMPT
 
 _SESSIONS = 200
 """So many of the latest sessions are looked through for prompts."""
@@ -30,45 +22,29 @@ _REPEATED = 4
 _LONGEST = 20_000
 """A longer prompt (most of it was pasted) is not worth being offered again."""
 
-_ROWS = select(conversations).order_by(_C.updated_at.desc(), _C.root_id)
-_TIPS = SESSIONS.join(conversations, _C.tip_id == _S.id).order_by(_C.updated_at.desc(), _C.root_id)
-_LIGHT_TIPS = _TIPS.with_only_columns(
-    *(column for column in _S if column.name != "system"), literal("").label("system")
+_session = tuple(f"session.{name}" for name in SESSION_COLUMNS)
+# An outer join, though every tip is there: SQLite would begin with all sessions else.
+_TIPS = "SELECT {} FROM conversation LEFT JOIN session ON session.id = conversation.tip_id"
+_FULL_TIPS = _TIPS.format(", ".join((*_session, PROMPT)))
+_LIGHT_TIPS = _TIPS.format(", ".join((*_session, "'' AS system")))
+_COUNTED_TIPS = _LIGHT_TIPS.replace("session.message_count", "conversation.messages AS message_count")
+_BEHIND = (
+    "conversation.updated_at <= :moment "
+    "AND (conversation.updated_at < :moment OR conversation.root_id > :root)"
 )
-_COUNTED_TIPS = _TIPS.with_only_columns(
-    *(column for column in _S if column.name not in ("system", "message_count")),
-    literal("").label("system"),
-    _C.messages.label("message_count"),
-)
-_BEHIND = and_(
-    _C.updated_at <= bindparam("moment"),
-    or_(_C.updated_at < bindparam("moment"), _C.root_id > bindparam("root")),
-)
-_IN_FOLDER = _C.cwd == bindparam("folder")
-
-_session: BindParameter[Any] = bindparam("session")
-_many: BindParameter[Any] = bindparam("many")
-_last = select(func.max(_M.seq)).where(_M.session_id == _session).scalar_subquery()
-_ENDS = (
-    select(messages)
-    .where(_M.session_id == _session, or_(_M.seq <= _many, _M.seq > _last - _many))
-    .order_by(_M.seq)
-)
-_LATEST_SESSIONS = (
-    select(_S.id)
-    .where(
-        _S.cwd == bindparam("folder"), _S.kind.not_in(("task", DELETED))
-    )  # what a task is asked is the model's
-    .order_by(_S.updated_at.desc())
-    .limit(_SESSIONS)
-)
-_PROMPTS = (
-    select(_M.parts)
-    .where(_M.session_id.in_(_LATEST_SESSIONS), _M.role == "user", func.length(_M.parts) <= _LONGEST)
-    .order_by(_M.created_at.desc(), _M.number.desc())
-    .limit(bindparam("rows"))
-)
-_RENAME = update(sessions).where(_S.root_id == bindparam("root"), _S.kind.not_in(("task", DELETED)))
+_ENDS = """
+    SELECT * FROM message WHERE session_id = :session
+    AND (seq <= :many OR seq > (SELECT max(seq) FROM message WHERE session_id = :session) - :many)
+    ORDER BY seq
+"""
+_OURS = f"kind NOT IN ('task', '{DELETED}')"
+"""What a task is asked is the model's."""
+_PROMPTS = f"""
+    SELECT parts FROM message WHERE session_id IN (
+        SELECT id FROM session WHERE cwd = :folder AND {_OURS} ORDER BY updated_at DESC LIMIT {_SESSIONS}
+    ) AND role = 'user' AND length(parts) <= {_LONGEST}
+    ORDER BY created_at DESC, number DESC LIMIT :rows
+"""  # noqa: S608  # our own words
 
 
 class ConversationList:
@@ -91,7 +67,7 @@ class ConversationList:
                 messages=row.messages,
                 imported=row.imported,
             )
-            for row in self._selected(_ROWS, cwd, limit)
+            for row in self._selected("SELECT * FROM conversation", cwd, limit)
         ]
 
     def tips(self, cwd: str | None, limit: int | None) -> list[SessionInfo]:
@@ -100,33 +76,38 @@ class ConversationList:
 
     def tip_page(self, cwd: str | None, many: int, after: SessionInfo | None) -> list[SessionInfo]:
         """A page of those, behind `after`, with the messages of the whole line counted."""
-        statement = _COUNTED_TIPS if after is None else _COUNTED_TIPS.where(_BEHIND)
-        behind = {} if after is None else {"moment": after.updated_at, "root": after.root_id}
-        return [session_from_row(row) for row in self._selected(statement, cwd, many, behind)]
+        if after is None:
+            return [session_from_row(row) for row in self._selected(_COUNTED_TIPS, cwd, many)]
+        behind = {"moment": after.updated_at, "root": after.root_id}
+        return [session_from_row(row) for row in self._selected(_COUNTED_TIPS, cwd, many, _BEHIND, behind)]
 
     def latest(self, cwd: str) -> SessionInfo | None:
         """Where somebody spoke last in this folder, of the conversations that have not ended."""
-        found = self._selected(_TIPS.where(_C.is_open), cwd, 1)
+        found = self._selected(_FULL_TIPS, cwd, 1, "conversation.is_open")
         return session_from_row(found[0]) if found else None
 
     def _selected(
         self,
-        statement: Statement,
+        statement: str,
         cwd: str | None,
         limit: int | None,
+        where: str = "true",
         others: Mapping[str, Any] = MappingProxyType({}),
-    ) -> Sequence[Row[Any]]:
+    ) -> Sequence[Row]:
+        statement += f" WHERE {where}"
         if cwd is not None:
-            statement = statement.where(_IN_FOLDER)
+            statement += " AND conversation.cwd = :folder"
+        statement += " ORDER BY conversation.updated_at DESC, conversation.root_id"
         if limit is not None:
-            statement = statement.limit(bindparam("many"))
+            statement += " LIMIT :many"
         values = {"folder": folder_key(cwd) if cwd is not None else "", "many": limit, **others}
         return self._connection.execute(statement, values).all()
 
     def rename(self, root_id: str, title: str) -> None:
         with self._connection.transaction(session=root_id):
-            renamed = self._connection.execute(_RENAME.values(title=encodable(title)), {"root": root_id})
-            self._sessions.require(renamed.rowcount, root_id)
+            where, changes = f"root_id = :root AND {_OURS}", {"title": encodable(title)}
+            renamed = self._connection.update("session", where, {"root": root_id}, changes)
+            self._sessions.require(renamed, root_id)
             self._table.refresh(root_id)
 
     def prompts(self, cwd: str, limit: int) -> list[str]:

@@ -5,53 +5,35 @@ Lives on the storage thread.
 
 from typing import Any
 
-from sqlalchemy import bindparam, delete, func, insert, select, update
-
 from crushpy.storage.connection import Connection
-from crushpy.storage.tables import conversations, sessions
 
-_C = conversations.c
-_S = sessions.c
 DELETED = "deleted"
 """The kind of a session that is being deleted: nobody sees it any more."""
 
-_ROOT_OF = select(_S.root_id).where(_S.id == bindparam("session"), _S.kind.not_in(("task", DELETED)))
-_COUNT = (
-    update(conversations)
-    .where(_C.tip_id == bindparam("session"))
-    .values(updated_at=bindparam("now"), messages=_C.messages + bindparam("many"))
-)
+_SHOWN = f"kind NOT IN ('task', '{DELETED}')"
+_ROOT_OF = f"SELECT root_id FROM session WHERE id = :session AND {_SHOWN}"  # noqa: S608  # our own words
+_COUNT = "UPDATE conversation SET updated_at = :now, messages = messages + :many WHERE tip_id = :session"
 # Where somebody spoke last; a session that has ended only where all have.
-_TIP = (
-    select(
-        _S.id,
-        _S.parent_id,
-        _S.cwd,
-        _S.title,
-        _S.model,
-        _S.updated_at,
-        _S.ended_at,
-        _S.generation,
-        _S.imported,
-    )
-    .where(_S.root_id == bindparam("root"), _S.kind.not_in(("task", DELETED)))
-    .order_by(_S.ended_at.is_not(None), _S.updated_at.desc(), _S.generation.desc())
-    .limit(1)
-)
-_up = select(_S.id, _S.parent_id, _S.message_count).where(_S.id == bindparam("tip")).cte(recursive=True)
-_parent = sessions.alias()
+_TIP = f"""
+    SELECT id, parent_id, cwd, title, model, updated_at, ended_at, generation, imported
+    FROM session WHERE root_id = :root AND {_SHOWN}
+    ORDER BY ended_at IS NOT NULL, updated_at DESC, generation DESC LIMIT 1
+"""  # noqa: S608
 # A union of different rows only: a circle of parents, which nobody should have, ends here.
-_up = _up.union(
-    select(_parent.c.id, _parent.c.parent_id, _parent.c.message_count).join(
-        _up, _parent.c.id == _up.c.parent_id
+_MESSAGES = """
+    WITH RECURSIVE up (id, parent_id, message_count) AS (
+        SELECT id, parent_id, message_count FROM session WHERE id = :tip
+        UNION SELECT session.id, session.parent_id, session.message_count
+        FROM session JOIN up ON session.id = up.parent_id
     )
-)
-_MESSAGES = select(func.sum(_up.c.message_count))
-_FORGET = delete(conversations).where(_C.root_id == bindparam("root"))
+    SELECT sum(message_count) FROM up
+"""
+_FORGET = "DELETE FROM conversation WHERE root_id = :root"
 
 
 class ConversationTable:
     def __init__(self, connection: Connection) -> None:
+        self._connection = connection
         self._execute = connection.execute
 
     def counted(self, session_id: str, now: float, many: int) -> None:
@@ -86,7 +68,7 @@ class ConversationTable:
             "messages": self._execute(_MESSAGES, {"tip": tip.id}).scalar() or 0,
             "imported": tip.imported,
         }
-        self._execute(insert(conversations), row)
+        self._connection.insert("conversation", row)
 
     def forget(self, root_id: str) -> None:
         self._execute(_FORGET, {"root": root_id})

@@ -1,7 +1,11 @@
 """The parts of an open database, each given what it needs.
 
-Lives on the storage thread; `store.py` is its door.
+Lives on the storage thread; `store.py` is its door. Parts that build their statements from the tables of
+SQLModel are made when they are first asked for: loading it takes half a second.
 """
+
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from crushpy.storage.audit import Audit
 from crushpy.storage.boundaries import Boundaries
@@ -10,24 +14,28 @@ from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.copy_state import CopyState
 from crushpy.storage.drafts import Drafts
 from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.full_text import FullText
-from crushpy.storage.imports import Imports
 from crushpy.storage.lease_holder import LeaseHolder
+from crushpy.storage.loading import load_tables
 from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.message_pages import MessagePages
 from crushpy.storage.output_table import OutputTable
 from crushpy.storage.pins import PinTable
-from crushpy.storage.row_transfer import RowTransfer
 from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SystemPrompts
-from crushpy.storage.task_lists import TaskLists
 from crushpy.storage.task_results import TaskResults
 from crushpy.storage.usage_sums import UsageSums
+
+if TYPE_CHECKING:
+    from crushpy.storage.imports import Imports
+    from crushpy.storage.row_transfer import RowTransfer
+    from crushpy.storage.task_lists import TaskLists
 
 
 class Database:
@@ -37,7 +45,7 @@ class Database:
         self.connection = connection
         self.leases = leases
         self.outputs = outputs
-        table = ConversationTable(self.connection)
+        self._table = table = ConversationTable(self.connection)
         self.index = SearchIndex(self.connection, full_text)
         self.sessions = SessionTable(self.connection, self.leases, table, self.index)
         self.drafts = Drafts(self.connection, self.sessions)
@@ -46,7 +54,6 @@ class Database:
         self.search = Search(self.connection, self.boundaries, full_text)
         self.lookup = MessageLookup(self.connection, self.boundaries)
         self.conversations = ConversationList(self.connection, self.sessions, table)
-        self.imports = Imports(self.connection, self.boundaries, table, self.index)
         self.audit = Audit(self.connection)
         self.calls = CallWrites(self.connection, self.sessions, self.audit)
         self.prompts = SystemPrompts(self.connection)
@@ -55,9 +62,29 @@ class Database:
         self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
         self.task_results = TaskResults(self.connection)
-        self.task_lists = TaskLists(self.connection)
         self.usage_sums = UsageSums(self.connection)
-        self.transfer = RowTransfer(self.connection, self.index)
+        self.copy_state = CopyState(self.connection)
+
+    @cached_property
+    def imports(self) -> "Imports":
+        load_tables()
+        from crushpy.storage.imports import Imports
+
+        return Imports(self.connection, self.boundaries, self._table, self.index)
+
+    @cached_property
+    def task_lists(self) -> "TaskLists":
+        load_tables()
+        from crushpy.storage.task_lists import TaskLists
+
+        return TaskLists(self.connection)
+
+    @cached_property
+    def transfer(self) -> "RowTransfer":
+        load_tables()
+        from crushpy.storage.row_transfer import RowTransfer
+
+        return RowTransfer(self.connection, self.index)
 
     def tidy(self) -> bool:
         """A little work on the database itself. False where there is none."""

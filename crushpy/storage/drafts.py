@@ -4,15 +4,13 @@ Lives on the storage thread. A draft is one row, written over and over, and goes
 stores the reply itself.
 """
 
-from sqlalchemy import delete, insert, select
-
 from crushpy.messages import Message
 from crushpy.storage.connection import Connection
 from crushpy.storage.row_mapping import message_from_row, message_to_row
 from crushpy.storage.session_table import SessionTable
-from crushpy.storage.tables import drafts
 
-_D = drafts.c
+_DROP = "DELETE FROM draft WHERE session_id = :session"
+_FIND = "SELECT * FROM draft WHERE session_id = :session"
 
 
 class Drafts:
@@ -23,17 +21,16 @@ class Drafts:
     def keep(self, session_id: str, message: Message) -> None:
         """What has come of a reply so far, instead of what was kept before."""
         row = message_to_row(session_id, message)
-        del row["session"]
         with self._connection.transaction(session=session_id):
-            self._connection.execute(delete(drafts).where(_D.session_id == session_id))
-            self._connection.execute(insert(drafts), row)
+            self._connection.execute(_DROP, {"session": session_id})
+            self._connection.insert("draft", row)
 
     def drop(self, session_id: str) -> None:
         with self._connection.transaction(session=session_id):
-            self._connection.execute(delete(drafts).where(_D.session_id == session_id))
+            self._connection.execute(_DROP, {"session": session_id})
 
     def find(self, session_id: str) -> Message | None:
-        row = self._connection.execute(select(drafts).where(_D.session_id == session_id)).first()
+        row = self._connection.execute(_FIND, {"session": session_id}).first()
         return message_from_row(row) if row is not None else None
 
     def recover(self, session_id: str) -> Message | None:

@@ -4,20 +4,30 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, delete, func, insert, select, update
 
 from crushpy.redact import redact
 from crushpy.sanitize import encodable
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
-from crushpy.storage.tables import file_changes, messages
+from crushpy.storage.rows import Row
 from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 
-_C = file_changes.c
-_M = messages.c
-BATCH = 500
-"""Ids in one statement: databases bound its values."""
+_STATES = 500
+"""Changes whose states are read at a time."""
+_IN_BATCH = "SELECT * FROM file_change WHERE batch = :batch"
+_OF_OTHERS = """
+    SELECT * FROM file_change WHERE number > :since AND machine = :machine AND root_id != :root
+    ORDER BY number
+"""
+_NUMBER_OF = "SELECT number FROM message WHERE id = :message"
+_LAST_MESSAGE = "SELECT max(number) FROM message"
+_DROP = "DELETE FROM file_change WHERE number = :number"
+_OF = "SELECT * FROM file_change WHERE root_id = :root ORDER BY number"
+_AFTER = "SELECT number, before, after FROM file_change WHERE number > :after ORDER BY number LIMIT :many"
+_LAST = "SELECT max(number) FROM file_change"
+_NUMBERS_OF = "SELECT id, number FROM message WHERE id IN ({})"
 
 
 class FileChanges:
@@ -27,13 +37,14 @@ class FileChanges:
         self._connection = connection
         self._audit = audit
         self._execute = connection.execute
+        self._numbers_of = _NUMBERS_OF.format(connection.dialect.items_of.format(":ids"))
 
     def add(self, changes: Sequence[RecordedChange], message_id: str, since: int | None) -> None:
         if not changes:
             return
         first = changes[0]
         with self._connection.transaction(durable=True, session=first.session_id):
-            if first.batch and self._execute(select(_C.number).where(_C.batch == first.batch)).first():
+            if first.batch and self._execute(_IN_BATCH, {"batch": first.batch}).first():
                 return
             self._connection.numbering("file_change")
             others = {} if since is None else self._of_others(first, since)
@@ -41,72 +52,57 @@ class FileChanges:
             mine = [own for one in changes if (own := _own_part(one, others.get(one.path)))]
             if mine:
                 rows = [_to_row(one) | {"message_number": number} for one in mine]
-                self._execute(insert(file_changes), rows)
+                self._connection.insert("file_change", *rows)
                 self._audit.append(first.root_id, [_to_entry(one, one.after) for one in mine if one.after])
 
     def _of_others(self, mine: RecordedChange, since: int) -> dict[str, tuple[FileState, FileState | None]]:
         """What became of each path by other conversations on this machine meanwhile."""
-        statement = (
-            select(file_changes)
-            .where(_C.number > since, _C.machine == mine.machine, _C.root_id != mine.root_id)
-            .order_by(_C.number)
-        )
+        values = {"since": since, "machine": mine.machine, "root": mine.root_id}
         found: dict[str, tuple[FileState, FileState | None]] = {}
-        for change in map(_from_row, self._execute(statement)):
+        for change in map(_from_row, self._execute(_OF_OTHERS, values)):
             before = found[change.path][0] if change.path in found else change.before
             found[change.path] = before, change.after
         return found
 
     def _message_number(self, message_id: str) -> int:
-        statement = (
-            select(_M.number).where(_M.id == message_id) if message_id else select(func.max(_M.number))
-        )
-        return self._execute(statement).scalar() or 0
+        number = _NUMBER_OF if message_id else _LAST_MESSAGE
+        return self._execute(number, {"message": message_id}).scalar() or 0
 
     def finish(self, batch: str, after: Mapping[str, FileState]) -> None:
-        of_batch = select(file_changes).where(_C.batch == batch)
-        first = self._execute(of_batch.limit(1)).first()
+        first = self._execute(_IN_BATCH, {"batch": batch}).first()
         if first is None:
             return
         with self._connection.transaction(durable=True, session=first.session_id):
-            rows = self._execute(of_batch).all()
+            rows = self._execute(_IN_BATCH, {"batch": batch}).all()
             made: list[AuditEntry] = []
             for row in rows:
                 state = after.get(path_from_stored(row.path))
                 if state is None:
                     continue
+                this = {"number": row.number}
                 if state.same(msgspec.json.decode(row.before, type=FileState)):
-                    self._execute(delete(file_changes).where(_C.number == row.number))
+                    self._execute(_DROP, this)
                 else:
-                    self._execute(
-                        update(file_changes).where(_C.number == row.number), {"after": _json(state)}
-                    )
+                    self._connection.update("file_change", "number = :number", this, {"after": _json(state)})
                     made.append(_to_entry(_from_row(row), state))
             if made:
                 self._audit.append(rows[0].root_id, made)
 
     def of(self, root_id: str) -> list[RecordedChange]:
-        rows = self._execute(select(file_changes).where(_C.root_id == root_id).order_by(_C.number))
+        rows = self._execute(_OF, {"root": root_id})
         return [_from_row(row) for row in rows]
 
     def states(self, after: int) -> tuple[int, list[FileState]]:
-        rows = self._execute(
-            select(_C.number, _C.before, _C.after).where(_C.number > after).order_by(_C.number).limit(BATCH)
-        ).all()
+        rows = self._execute(_AFTER, {"after": after, "many": _STATES}).all()
         texts = (text for row in rows for text in (row.before, row.after) if text)
         return rows[-1].number if rows else 0, [msgspec.json.decode(one, type=FileState) for one in texts]
 
     def last(self) -> int:
-        return self._execute(select(func.max(_C.number))).scalar() or 0
+        return self._execute(_LAST).scalar() or 0
 
     def message_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
-        found: dict[str, int] = {}
-        for start in range(0, len(message_ids), BATCH):
-            ids = message_ids[start : start + BATCH]
-            found |= {
-                row.id: row.number for row in self._execute(select(_M.id, _M.number).where(_M.id.in_(ids)))
-            }
-        return found
+        rows = self._execute(self._numbers_of, {"ids": to_column(message_ids)})
+        return {row.id: row.number for row in rows}
 
 
 def _own_part(
@@ -158,7 +154,7 @@ def _to_row(change: RecordedChange) -> dict[str, Any]:
     }
 
 
-def _from_row(row: Row[Any]) -> RecordedChange:
+def _from_row(row: Row) -> RecordedChange:
     return RecordedChange(
         path_from_stored(row.path),
         msgspec.json.decode(row.before, type=FileState),

@@ -6,11 +6,12 @@ Lives on the storage thread. Messages keep their own times; nothing is counted a
 from typing import Any
 
 import msgspec
-from sqlalchemy import case, func, insert, select, update
+from sqlalchemy import case, func, select, update
 
 from crushpy.messages import Message, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
+from crushpy.storage.built_statements import run_built
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
@@ -18,13 +19,12 @@ from crushpy.storage.records import ImportReading, ImportRecord, SessionInfo
 from crushpy.storage.row_mapping import boundary_to_row, message_to_row
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import insert_session
-from crushpy.storage.tables import boundaries, imports, messages, sessions
+from crushpy.storage.tables import imports, messages, sessions
 
 _M = messages.c
 _S = sessions.c
 _BATCH_CHARS = 2_000_000
 """Characters of messages that are held before they are written."""
-_INSERT = insert(messages)
 _calls = msgspec.json.Decoder(tuple[str, ...])
 
 
@@ -40,7 +40,6 @@ class Imports:
         self._conversations = conversations
         self._index = index
         self._boundaries = session_boundaries
-        self._execute = connection.execute
 
     def find(self, source: str, foreign_id: str) -> ImportRecord | None:
         statement = (
@@ -48,7 +47,7 @@ class Imports:
             .where(imports.c.source == source, imports.c.foreign_id == encodable(foreign_id))
             .order_by(imports.c.imported_at.desc())
         )
-        row = self._execute(statement).first()
+        row = run_built(self._connection, statement).first()
         if row is None:
             return None
         given: dict[str, Any] = {field: getattr(row, field) for field in ImportRecord.__struct_fields__}
@@ -59,7 +58,7 @@ class Imports:
         if self._boundaries.continued_in(record.tip_id) is not None:
             return True
         last = select(_M.id).where(_M.session_id == record.tip_id).order_by(_M.seq.desc())
-        return self._execute(last.limit(1)).scalar() != record.last_message
+        return run_built(self._connection, last.limit(1)).scalar() != record.last_message
 
     def write(
         self,
@@ -77,34 +76,36 @@ class Imports:
                     continue
                 growing.close()
                 ended = {"end_reason": step.boundary.trigger, "ended_at": step.boundary.created_at}
-                self._execute(update(sessions).where(_S.id == step.boundary.parent_id), ended)
+                run_built(
+                    self._connection, update(sessions).where(_S.id == step.boundary.parent_id).values(ended)
+                )
                 insert_session(self._connection, step.child)
-                self._execute(insert(boundaries), boundary_to_row(step.boundary))
+                self._connection.insert("boundary", boundary_to_row(step.boundary))
                 growing = _GrowingSession(self._connection, self._index, step.child.id)
                 growing.add(step.seed)
             growing.close()
             title, record = reading.end()
             if first is not None:
                 named = {"title": encodable(title)}
-                self._execute(update(sessions).where(_S.root_id == first.root_id), named)
+                run_built(self._connection, update(sessions).where(_S.root_id == first.root_id).values(named))
             self._keep(record)
             self._conversations.refresh(record.root_id)
 
     def _keep(self, record: ImportRecord) -> None:
         row = {field: encodable(getattr(record, field)) for field in record.__struct_fields__}
         row["open_calls"] = to_column(record.open_calls)
-        self._connection.replace(imports, row)
+        self._connection.replace(imports.name, row, "root_id")
 
 
 class _GrowingSession:
     """A session that gets messages in batches, and its totals at the end."""
 
     def __init__(self, connection: Connection, index: SearchIndex, session_id: str) -> None:
-        self._execute = connection.execute
+        self._connection = connection
         self._index = index
         self._id = session_id
         last = select(func.max(_M.seq)).where(_M.session_id == session_id)
-        self._seq: int = self._execute(last).scalar() or 0
+        self._seq: int = run_built(self._connection, last).scalar() or 0
         self._begun_after = self._seq
         self._rows: list[dict[str, Any]] = []
         self._size = 0
@@ -117,7 +118,6 @@ class _GrowingSession:
         self._seq += 1
         row = message_to_row(self._id, message)
         row["seq"] = self._seq
-        del row["session"]
         self._rows.append(row)
         self._size += len(row["parts"])
         self._usage += message.usage or Usage()
@@ -142,9 +142,8 @@ class _GrowingSession:
         }
         if self._model:
             changes["model"] = encodable(self._model)
-        self._execute(update(sessions).where(_S.id == self._id).values(changes))
+        run_built(self._connection, update(sessions).where(_S.id == self._id).values(changes))
 
     def _write(self) -> None:
-        if self._rows:
-            self._execute(_INSERT, self._rows)
+        self._connection.insert(messages.name, *self._rows)
         self._rows, self._size = [], 0

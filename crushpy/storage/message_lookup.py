@@ -1,18 +1,15 @@
 """Finds a message by its id or the beginning of one, and the session it belongs to."""
 
-from typing import Any
-
-from sqlalchemy import Row, text
-
 from crushpy.errors import UsageError
 from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import MessagePlace
+from crushpy.storage.rows import Row
 
 _SHOWN = 5
 """How many messages an error lists where an id fits several."""
-_FROM = text(
+_FROM = (
     "SELECT message.id, message.session_id, message.number, session.root_id FROM message "
     "JOIN session ON session.id = message.session_id "
     "WHERE message.id >= :start AND message.id < :end ORDER BY message.id LIMIT 1000"
@@ -43,7 +40,7 @@ class MessageLookup:
             raise UsageError(f"several messages start with {wanted!r}: {names}", "Give more of the id.")
         raise self._elsewhere(wanted, within, rows[0] if rows else None)
 
-    def _elsewhere(self, wanted: str, within: str, row: Row[Any] | None) -> UsageError:
+    def _elsewhere(self, wanted: str, within: str, row: Row | None) -> UsageError:
         if row is None:
             return UsageError(f"there is no message {wanted!r} in session {within} or before it", HINT)
         return UsageError(

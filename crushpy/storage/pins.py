@@ -2,15 +2,13 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import delete, insert, select
-
 from crushpy.errors import UsageError
 from crushpy.messages import Pin
 from crushpy.sanitize import encodable
 from crushpy.storage.connection import Connection
-from crushpy.storage.tables import pins
 
-_P = pins.c
+_OF = "SELECT * FROM pin WHERE root_id = :root ORDER BY number"
+_REMOVE = "DELETE FROM pin WHERE root_id = :root AND number = :number"
 
 
 class PinTable:
@@ -20,7 +18,7 @@ class PinTable:
         self._connection = connection
 
     def of(self, root_id: str) -> list[Pin]:
-        rows = self._connection.execute(select(pins).where(_P.root_id == root_id).order_by(_P.number))
+        rows = self._connection.execute(_OF, {"root": root_id})
         return [Pin(row.number, row.kind, row.text, row.source, row.created_at) for row in rows]
 
     def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
@@ -32,7 +30,7 @@ class PinTable:
             number = max(numbers, default=0) + 1
             row = {"root_id": root_id, "number": number, "kind": pin.kind, "created_at": pin.created_at}
             row |= {"text": encodable(pin.text), "source": encodable(pin.source)}
-            self._connection.execute(insert(pins), row)
+            self._connection.insert("pin", row)
         return Pin(number, pin.kind, pin.text, pin.source, pin.created_at)
 
     def remove(self, root_id: str, number: int) -> Pin:
@@ -44,5 +42,5 @@ class PinTable:
                     f"there is no pin {number} in this conversation; there are: {there}",
                     f"`crushpy sessions pins {root_id}` lists them.",
                 )
-            self._connection.execute(delete(pins).where(_P.root_id == root_id, _P.number == number))
+            self._connection.execute(_REMOVE, {"root": root_id, "number": number})
         return found[number]

@@ -3,12 +3,12 @@
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row
 
 from crushpy.messages import Message, Part, Todo, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
+from crushpy.storage.rows import Row
 
 _parts = msgspec.json.Decoder(tuple[Part, ...])
 _usage = msgspec.json.Decoder(Usage)
@@ -17,6 +17,14 @@ _coverage = msgspec.json.Decoder(dict[str, tuple[int, int, int]])
 _pair = msgspec.json.Decoder(tuple[int, int])
 _grants = msgspec.json.Decoder(tuple[str, ...])
 _breaker = msgspec.json.Decoder(BreakerState)
+
+SESSION_COLUMNS = (
+    *("id", "root_id", "parent_id", "kind", "generation", "title", "cwd", "model", "compaction"),
+    *("created_at", "updated_at", "ended_at", "end_reason", "message_count"),
+    *("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost"),
+    *("todos", "grants", "imported", "breaker", "mode"),
+)
+"""What a session is read from, beside its prompt."""
 
 
 def session_to_row(info: SessionInfo) -> dict[str, Any]:
@@ -49,7 +57,7 @@ def session_to_row(info: SessionInfo) -> dict[str, Any]:
     }
 
 
-def session_from_row(row: Row[Any]) -> SessionInfo:
+def session_from_row(row: Row) -> SessionInfo:
     return SessionInfo(
         id=row.id,
         root_id=row.root_id,
@@ -80,7 +88,6 @@ def session_from_row(row: Row[Any]) -> SessionInfo:
 def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
     """All but `seq`, which the statement finds by itself."""
     return {
-        "session": session_id,
         "id": message.id,
         "session_id": session_id,
         "role": message.role,
@@ -97,7 +104,7 @@ def usage_from_column(usage: str) -> Usage:
     return _usage.decode(usage)
 
 
-def message_from_row(row: Row[Any]) -> Message:
+def message_from_row(row: Row) -> Message:
     return Message(
         id=row.id,
         role=row.role,
@@ -120,9 +127,10 @@ def boundary_to_row(boundary: BoundaryInfo) -> dict[str, Any]:
     }
 
 
-def boundary_from_row(row: Row[Any]) -> BoundaryInfo:
+def boundary_from_row(row: Row) -> BoundaryInfo:
     given: dict[str, Any] = {field: getattr(row, field) for field in BoundaryInfo.__struct_fields__}
     given["tail"] = _grants.decode(row.tail)
     given["coverage"] = _coverage.decode(row.coverage)
     given["lineage"] = _pair.decode(row.lineage)
+    given["prepared"] = bool(row.prepared)  # SQLite knows numbers only
     return BoundaryInfo(**given)

@@ -8,11 +8,13 @@ from hashlib import sha256
 from typing import Any
 
 import msgspec
-from sqlalchemy import Table, func, insert, select, text, tuple_, update
+from sqlalchemy import Boolean, Table, func, select, tuple_, update
 from sqlmodel import SQLModel
 
 from crushpy.messages import Data
+from crushpy.storage.built_statements import run_built
 from crushpy.storage.connection import Connection
+from crushpy.storage.rows import Row
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.tables import sessions
 
@@ -22,13 +24,6 @@ _PAGE_CHARS = 4_000_000
 
 Place = tuple[Any, ...]
 """The key of a row."""
-
-
-_CHORE = text("SELECT state FROM chore WHERE name = 'copy'")
-_SET_CHORE = text(
-    "INSERT INTO chore VALUES ('copy', :state) ON CONFLICT (name) DO UPDATE SET state = excluded.state"
-)
-_NO_CHORE = text("DELETE FROM chore WHERE name = 'copy'")
 _OWNERS = {sessions.name: ("id",), "boundary": ("child_id",), "conversation": ("tip_id",)}
 """The columns that name the session of a row, where they are not called as in the other tables."""
 
@@ -50,20 +45,11 @@ class RowTransfer:
         self._connection = connection
         self._index = index
 
-    def unfinished(self) -> str | None:
-        """Where the copy comes from that is not finished here; None where there is none."""
-        return self._connection.execute(_CHORE).scalar()
-
-    def begin(self, source: str) -> None:
-        """Until `finish` nobody else opens this database."""
-        with self._connection.transaction(durable=True):
-            self._connection.execute(_SET_CHORE, {"state": source})
-
     def count(self, name: str) -> int:
-        return self._connection.execute(select(func.count()).select_from(_table(name))).scalar_one()
+        return run_built(self._connection, select(func.count()).select_from(_table(name))).scalar()
 
     def session_ids(self) -> set[str]:
-        return set(self._connection.execute(select(sessions.c.id)).scalars())
+        return set(run_built(self._connection, select(sessions.c.id)).scalars())
 
     def page(self, name: str, after: Place | None) -> tuple[list[dict[str, Any]], Place | None]:
         """Some rows behind a place, in the order of their keys, and where the next page begins."""
@@ -76,8 +62,8 @@ class RowTransfer:
             )
         rows: list[dict[str, Any]] = []
         size = 0
-        for row in self._connection.execute(statement).mappings():
-            rows.append(dict(row))
+        for row in (_as_defined(table, row) for row in run_built(self._connection, statement)):
+            rows.append(row)
             size += sum(len(value) for value in row.values() if isinstance(value, str))
             if size > _PAGE_CHARS:
                 break
@@ -95,37 +81,31 @@ class RowTransfer:
         places = list(given)
         with self._connection.transaction(durable=True):
             known = tuple_(*keys).in_(places) if len(keys) > 1 else keys[0].in_([one for (one,) in places])
+            found = run_built(self._connection, select(table).where(known))
             there = {
-                tuple(row[key.name] for key in keys): dict(row) | without
-                for row in self._connection.execute(select(table).where(known)).mappings()
+                tuple(row[key.name] for key in keys): row | without
+                for row in (_as_defined(table, row) for row in found.all())
             }
             fresh = [row for place, row in given.items() if place not in there]
-            if fresh:
-                self._connection.execute(insert(table), fresh)
+            self._connection.insert(table.name, *fresh)
             changed = [place for place in there if there[place] != given[place]]
             for place in changed:
                 same = (key == value for key, value in zip(keys, place, strict=True))
-                self._connection.execute(update(table).where(*same).values(given[place]))
+                run_built(self._connection, update(table).where(*same).values(given[place]))
             if name == "message" and fresh:
                 self._index.queue([str(row["id"]) for row in fresh])
         return len(fresh) + len(changed)
 
     def set_parents(self, parents: Mapping[str, str]) -> None:
         with self._connection.transaction(durable=True):
-            for session, parent in parents.items():
-                self._connection.execute(
-                    update(sessions).where(sessions.c.id == session), {"parent_id": parent}
-                )
+            rows = [{"session": session, "parent": parent} for session, parent in parents.items()]
+            self._connection.execute("UPDATE session SET parent_id = :parent WHERE id = :session", rows)
 
     def count_on(self) -> None:
         """The next row of each table gets a number of its own."""
         for table in SQLModel.metadata.sorted_tables:
             if [key.name for key in table.primary_key] == ["number"] and table.name not in _NOT_COPIED:
                 self._connection.count_on(table.name)
-
-    def finish(self) -> None:
-        with self._connection.transaction(durable=True):
-            self._connection.execute(_NO_CHORE)
 
     def digests(self, name: str) -> dict[str, RowDigest]:
         """What a table holds, session by session; under an empty name what belongs to none."""
@@ -143,6 +123,15 @@ class RowTransfer:
                     hashes[owner], counts[owner] = sha256(), 0
                 hashes[owner].update(msgspec.json.encode(row, order="sorted"))
                 counts[owner] += 1
+
+
+def _as_defined(table: Table, row: Row) -> dict[str, Any]:
+    """A row as every kind of database takes it: SQLite gives numbers for what is true or false."""
+    values = row.as_dict()
+    for column in table.columns:
+        if isinstance(column.type, Boolean) and values[column.name] is not None:
+            values[column.name] = bool(values[column.name])
+    return values
 
 
 def _table(name: str) -> Table:

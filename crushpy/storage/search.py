@@ -9,7 +9,6 @@ from itertools import islice
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, text
 
 from crushpy.errors import UsageError
 from crushpy.messages import Message
@@ -21,6 +20,7 @@ from crushpy.storage.conversation_table import DELETED
 from crushpy.storage.full_text import FullText
 from crushpy.storage.records import SearchHit
 from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.rows import Row
 from crushpy.storage.search_index import searchable
 
 MAX_TERMS = 24
@@ -36,7 +36,7 @@ _PLACES = 8
 _NOT_WORDS = re.compile(r"[\x00-\x1f\x7f]+")
 _LETTERS = re.compile(r"[^\W_]")
 
-_MESSAGE = text("SELECT * FROM message WHERE id = :id")
+_MESSAGE = "SELECT * FROM message WHERE id = :id"
 # Tasks of the sessions that led here, begun before each was left, and all that came out of those tasks.
 _TASKS = """
     WITH RECURSIVE reach (id, last) AS MATERIALIZED ({}),
@@ -55,7 +55,7 @@ class Search:
         self._connection = connection
         self._full_text = full_text
         self._reach = connection.dialect.pairs_of.format(":reach")
-        self._tasks = text(_TASKS.format(self._reach))
+        self._tasks = _TASKS.format(self._reach)
         self._boundaries = boundaries
 
     def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
@@ -95,7 +95,7 @@ class Search:
 
     def _candidates(
         self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
-    ) -> Iterator[Row[Any]]:
+    ) -> Iterator[Row]:
         values: dict[str, Any] = {"deleted": DELETED}
         each = [self._where(number, term, values) for number, term in enumerate(terms)]
         conditions = ["(" + (" AND " if every else " OR ").join(each) + ")", "session.kind != :deleted"]
@@ -117,7 +117,7 @@ class Search:
             f"JOIN session ON session.id = message.session_id {join}{ranked}"
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}"
         )
-        yield from self._connection.execute(text(statement), values)
+        yield from self._connection.execute(statement, values)
 
     def _where(self, number: int, term: str, values: dict[str, Any]) -> str:
         """A condition which every message that holds `term` fulfils, and few others."""
@@ -149,7 +149,7 @@ def _as_stored(term: str) -> str:
     return stored.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
 
 
-def _hit(row: Row[Any], body: str, query: str, terms: Sequence[str]) -> SearchHit:
+def _hit(row: Row, body: str, query: str, terms: Sequence[str]) -> SearchHit:
     start, end = _window(body, query, terms)
     snippet = body[start:end].strip()
     snippet = ("…" if start else "") + snippet + ("…" if end < len(body) else "")

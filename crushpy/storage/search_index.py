@@ -13,13 +13,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import Row, bindparam, text
 
 from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import FullText, IndexedText
 from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.rows import Row
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
@@ -33,7 +33,7 @@ _REPEATS = "recall"
 """The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
 _WORD = re.compile(r"\S+")
 
-_WAITING = text(
+_WAITING = (
     "SELECT message.*, length(parts) AS size FROM index_queue "
     "JOIN message ON message.number = index_queue.number "
     "ORDER BY index_queue.number DESC LIMIT :many"
@@ -43,13 +43,11 @@ _WAITING_OF = (
     "JOIN message ON message.number = index_queue.number "
     "WHERE message.session_id IN ({}) ORDER BY index_queue.number DESC LIMIT :many"
 )
-_LEFT = text("SELECT count(*) FROM index_queue")
-_TAKE = text("DELETE FROM index_queue WHERE number = :number")
-_TAKE_ALL = text("DELETE FROM index_queue WHERE number IN :numbers RETURNING number").bindparams(
-    bindparam("numbers", expanding=True)
-)
-_QUEUE = text("INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING")
-_QUEUE_SESSION = text(
+_LEFT = "SELECT count(*) FROM index_queue"
+_TAKE = "DELETE FROM index_queue WHERE number = :number"
+_TAKE_ALL = "DELETE FROM index_queue WHERE number IN ({}) RETURNING number"
+_QUEUE = "INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING"
+_QUEUE_SESSION = (
     "INSERT INTO index_queue SELECT number FROM message "
     "WHERE session_id = :session AND seq > :after ON CONFLICT DO NOTHING"
 )
@@ -59,7 +57,8 @@ class SearchIndex:
     def __init__(self, connection: Connection, full_text: FullText) -> None:
         self._connection = connection
         self._full_text = full_text
-        self._waiting_of = text(_WAITING_OF.format(connection.dialect.items_of.format(":sessions")))
+        self._waiting_of = _WAITING_OF.format(connection.dialect.items_of.format(":sessions"))
+        self._take_all = _TAKE_ALL.format(connection.dialect.numbers_of.format(":numbers"))
         self._execute = connection.execute
 
     # --- what waits ------------------------------------------------------------------------------------
@@ -87,12 +86,13 @@ class SearchIndex:
         texts = [_indexed(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
         if texts:
             with self._connection.transaction():
-                taken = set(self._execute(_TAKE_ALL, {"numbers": [each.number for each in texts]}).scalars())
+                numbers = to_column([each.number for each in texts])
+                taken = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
                 if mine := [each for each in texts if each.number in taken]:  # others took the rest
                     self._full_text.add(mine)
         return bool(rows)
 
-    def remove(self, rows: Sequence[Row[Any]]) -> None:
+    def remove(self, rows: Sequence[Row]) -> None:
         """Inside the transaction that deletes these messages."""
         for row in rows:
             if not self._execute(_TAKE, {"number": row.number}).rowcount:
@@ -138,12 +138,12 @@ def parts_field(body: str) -> str:
     return " ".join(words)
 
 
-def _indexed(row: Row[Any]) -> IndexedText:
+def _indexed(row: Row) -> IndexedText:
     body = searchable(message_from_row(row))
     return IndexedText(row.number, body, parts_field(body))
 
 
-def _up_to(rows: Sequence[Row[Any]], most: int) -> Sequence[Row[Any]]:
+def _up_to(rows: Sequence[Row], most: int) -> Sequence[Row]:
     """The first of them, one at least, up to so many characters."""
     size = 0
     for place, row in enumerate(rows):

@@ -106,8 +106,10 @@ class SessionTable:
             if system is not None:
                 before = self._prompts.of(session_id)
                 changes |= {"system": "", "system_hash": self._prompts.keep(system)}
-            updated = self._execute(statements.UPDATE_SESSION.values(changes), {"session": session_id})
-            self.require(updated.rowcount, session_id)
+            this = {"session": session_id}
+            self.require(
+                self._connection.update("session", statements.THIS_SESSION, this, changes), session_id
+            )
             if before and before != changes["system_hash"]:
                 self._prompts.drop(before)
             if not _LISTED.isdisjoint(changes):
@@ -135,7 +137,7 @@ class SessionTable:
         found = self._execute(statements.SESSION_EXISTS, {"session": session_id}).scalar()
         self.require(1 if found else 0, session_id)
         self._leases.beat(session_id)
-        self._execute(statements.INSERT_RUN, rows)
+        self._connection.insert("tool_run", *rows)
 
     def begun_calls(self, session_id: str) -> set[str]:
         return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
@@ -171,8 +173,7 @@ class SessionTable:
             ended.append(closing | {"failed": result.is_error, "answer": message.id})
         if ended:
             self._execute(statements.CLOSE_RUN, ended)
-        if runs:
-            self._execute(statements.INSERT_RUN, runs)
+        self._connection.insert("tool_run", *runs)
 
     def require(self, found: int, session_id: str) -> None:
         """Raises where no row was found."""

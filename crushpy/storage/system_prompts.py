@@ -5,42 +5,36 @@ until `convert_some` comes to them.
 """
 
 from hashlib import sha256
-from typing import Any
-
-from sqlalchemy import Select, func, insert, select, text
 
 from crushpy.sanitize import encodable
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import SessionInfo
-from crushpy.storage.row_mapping import session_to_row
-from crushpy.storage.tables import sessions, system_prompts
+from crushpy.storage.row_mapping import SESSION_COLUMNS, session_to_row
 
-_S = sessions.c
-_P = system_prompts.c
 _BATCH = 20
 # A row that is there is touched, so that nobody takes it away before the session is stored.
-_KEEP = text(
+_KEEP = (
     "INSERT INTO system_prompt (hash, text) VALUES (:hash, :text) "
     "ON CONFLICT (hash) DO UPDATE SET hash = excluded.hash"
 )
-_LOCK = select(_P.hash).where(_P.hash == text(":hash")).with_for_update()
-_DROP = text(
+_LOCK = "SELECT hash FROM system_prompt WHERE hash = :hash"
+_DROP = (
     "DELETE FROM system_prompt WHERE hash = :hash "
     "AND NOT EXISTS (SELECT 1 FROM session WHERE system_hash = :hash)"
 )
-_HASH_OF = text("SELECT system_hash FROM session WHERE id = :session")
-_CHORE = text("SELECT state FROM chore WHERE name = 'prompts'")
-_SET_CHORE = text("UPDATE chore SET state = :state WHERE name = 'prompts'")
-_NO_CHORE = text("DELETE FROM chore WHERE name = 'prompts'")
-_OLD = text("SELECT id, system FROM session WHERE id > :last ORDER BY id LIMIT :many")
-_CONVERT = text("UPDATE session SET system = '', system_hash = :hash WHERE id = :session AND system = :text")
+_HASH_OF = "SELECT system_hash FROM session WHERE id = :session"
+_CHORE = "SELECT state FROM chore WHERE name = 'prompts'"
+_SET_CHORE = "UPDATE chore SET state = :state WHERE name = 'prompts'"
+_NO_CHORE = "DELETE FROM chore WHERE name = 'prompts'"
+_OLD = "SELECT id, system FROM session WHERE id > :last ORDER BY id LIMIT :many"
+_CONVERT = "UPDATE session SET system = '', system_hash = :hash WHERE id = :session AND system = :text"
 
-_named = select(_P.text).where(_P.hash == _S.system_hash).scalar_subquery()
-SESSIONS: Select[*tuple[Any, ...]] = select(
-    *(column for column in _S if column.name not in ("system", "system_hash")),
-    func.coalesce(_named, _S.system).label("system"),
+PROMPT = (
+    "coalesce((SELECT text FROM system_prompt WHERE hash = session.system_hash), session.system) AS system"
 )
-"""Sessions with their prompts, wherever those are."""
+"""The prompt of a session, wherever that is."""
+SESSIONS = f"SELECT {', '.join(SESSION_COLUMNS)}, {PROMPT} FROM session"  # noqa: S608  # our own names
+"""Sessions with their prompts."""
 
 
 class SystemPrompts:
@@ -64,7 +58,7 @@ class SystemPrompts:
     def drop(self, name: str) -> None:
         """Inside the transaction that took a session's name for it away: the text goes with the last one."""
         if name:
-            self._execute(_LOCK, {"hash": name})
+            self._execute(_LOCK + self._connection.dialect.locking, {"hash": name}).first()
             self._execute(_DROP, {"hash": name})
 
     def convert_some(self) -> bool:
@@ -78,11 +72,11 @@ class SystemPrompts:
                 if row.system:
                     values = {"session": row.id, "text": row.system, "hash": self.keep(row.system)}
                     self._execute(_CONVERT, values)
-            self._execute(*((_SET_CHORE, {"state": rows[-1].id}) if rows else (_NO_CHORE, None)))
+            self._execute(*((_SET_CHORE, {"state": rows[-1].id}) if rows else (_NO_CHORE, {})))
         return bool(rows)
 
 
 def insert_session(connection: Connection, info: SessionInfo) -> None:
     """Inside a transaction: a new session, and its prompt where nobody had the same."""
     name = SystemPrompts(connection).keep(info.system)
-    connection.execute(insert(sessions), session_to_row(info) | {"system": "", "system_hash": name})
+    connection.insert("session", session_to_row(info) | {"system": "", "system_hash": name})

@@ -1,7 +1,8 @@
 # pyright: basic
-"""The tables, as SQLModel sees them. Importing this costs half a second: only the storage thread does it.
+"""The tables, as SQLModel sees them. Importing this costs half a second: only what is seldom done does it.
 
-`sqlite/migrations.py` holds the same tables as SQL, step by step; a test compares the two.
+Copies, imports and lists of tasks build their statements from it. `sqlite/migrations.py` holds the same
+tables as SQL, step by step; tests compare the two.
 """
 
 from sqlalchemy import Float, Index, Table, Text, UniqueConstraint, text
@@ -407,21 +408,7 @@ class LeaseRow(SQLModel, table=True):
 
 
 sessions: Table = SQLModel.metadata.tables["session"]
-system_prompts: Table = SQLModel.metadata.tables["system_prompt"]
-conversations: Table = SQLModel.metadata.tables["conversation"]
 messages: Table = SQLModel.metadata.tables["message"]
-tool_runs: Table = SQLModel.metadata.tables["tool_run"]
-boundaries: Table = SQLModel.metadata.tables["boundary"]
-task_results: Table = SQLModel.metadata.tables["task_result"]
-ledgers: Table = SQLModel.metadata.tables["ledger"]
 imports: Table = SQLModel.metadata.tables["import_record"]
-cuts: Table = SQLModel.metadata.tables["cut"]
-pins: Table = SQLModel.metadata.tables["pin"]
-file_changes: Table = SQLModel.metadata.tables["file_change"]
-marks: Table = SQLModel.metadata.tables["mark"]
-audits: Table = SQLModel.metadata.tables["audit"]
-audit_ends: Table = SQLModel.metadata.tables["audit_end"]
-drafts: Table = SQLModel.metadata.tables["draft"]
-leases: Table = SQLModel.metadata.tables["lease"]
 task_lists: Table = SQLModel.metadata.tables["task_list"]
 listed_tasks: Table = SQLModel.metadata.tables["listed_task"]

@@ -3,9 +3,10 @@
 import time
 
 import msgspec
-from sqlalchemy import insert, select, update
+from sqlalchemy import select
 
 from crushpy.sanitize import encodable
+from crushpy.storage.built_statements import run_built
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.storage.tables import listed_tasks, task_lists
@@ -20,26 +21,28 @@ class TaskLists:
     def add(self, root_id: str, listed: StoredTaskList) -> None:
         whole = {"root_id": root_id, "orders": encodable(listed.orders), "parallel": listed.parallel}
         with self._connection.transaction(durable=True, session=root_id):
-            self._connection.execute(insert(task_lists), {**whole, "created_at": time.time()})
-            for task in listed.tasks:
-                self._connection.execute(insert(listed_tasks), {"root_id": root_id, **_row(task)})
+            self._connection.insert(task_lists.name, {**whole, "created_at": time.time()})
+            rows = [{"root_id": root_id, **_row(task)} for task in listed.tasks]
+            self._connection.insert(listed_tasks.name, *rows)
 
     def find(self, root_id: str) -> StoredTaskList | None:
-        whole = self._connection.execute(select(task_lists).where(task_lists.c.root_id == root_id)).first()
+        whole = run_built(self._connection, select(task_lists).where(task_lists.c.root_id == root_id)).first()
         if whole is None:
             return None
-        rows = self._connection.execute(
+        rows = run_built(
+            self._connection,
             select(*(column for column in _T if column.name != "root_id"))
             .where(_T.root_id == root_id)
-            .order_by(_T.number)
+            .order_by(_T.number),
         )
-        tasks = tuple(ListedTask(**row) for row in rows.mappings())
+        tasks = tuple(ListedTask(**row.as_dict()) for row in rows)
         return StoredTaskList(whole.orders, whole.parallel, tasks)
 
     def update(self, root_id: str, task: ListedTask) -> None:
-        changed = update(listed_tasks).where(_T.root_id == root_id, _T.number == task.number)
+        this = "root_id = :root_id AND number = :number"
+        values = {"root_id": root_id, "number": task.number}
         with self._connection.transaction(durable=True, session=root_id):
-            self._connection.execute(changed, _row(task))
+            self._connection.update(listed_tasks.name, this, values, _row(task))
 
 
 def _row(task: ListedTask) -> dict[str, object]:

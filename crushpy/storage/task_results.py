@@ -1,36 +1,30 @@
 """What tasks gave back, and what they cost. Lives on the storage thread."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import msgspec
-from sqlalchemy import BindParameter, bindparam, func, insert, select, update
 
 from crushpy.messages import Usage
 from crushpy.sanitize import encodable
+from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import TaskResult
-from crushpy.storage.tables import sessions, task_results
 
-_S = sessions.c
-_T = task_results.c
-_child = sessions.alias()
-_root: BindParameter[Any] = bindparam("root")
-_all = select(_S.id).where(_S.kind == "task", _S.root_id == _root).cte(recursive=True)
-_all = _all.union(select(_child.c.id).join(_all, _child.c.parent_id == _all.c.id))
-"""Tasks and what continues them."""
-_USED = select(
-    *(
-        func.coalesce(func.sum(column), 0)
-        for column in (
-            _S.input_tokens,
-            _S.output_tokens,
-            _S.cache_read_tokens,
-            _S.cache_write_tokens,
-            _S.cost,
-        )
+# Tasks and what continues them.
+_USED = """
+    WITH RECURSIVE task (id) AS (
+        SELECT id FROM session WHERE kind = 'task' AND root_id = :root
+        UNION SELECT session.id FROM session JOIN task ON session.parent_id = task.id
     )
-).where(_S.id.in_(select(_all.c.id)), _S.root_id == _root)
+    SELECT coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0),
+        coalesce(sum(cache_read_tokens), 0), coalesce(sum(cache_write_tokens), 0), coalesce(sum(cost), 0)
+    FROM session WHERE id IN (SELECT id FROM task) AND root_id = :root
+"""
+_SUMMARIES = """
+    SELECT coalesce(sum(task_result.cost), 0) FROM task_result
+    JOIN session ON session.id = task_result.session_id WHERE session.root_id = :root
+"""
+_OF = "SELECT * FROM task_result WHERE id IN ({})"
 
 
 class TaskResults:
@@ -40,26 +34,24 @@ class TaskResults:
     def add(self, result: TaskResult) -> None:
         row = {**msgspec.structs.asdict(result), "raw": encodable(result.raw)}
         with self._connection.transaction(session=result.session_id):
-            self._connection.execute(insert(task_results), row)
+            self._connection.insert("task_result", row)
 
     def summarise(self, result: TaskResult) -> None:
         with self._connection.transaction(session=result.session_id):
-            self._connection.execute(
-                update(task_results).where(_T.id == result.id),
-                {
-                    "context_summary": encodable(result.context_summary or ""),
-                    "summary_model": result.summary_model,
-                    "cost": result.cost,
-                },
-            )
+            changes = {
+                "context_summary": encodable(result.context_summary or ""),
+                "summary_model": result.summary_model,
+                "cost": result.cost,
+            }
+            self._connection.update("task_result", "id = :result", {"result": result.id}, changes)
 
     def of(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
-        rows = self._connection.execute(select(task_results).where(_T.id.in_(result_ids)))
-        return {row["id"]: TaskResult(**row) for row in rows.mappings()}
+        statement = _OF.format(self._connection.dialect.items_of.format(":ids"))
+        rows = self._connection.execute(statement, {"ids": to_column(result_ids)})
+        return {row.id: TaskResult(**row.as_dict()) for row in rows}
 
     def usage(self, root_id: str) -> Usage:
         """Of all tasks of a conversation, their summaries included."""
         used = self._connection.execute(_USED, {"root": root_id}).one()
-        summaries = select(func.coalesce(func.sum(_T.cost), 0.0)).join(sessions, _S.id == _T.session_id)
-        cost = self._connection.execute(summaries.where(_S.root_id == root_id)).scalar() or 0.0
+        cost = self._connection.execute(_SUMMARIES, {"root": root_id}).scalar()
         return Usage(*used) + Usage(cost=cost)

@@ -1,13 +1,10 @@
 """Sums of what model calls used, by day, model and conversation. Lives on the storage thread."""
 
-from typing import Any
-
-from sqlalchemy import Row, text
-
 from crushpy.messages import Usage
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED
 from crushpy.storage.records import UsageSum
+from crushpy.storage.rows import Row
 
 _FIGURES = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cost")
 _CALLS = """
@@ -34,10 +31,8 @@ class UsageSums:
         dialect = connection.dialect
         sums = ", ".join(f"{dialect.figure_of.format(name)} AS {name}" for name in _FIGURES)
         figures = ", ".join(f"session.{name}" for name in _FIGURES[:-1])
-        self._calls = text(_CALLS.format(day=dialect.day_of.format("message.created_at"), sums=sums))
-        self._sessions = text(
-            _SESSIONS.format(day=dialect.day_of.format("session.updated_at"), figures=figures)
-        )
+        self._calls = _CALLS.format(day=dialect.day_of.format("message.created_at"), sums=sums)
+        self._sessions = _SESSIONS.format(day=dialect.day_of.format("session.updated_at"), figures=figures)
 
     def since(self, moment: float) -> list[UsageSum]:
         """Of all sessions that went on since then, on whatever day: whoever asks leaves earlier days out.
@@ -62,11 +57,11 @@ class UsageSums:
         return found
 
 
-def _sum(session: Row[Any], day: str, model: str, usage: Usage) -> UsageSum:
+def _sum(session: Row, day: str, model: str, usage: Usage) -> UsageSum:
     return UsageSum(day, model, session.cwd, session.root_id, session.title, usage)
 
 
-def _usage(row: Row[Any]) -> Usage:
+def _usage(row: Row) -> Usage:
     return Usage(*(getattr(row, name) or 0 for name in _FIGURES))
 
 

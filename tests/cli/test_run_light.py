@@ -7,15 +7,19 @@ import sys
 from pathlib import Path
 
 import pytest
+from command import Cli
 from headless import MODEL, InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 
 from crushpy.llm import tokens
 
-NEVER = {"litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich", "keyring"}
+NEVER = {
+    *("litellm", "textual", "tiktoken", "mcp", "openai", "httpx", "aiohttp", "rich", "keyring"),
+    *("sqlmodel", "sqlalchemy", "pydantic"),
+}
 """What a run over the lean wire has no need of."""
 LATER = NEVER | {
-    *("sqlmodel", "sqlalchemy", "pydantic", "jinja2", "tomlkit", "markdownify", "bs4", "tree_sitter"),
+    *("sqlite3", "jinja2", "tomlkit", "markdownify", "bs4", "tree_sitter"),
     *("pathspec", "platformdirs", "filelock"),
 }
 """What may be loaded only once the first request is on its way."""
@@ -77,9 +81,30 @@ def test_nothing_heavy_is_loaded_before_the_first_request_and_litellm_never(
     assert done.result["text"] == "Done."
     assert llm.requests[0].path.endswith(PATHS[vendor])
     first, all_of_them = imported(tmp_path)
-    assert "sqlmodel" in all_of_them  # the watch works
+    assert "sqlite3" in all_of_them  # the watch works
     assert first & LATER == set()
     assert all_of_them & NEVER == set()
+
+
+def test_what_is_stored_is_read_and_deleted_without_sqlmodel(
+    run: Run, cli: Cli, llm: ScriptedLLM, watched: dict[str, str], tmp_path: Path
+) -> None:
+    llm.script(Reply(calls=[Call("write", {"file_path": "a.txt", "content": "a"})]), "Written.", "Again.")
+    first = run("--yolo", "write it", env=watched).result["session_id"]
+    assert run("--continue", "--compaction", "llm", "and on", env=watched).code == 0
+    for words in (
+        ("list",),
+        ("list", "--json"),
+        ("show", first),
+        ("search", "write"),
+        ("export", first),
+        ("changes", first),
+    ):
+        assert cli("sessions", *words, env=watched).returncode == 0, words
+    assert cli("sessions", "delete", first, "--yes", env=watched).returncode == 0
+    names = {name.partition(".")[0] for name in (tmp_path / "imports").read_text().split()}
+    assert "sqlite3" in names
+    assert names & {"sqlmodel", "sqlalchemy", "pydantic"} == set()
 
 
 def test_the_demo_needs_nothing_heavy_either(run: Run, watched: dict[str, str], tmp_path: Path) -> None:

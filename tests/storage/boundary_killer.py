@@ -9,8 +9,8 @@ from pathlib import Path
 from killing import Countdown, kill_at_every_step, watch
 from stored import a_session, answered, said
 
+import crushpy.storage.database as _  # loaded before it forks  # noqa: F401
 from crushpy.messages import Cut, Message, Pin, Seed, ToolCall
-from crushpy.storage.loading import load_tables
 from crushpy.storage.records import BoundaryInfo
 from crushpy.storage.store import Store
 
@@ -58,7 +58,6 @@ DEEDS = {"cross": cross, "undo": undo, "pin": pin, "unpin": unpin, "edit": edit,
 
 def main() -> None:
     base, what, how, step = Path(sys.argv[1]), sys.argv[2], sys.argv[3], int(sys.argv[4])
-    load_tables()
 
     async def deed(file: Path, fatal: int) -> None:
         store = Store(file)

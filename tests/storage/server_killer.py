@@ -15,7 +15,7 @@ import psycopg
 from boundary_killer import DEEDS
 from killing import Countdown
 
-from crushpy.storage.loading import load_tables
+import crushpy.storage.database as _  # loaded before it forks  # noqa: F401
 from crushpy.storage.store import Store
 
 
@@ -44,7 +44,6 @@ async def deed(url: str, what: str, fatal: int) -> None:
 
 def main() -> None:
     server, base, what, step = sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4])
-    load_tables()
     killed = 0
     while True:
         name = f"{base}_{killed + 1}"
@@ -54,7 +53,7 @@ def main() -> None:
         if child == 0:
             asyncio.run(deed(f"{server}/{name}", what, 1 + killed * step))
             os._exit(0)
-        _, status = os.waitpid(child, 0)
+        status = os.waitpid(child, 0)[1]
         if os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL:
             killed += 1
             continue

@@ -1,10 +1,8 @@
 """What a list of conversations shows: light rows, true counts, names, and the ends of a session."""
 
-import sqlite3
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -16,7 +14,6 @@ from stored import a_session, replied, said
 from crushpy.ids import new_id
 from crushpy.messages import Message, Note
 from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
-from crushpy.storage.sqlite.quick_list import quick_rows
 from crushpy.storage.store import Store
 
 
@@ -128,30 +125,6 @@ async def test_the_prompts_of_a_folder_come_oldest_first_and_each_once(store: St
     assert await store.prompts("/work", 10) == ["two", "one", "three\nlines"]
     assert await store.prompts("/work", 2) == ["one", "three\nlines"]
     assert await store.prompts("/nowhere", 2) == []
-
-
-async def test_the_quick_list_is_the_same_and_steps_aside_where_it_must(store: Store, file: Path) -> None:
-    for number in range(5):
-        info = a_session(f"/work/{number % 2}", now=1_000.0 + number)
-        await store.create_session(info, said())
-        if number % 3 == 0:
-            await continued(store, info)
-    for cwd in (None, "/work/0", "/nowhere"):
-        for limit in (None, 2):
-            assert quick_rows(file, cwd, limit) == await store.conversation_rows(cwd, limit)
-    await store.close()
-    code = (
-        "import asyncio, sys\nfrom pathlib import Path\nfrom crushpy.storage.store import Store\n"
-        "print(len(asyncio.run(Store(Path(sys.argv[1])).conversation_rows())), 'sqlmodel' in sys.modules)"
-    )
-    ran = subprocess.run([sys.executable, "-c", code, str(file)], capture_output=True, text=True)
-    assert ran.stdout == "5 False\n", ran.stderr
-    with closing(sqlite3.connect(file)) as connection:
-        connection.execute("PRAGMA user_version = 1")
-    assert quick_rows(file, None, None) is None
-    assert quick_rows(file.with_name("missing.db"), None, None) is None
-    file.write_bytes(b"no database" * 1_000)
-    assert quick_rows(file, None, None) is None
 
 
 async def test_pages_of_tips_hold_each_conversation_once_however_many_spoke_at_the_same_moment(

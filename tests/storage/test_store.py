@@ -430,7 +430,7 @@ def test_having_a_store_imports_nothing_heavy(tmp_path: Path) -> None:
 
 async def test_loading_ahead_opens_the_database_in_the_background(place: Place) -> None:
     store = place.store()
-    store.begin_import()
+    store.open_soon()
     await store.close()
     assert place.url or place.file.exists()
 

@@ -41,20 +41,12 @@ class StoredSessions(StoredOutputs):
     ) -> list[SessionInfo]:
         """A page of the same, behind `after`, the last of the page before. Each counts the messages of all
         the sessions that led to it."""
-        if self._backend.database is None:
-            quick = self._thread.submit(self._backend.quick_tips, cwd, many, after)
-            if (tips := await asyncio.wrap_future(quick)) is not None:
-                return tips
         return await self._do(lambda database: database.conversations.tip_page(cwd, many, after))
 
     async def conversation_rows(
         self, cwd: str | None = None, limit: int | None = None
     ) -> list[ConversationRow]:
         """The same as light rows, each with the messages of all the sessions that led to its tip."""
-        if self._backend.database is None:
-            quick = self._thread.submit(self._backend.quick_rows, cwd, limit)
-            if (rows := await asyncio.wrap_future(quick)) is not None:
-                return rows
         return await self._do(lambda database: database.conversations.rows(cwd, limit))
 
     async def lineage(self, session_id: str) -> list[SessionInfo]:

@@ -1,6 +1,6 @@
 """The one thread on which everything is read and written, in order; and the database's work of its own.
 
-SQLModel is imported on that thread when the first job arrives, so that opening a `Store` costs nothing.
+The database is opened on that thread when the first job arrives, so that having a `Store` costs nothing.
 """
 
 import asyncio
@@ -53,8 +53,8 @@ class StorageThread:
         """What a person should know of how the database was opened. Grows only while opening it."""
         return self._backend.warnings
 
-    def begin_import(self) -> None:
-        """Loads SQLModel and opens the database in the background. A failure shows at the first job."""
+    def open_soon(self) -> None:
+        """Opens the database in the background. A failure shows at the first job."""
         self._thread.submit(self._backend.open)
 
     def listen(self, hear: Callable[[str], None]) -> None:

@@ -23,11 +23,11 @@ class StoredRows(StorageThread):
 
     async def unfinished_copy(self) -> str | None:
         """Where the copy comes from that was interrupted here; None where there is none."""
-        return await self._do(lambda database: database.transfer.unfinished())
+        return await self._do(lambda database: database.copy_state.unfinished())
 
     async def begin_copy(self, source: str) -> None:
         """Until `finish_copy` nobody else can open this database."""
-        await self._do(lambda database: database.transfer.begin(source))
+        await self._do(lambda database: database.copy_state.begin(source))
 
     async def copied_tables(self) -> list[str]:
         def tables(_: Any) -> list[str]:
@@ -64,7 +64,7 @@ class StoredRows(StorageThread):
         await self._do(lambda database: database.transfer.count_on())
 
     async def finish_copy(self) -> None:
-        await self._do(lambda database: database.transfer.finish())
+        await self._do(lambda database: database.copy_state.finish())
 
     async def row_digests(self, table: str) -> "dict[str, RowDigest]":
         """What a table holds, session by session."""

@@ -54,9 +54,6 @@ class PostgresBackend(Backend):
             raise StorageError(
                 f"{self.place} needs psycopg, which is not here: {error}", NO_LIBRARY
             ) from error
-        from crushpy.storage.loading import load_tables
-
-        load_tables()
         from crushpy.storage.database import Database
         from crushpy.storage.postgres.connection import PostgresConnection
         from crushpy.storage.postgres.faults import explain
@@ -83,7 +80,9 @@ class PostgresBackend(Backend):
 
     def work(self, job: "Callable[[Database], T]") -> T:
         database = self.open()
-        from crushpy.storage.postgres.faults import OTHER, Interrupted, explain, server_fault
+        from psycopg import Error
+
+        from crushpy.storage.postgres.faults import OTHER, Interrupted, explain
 
         interruptions = 0
         while True:
@@ -98,11 +97,8 @@ class PostgresBackend(Backend):
                     ) from interrupted
                 if interrupted.lost:
                     self._reconnect()
-            except Exception as error:
-                fault = server_fault(error)
-                if fault is None:
-                    raise
-                raise explain(self._address, fault) from error
+            except Error as fault:
+                raise explain(self._address, fault) from fault
             else:
                 if self._told:
                     self._told = False

@@ -4,31 +4,36 @@ A transaction that writes to a conversation locks the row of its first session: 
 order in which they are committed there, and nobody else writes to it meanwhile. Other conversations go on.
 """
 
+import re
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
+from functools import cache
+from types import MappingProxyType
 from typing import Any, LiteralString
 
 import psycopg
-from sqlalchemy import CursorResult, Executable, create_engine, text
-from sqlalchemy import types as column_types
-from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import NullPool
+from psycopg.pq import PipelineStatus
 
 from crushpy.storage.connection import Connection, Dialect, Values
 from crushpy.storage.postgres.address import ServerAddress
-from crushpy.storage.postgres.faults import Interrupted, is_collision, is_lost, server_fault
+from crushpy.storage.postgres.faults import Interrupted, is_collision, is_lost
 from crushpy.storage.postgres.text_adapters import adapt
+from crushpy.storage.rows import Rows
 
 CONNECT_SECONDS = 10
 _QUARTER = 900
 """Seconds. The offset of every time zone is a multiple of it."""
+_VALUE = re.compile(r"(?<!:):(\w+)")
 SPELLING = Dialect(
+    name="postgres",
     pairs_of="SELECT key, CAST(value AS bigint) FROM json_each_text(CAST({} AS json))",
     items_of="SELECT json_array_elements_text(CAST({} AS json))",
+    numbers_of="SELECT CAST(json_array_elements_text(CAST({} AS json)) AS bigint)",
     like="ILIKE",
     day_of=f"floor({{}} / {_QUARTER})",
     figure_of="sum(CAST(CAST(message.usage AS json) ->> '{}' AS double precision))",
+    locking=" FOR UPDATE",
 )
 # The writer's row tells after a lost connection whether that transaction was committed. (The number that the
 # server gives a transaction would not: after a crash it may give it to another one.)
@@ -49,12 +54,6 @@ SET idle_in_transaction_session_timeout = '60s'
 """
 
 
-class _WholeNumber(column_types.BigInteger):
-    """A number in our statements: as large as the columns hold it."""
-
-    render_bind_cast = True
-
-
 class PostgresConnection(Connection):
     dialect = SPELLING
 
@@ -69,18 +68,6 @@ class PostgresConnection(Connection):
         """Of the last transaction that locked a conversation."""
         self.on_lock: Callable[[str], None] = _nothing
         """Told the first session of a conversation that was just locked, inside the transaction."""
-        self._engine = create_engine(
-            "postgresql+psycopg://",
-            creator=self._live,
-            poolclass=NullPool,
-            isolation_level="AUTOCOMMIT",
-            use_native_hstore=False,
-        )
-        self._engine.dialect.colspecs = {
-            **self._engine.dialect.colspecs,
-            column_types.Integer: _WholeNumber,
-        }
-        self._connection: Any = None
 
     # --- the connection --------------------------------------------------------------------------------
 
@@ -107,7 +94,6 @@ class PostgresConnection(Connection):
             )
             adapt(raw)
             self.raw = raw
-            self._connection = self._engine.connect()  # now: it would touch a transaction that has begun
         except BaseException:
             raw.close()
             raise
@@ -119,23 +105,25 @@ class PostgresConnection(Connection):
             raise psycopg.OperationalError("the connection is lost")
         return self.raw
 
+    def _is_unusable(self) -> bool:
+        """A connection that was lost among several statements may not know yet that it is closed."""
+        return self.raw is None or self.raw.closed or self.raw.info.pipeline_status != PipelineStatus.OFF
+
     def _forget(self) -> None:
-        if self._connection is not None:
-            with suppress(SQLAlchemyError, psycopg.Error):
-                self._connection.invalidate()
-            with suppress(SQLAlchemyError, psycopg.Error):
-                self._connection.close()
-        self._connection = None
         if self.raw is not None:
             self.raw.close()
         self.raw = None
 
     # --- statements ------------------------------------------------------------------------------------
 
-    def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
+    def execute(self, statement: str, values: Values = MappingProxyType({})) -> Rows:
         with self._told_apart():
-            self._live()
-            return self._connection.execute(statement, values)
+            cursor = self._live().cursor()
+            if isinstance(values, Mapping) or len(values) == 1:
+                only = values if isinstance(values, Mapping) else values[0]
+                return Rows(cursor.execute(_as_psycopg_has_it(statement), dict(only)))
+            cursor.executemany(_as_psycopg_has_it(statement), values)
+            return Rows(cursor)
 
     def _plainly(self, statement: LiteralString, values: tuple[Any, ...] = ()) -> psycopg.Cursor[Any]:
         with self._told_apart():
@@ -146,15 +134,12 @@ class PostgresConnection(Connection):
         """A fault after which everything may be done again comes out as `Interrupted`."""
         try:
             yield
-        except (SQLAlchemyError, psycopg.Error) as error:
-            fault = server_fault(error)
-            if fault is None:
-                raise
-            if is_lost(fault, self.raw is None or self.raw.closed):
+        except psycopg.Error as fault:
+            if is_lost(fault, self._is_unusable()):
                 self._forget()
-                raise Interrupted(fault, lost=True) from error
+                raise Interrupted(fault, lost=True) from fault
             if is_collision(fault):
-                raise Interrupted(fault, lost=False) from error
+                raise Interrupted(fault, lost=False) from fault
             raise
 
     # --- transactions ----------------------------------------------------------------------------------
@@ -234,14 +219,19 @@ class PostgresConnection(Connection):
         )
 
     def _largest(self, table: str) -> int:
-        return self.execute(text(f"SELECT coalesce(max(number), 0) FROM {table}")).scalar_one()  # noqa: S608
+        return self.execute(f"SELECT coalesce(max(number), 0) FROM {table}").scalar()  # noqa: S608
 
     def close(self) -> None:
         if self.raw is not None and self._number:
             with suppress(psycopg.Error):
                 self.raw.execute(_FORGOTTEN, (self._name,))
         self._forget()
-        self._engine.dispose()
+
+
+@cache
+def _as_psycopg_has_it(statement: str) -> bytes:
+    """Values named as psycopg wants them."""
+    return _VALUE.sub(r"%(\1)s", statement.replace("%", "%%")).encode()
 
 
 def _nothing(_: str) -> None:

@@ -31,12 +31,6 @@ class Interrupted(Exception):
         self.lost = lost
 
 
-def server_fault(error: BaseException) -> psycopg.Error | None:
-    """psycopg's error, also from inside SQLAlchemy's."""
-    inner = getattr(error, "orig", error)
-    return inner if isinstance(inner, psycopg.Error) else None
-
-
 def is_lost(fault: psycopg.Error, closed: bool) -> bool:
     state = fault.sqlstate or ""
     return state.startswith(_LOST) or (closed and isinstance(fault, psycopg.OperationalError))

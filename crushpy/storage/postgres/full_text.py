@@ -8,8 +8,6 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import text
-
 from crushpy.storage.full_text import FullText, IndexedText
 from crushpy.storage.postgres.connection import PostgresConnection
 
@@ -19,10 +17,10 @@ _OCCURRENCES = 8
 """How often a word stands in a message counts for its rank, up to this."""
 _PIECE = 600_000
 """Bytes of words in one row; the server takes no more than a megabyte."""
-_CLEAR = text("DELETE FROM message_words WHERE number = :number")
-_ADD_WORDS = text("INSERT INTO message_words VALUES (:number, :piece, CAST(:words AS tsvector))")
-_ADD_PARTS = text("INSERT INTO message_parts VALUES (:number, :parts)")
-_CLEAR_PARTS = text("DELETE FROM message_parts WHERE number = :number")
+_CLEAR = "DELETE FROM message_words WHERE number = :number"
+_ADD_WORDS = "INSERT INTO message_words VALUES (:number, :piece, CAST(:words AS tsvector))"
+_ADD_PARTS = "INSERT INTO message_parts VALUES (:number, :parts)"
+_CLEAR_PARTS = "DELETE FROM message_parts WHERE number = :number"
 
 
 class PostgresFullText(FullText):

@@ -8,35 +8,33 @@ import os
 import platform
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import Row, text
 
 from crushpy.processes import started_at, still_runs
 from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.postgres.connection import PostgresConnection
 from crushpy.storage.records import StorageError
+from crushpy.storage.rows import Row
 
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 45.0
 """After so long without a heartbeat a process counts as dead."""
 
-_FIND = text(
+_FIND = (
     "SELECT lease.*, extract(epoch FROM clock_timestamp() - heartbeat) AS silent "
     "FROM lease WHERE session_id = :session"
 )
-_ROOT = text("SELECT root_id FROM session WHERE id = :session")
-_TAKE = text(
+_ROOT = "SELECT root_id FROM session WHERE id = :session"
+_TAKE = (
     "INSERT INTO lease VALUES "
     "(:session, :process, :started, :host, :place, clock_timestamp(), nextval('lease_token')) "
     "ON CONFLICT (session_id) DO UPDATE SET process = excluded.process, started = excluded.started, "
     "host = excluded.host, place = excluded.place, heartbeat = excluded.heartbeat, token = excluded.token "
     "RETURNING token"
 )
-_BEAT = text("UPDATE lease SET heartbeat = clock_timestamp() WHERE token = :token")
-_MOVE = text("UPDATE lease SET session_id = :child WHERE session_id = :session AND token = :token")
-_DROP = text("DELETE FROM lease WHERE token = :token")
-_THERE = text("SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'")
+_BEAT = "UPDATE lease SET heartbeat = clock_timestamp() WHERE token = :token"
+_MOVE = "UPDATE lease SET session_id = :child WHERE session_id = :session AND token = :token"
+_DROP = "DELETE FROM lease WHERE token = :token"
+_THERE = "SELECT 1 FROM session WHERE id = :session AND kind <> 'deleted'"
 
 
 class PostgresLeases(LeaseHolder):
@@ -63,7 +61,7 @@ class PostgresLeases(LeaseHolder):
             if row is not None and mine:
                 token: int = row.token
             else:
-                token = self._execute(_TAKE, {"session": session_id, **self._me}).scalar_one()
+                token = self._execute(_TAKE, {"session": session_id, **self._me}).scalar()
             root = self._execute(_ROOT, {"session": session_id}).scalar() or session_id
         self._held[session_id] = (token, root)
         return not mine
@@ -114,11 +112,11 @@ class PostgresLeases(LeaseHolder):
             self._execute(_DROP, {"token": held[0]})
             self._held = {session: one for session, one in self._held.items() if one != held}
 
-    def _elsewhere(self, row: Row[Any]) -> str:
+    def _elsewhere(self, row: Row) -> str:
         return "" if row.place == self._me["place"] else row.host
 
 
-def _alive(row: Row[Any]) -> bool:
+def _alive(row: Row) -> bool:
     if row.silent >= SILENT_SECONDS:
         return False
     if row.place != _place():

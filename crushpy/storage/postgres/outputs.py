@@ -2,16 +2,14 @@
 
 from collections.abc import Iterator
 
-from sqlalchemy import text
-
 from crushpy.storage.output_table import OutputTable
 from crushpy.storage.postgres.connection import PostgresConnection
 
 _PIECE = 1_000_000
-_CLEAR = text("DELETE FROM output WHERE root_id = :root AND name = :name")
-_ADD = text("INSERT INTO output VALUES (:root, :name, :piece, :data)")
-_FIND = text("SELECT data FROM output WHERE root_id = :root AND name = :name ORDER BY piece")
-_NAMES = text("SELECT DISTINCT root_id, name FROM output ORDER BY root_id, name")
+_CLEAR = "DELETE FROM output WHERE root_id = :root AND name = :name"
+_ADD = "INSERT INTO output VALUES (:root, :name, :piece, :data)"
+_FIND = "SELECT data FROM output WHERE root_id = :root AND name = :name ORDER BY piece"
+_NAMES = "SELECT DISTINCT root_id, name FROM output ORDER BY root_id, name"
 
 
 class PostgresOutputs(OutputTable):
@@ -28,7 +26,7 @@ class PostgresOutputs(OutputTable):
                 self._execute(_ADD, {**which, "piece": piece, "data": data[start : start + _PIECE]})
 
     def find(self, root_id: str, name: str) -> bytes | None:
-        pieces = self._execute(_FIND, {"root": root_id, "name": name}).scalars().all()
+        pieces = self._execute(_FIND, {"root": root_id, "name": name}).scalars()
         return b"".join(pieces) if pieces else None
 
     def names(self) -> Iterator[tuple[str, str]]:

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.storage.backend import Backend
-from crushpy.storage.records import ConversationRow, SessionInfo
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -32,7 +31,7 @@ class SqliteBackend(Backend):
 
             database = open_database(self._file, self.warnings)
             try:
-                self.refuse_unfinished(database.transfer.unfinished())
+                self.refuse_unfinished(database.copy_state.unfinished())
             except BaseException:
                 database.connection.close()
                 raise
@@ -44,13 +43,3 @@ class SqliteBackend(Backend):
 
         with explained(self._file):
             return job(self.open())
-
-    def quick_rows(self, cwd: str | None, limit: int | None) -> list[ConversationRow] | None:
-        from crushpy.storage.sqlite.quick_list import quick_rows
-
-        return quick_rows(self._file, cwd, limit)
-
-    def quick_tips(self, cwd: str | None, limit: int, after: SessionInfo | None) -> list[SessionInfo] | None:
-        from crushpy.storage.sqlite.quick_list import quick_tips
-
-        return quick_tips(self._file, cwd, limit, after)

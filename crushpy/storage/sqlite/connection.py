@@ -1,27 +1,28 @@
 """One open connection to a file of SQLite. Lives on the storage thread.
 
-SQLAlchemy builds and caches the statements; transactions are begun and ended here by hand, because its
-own begin with a read and fail at once when two processes write.
+Transactions are begun and ended here by hand: those that begin with a read fail at once when two processes
+write.
 """
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
-
-from sqlalchemy import CursorResult, Executable, create_engine
-from sqlalchemy.pool import StaticPool
+from types import MappingProxyType
 
 from crushpy.storage.connection import Connection, Dialect, Values
+from crushpy.storage.rows import Rows
 from crushpy.storage.sqlite.patience import patiently
 
 SPELLING = Dialect(
+    name="sqlite",
     pairs_of="SELECT key, value FROM json_each({})",
     items_of="SELECT value FROM json_each({})",
+    numbers_of="SELECT value FROM json_each({})",
     like="LIKE",
     day_of="date({}, 'unixepoch', 'localtime')",
     figure_of="sum(json_extract(message.usage, '$.{}'))",
+    locking="",
 )
 
 
@@ -32,20 +33,17 @@ class SqliteConnection(Connection):
         self.place = str(file)
         self._raw = connection
         self._durable = False
-        self._engine = create_engine(
-            "sqlite://",
-            creator=lambda: connection,
-            poolclass=StaticPool,
-            pool_reset_on_return=None,  # it would touch the connection from the garbage collector's thread
-            isolation_level="AUTOCOMMIT",
-        )
-        self._connection = self._engine.connect()
 
-    def execute(self, statement: Executable, values: Values = None) -> CursorResult[Any]:
+    def execute(self, statement: str, values: Values = MappingProxyType({})) -> Rows:
         """Runs one statement; a single one waits its turn, a transaction has it already."""
         if self._raw.in_transaction:
-            return self._connection.execute(statement, values)
-        return patiently(lambda: self._connection.execute(statement, values))
+            return self._run(statement, values)
+        return patiently(lambda: self._run(statement, values))
+
+    def _run(self, statement: str, values: Values) -> Rows:
+        if isinstance(values, Mapping):
+            return Rows(self._raw.execute(statement, dict(values)))
+        return Rows(self._raw.executemany(statement, values))
 
     @contextmanager
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
@@ -89,6 +87,4 @@ class SqliteConnection(Connection):
         """A number is always one more than the largest."""
 
     def close(self) -> None:
-        self._connection.close()
-        self._engine.dispose()
         self._raw.close()

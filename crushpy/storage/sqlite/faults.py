@@ -35,14 +35,11 @@ def explained(file: Path) -> Generator[None]:
         raise StorageError(
             f"cannot use the database {file}: {error.strerror or error}", _FILE_HINT
         ) from error
-    except Exception as error:
-        fault = _sqlite_fault(error)
-        if fault is None:
-            raise
+    except sqlite3.Error as fault:
         if fault_name(fault).startswith("SQLITE_CORRUPT"):
             with suppress(OSError):
                 file.with_name(f"{file.name}{DAMAGED}").touch(mode=0o600)
-        raise StorageError(f"cannot use the database {file}: {fault}", hint_for(fault)) from error
+        raise StorageError(f"cannot use the database {file}: {fault}", hint_for(fault)) from fault
 
 
 def hint_for(fault: sqlite3.Error) -> str:
@@ -54,9 +51,3 @@ def hint_for(fault: sqlite3.Error) -> str:
 def fault_name(fault: sqlite3.Error) -> str:
     """SQLite's own name of the fault, such as SQLITE_FULL. Empty where Python raised it by itself."""
     return cast(str, getattr(fault, "sqlite_errorname", None) or "")
-
-
-def _sqlite_fault(error: Exception) -> sqlite3.Error | None:
-    """SQLite's error, also from inside SQLAlchemy's."""
-    inner = getattr(error, "orig", error)
-    return inner if isinstance(inner, sqlite3.Error) else None

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from sqlalchemy import text
 
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import FullText, IndexedText
@@ -17,18 +16,18 @@ _MERGE_PAGES = 16
 """Of each table in one transaction: some milliseconds, overwriting included."""
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = tuple(
-    text(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
+    f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})"  # noqa: S608  # our own names
     for table, field in _FIELDS
 )
 _REMOVE = tuple(
-    text(f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})")  # noqa: S608
+    f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})"  # noqa: S608
     for table, field in _FIELDS
 )
 _MERGE = tuple(
-    text(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)")  # noqa: S608
+    f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)"  # noqa: S608
     for table, _ in _FIELDS
 )
-_CHANGES = text("SELECT total_changes()")
+_CHANGES = "SELECT total_changes()"
 
 
 class SqliteFullText(FullText):
@@ -45,11 +44,11 @@ class SqliteFullText(FullText):
             self._execute(statement, msgspec.structs.asdict(text))
 
     def merge_some(self, *, begin: bool) -> bool:
-        before = self._execute(_CHANGES).scalar_one()
+        before = self._execute(_CHANGES).scalar()
         with self._connection.overwriting(), self._connection.transaction():
             for statement in _MERGE:
                 self._execute(statement, {"pages": -_MERGE_PAGES if begin else _MERGE_PAGES})
-        return self._execute(_CHANGES).scalar_one() - before > 2 * len(_MERGE)
+        return self._execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
 
     def words_like(self, name: str, term: str, values: dict[str, Any]) -> str:
         values[name] = _phrase(term)

@@ -3,21 +3,17 @@
 import os
 import platform
 import time
-from typing import Any
-
-from sqlalchemy import ColumnElement, Row, bindparam, delete, select, update
 
 from crushpy.processes import started_at, still_runs
 from crushpy.storage.connection import Connection
 from crushpy.storage.lease_holder import LeaseHolder, session_busy
-from crushpy.storage.tables import leases
+from crushpy.storage.rows import Row
 
-_L = leases.c
-_BEAT = (
-    update(leases)
-    .where(_L.process == bindparam("me"), _L.host == bindparam("here"), _L.session_id == bindparam("session"))
-    .values(heartbeat=bindparam("now"))
-)
+_MINE = "process = :process AND host = :host"
+_BEAT = f"UPDATE lease SET heartbeat = :now WHERE session_id = :session AND {_MINE}"  # noqa: S608  # our own words
+_MOVE = "UPDATE lease SET session_id = :child WHERE session_id = :session"
+_FIND = "SELECT * FROM lease WHERE session_id = :session"
+_DROP = f"DELETE FROM lease WHERE session_id = :session AND {_MINE}"  # noqa: S608
 ELSEWHERE_PATIENCE = 15 * 60.0
 """Seconds after which a silent process on another machine counts as dead."""
 
@@ -25,6 +21,7 @@ ELSEWHERE_PATIENCE = 15 * 60.0
 class SqliteLeases(LeaseHolder):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self._execute = connection.execute
         self._me = {"process": os.getpid(), "started": started_at(os.getpid()), "host": platform.node()}
         self._held: set[str] = set()
         """Sessions this process took, and has not let go of."""
@@ -38,8 +35,8 @@ class SqliteLeases(LeaseHolder):
     def beat(self, session_id: str) -> None:
         if session_id not in self._held:
             return
-        here = {"me": self._me["process"], "here": self._me["host"], "session": session_id}
-        if not self._connection.execute(_BEAT, {**here, "now": time.time()}).rowcount:
+        beat = self._execute(_BEAT, {**self._me, "session": session_id, "now": time.time()})
+        if not beat.rowcount:
             self._take(session_id)  # another process took it over; raises while that one lives
 
     def beat_all(self) -> None:
@@ -47,38 +44,33 @@ class SqliteLeases(LeaseHolder):
 
     def move(self, parent_id: str, child_id: str) -> None:
         self.beat(parent_id)
-        moved = update(leases).where(_L.session_id == parent_id)
-        self._connection.execute(moved, {"session_id": child_id})
+        self._execute(_MOVE, {"session": parent_id, "child": child_id})
         if parent_id in self._held:
             self._held.add(child_id)
 
     def _take(self, session_id: str) -> bool:
-        row = self._connection.execute(select(leases).where(_L.session_id == session_id)).first()
+        row = self._execute(_FIND, {"session": session_id}).first()
         if row is not None and not self._mine(row) and _alive(row):
             raise session_busy(session_id, row.process, "" if row.host == platform.node() else row.host)
-        self._connection.replace(leases, {"session_id": session_id, "heartbeat": time.time(), **self._me})
+        lease = {"session_id": session_id, "heartbeat": time.time(), **self._me}
+        self._connection.replace("lease", lease, "session_id")
         return row is None or not self._mine(row)
 
     def drop(self) -> None:
         with self._connection.transaction():
-            held = _L.session_id.in_(self._held)
-            self._connection.execute(delete(leases).where(*self._of_mine, held))
+            self._execute(_DROP, [{**self._me, "session": session} for session in self._held])
         self._held.clear()
 
     def drop_one(self, session_id: str) -> None:
         with self._connection.transaction():
-            self._connection.execute(delete(leases).where(*self._of_mine, _L.session_id == session_id))
+            self._execute(_DROP, {**self._me, "session": session_id})
         self._held.discard(session_id)
 
-    @property
-    def _of_mine(self) -> tuple[ColumnElement[bool], ...]:
-        return (_L.process == self._me["process"], _L.host == self._me["host"])
-
-    def _mine(self, row: Row[Any]) -> bool:
+    def _mine(self, row: Row) -> bool:
         return all(getattr(row, name) == value for name, value in self._me.items())
 
 
-def _alive(row: Row[Any]) -> bool:
+def _alive(row: Row) -> bool:
     if row.host != platform.node():
         return time.time() - row.heartbeat < ELSEWHERE_PATIENCE
     return still_runs(row.process, row.started)

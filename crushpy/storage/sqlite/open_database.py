@@ -30,9 +30,6 @@ class DamagedFile(sqlite3.DatabaseError):
 def open_database(file: Path, warnings: list[str]) -> "Database":
     """The database in `file`, ready to use. Appends to `warnings` what a person should know."""
     connection = _open_file(file, warnings)
-    from crushpy.storage.loading import load_tables
-
-    load_tables()
     from crushpy.storage.database import Database
     from crushpy.storage.output_table import NoOutputs
     from crushpy.storage.sqlite.connection import SqliteConnection

@@ -22,13 +22,11 @@ def patiently(action: Callable[[], T]) -> T:
     while True:
         try:
             return action()
-        except Exception as error:
-            if not is_busy(error) or time.monotonic() >= deadline:
+        except sqlite3.Error as fault:
+            if not is_busy(fault) or time.monotonic() >= deadline:
                 raise
         time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  # not for secrets
 
 
-def is_busy(error: Exception) -> bool:
-    """True for SQLite's own complaint, also inside SQLAlchemy's."""
-    inner = getattr(error, "orig", error)
-    return isinstance(inner, sqlite3.Error) and fault_name(inner).startswith("SQLITE_BUSY")
+def is_busy(fault: sqlite3.Error) -> bool:
+    return fault_name(fault).startswith("SQLITE_BUSY")
