@@ -137,10 +137,22 @@ class Approvals:
         await asyncio.sleep(_REQUEST_FIRST)
         await asyncio.to_thread(self.judge, _EXAMPLES)
 
-    def judge(self, accesses: tuple[Access, ...], workspace: Path | None = None) -> Decision:
-        """`workspace`: where the call works, if that is not the conversation's own folder."""
+    def judge(
+        self,
+        accesses: tuple[Access, ...],
+        workspace: Path | None = None,
+        known: "Judgements | None" = None,
+    ) -> Decision:
+        """`workspace`: where the call works, if that is not the conversation's own folder. `known`: what was
+        judged in this very moment."""
         where = workspace or self._workspace
-        return decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
+        question = (accesses, where, self.mode, self.yolo, self.grants, self._always)
+        decision = known.get(question) if known is not None else None
+        if decision is None:
+            decision = decide(accesses, self._in_force(), where, yolo=self.yolo, guard=self._guard)
+            if known is not None:
+                known[question] = decision
+        return decision
 
     def left_out(
         self, tool: str, place: Path, real: Path, workspace: Path | None = None
@@ -164,12 +176,13 @@ class Approvals:
         preview: Callable[[], Awaitable[Display | None]],
         task: str = "",
         workspace: Path | None = None,
+        known: "Judgements | None" = None,
     ) -> Ruling:
         """Whether the call may run, and with what. A cancellation while a question stands is a ruling too.
 
-        `workspace`: as for `judge`.
+        `workspace`, `known`: as for `judge`.
         """
-        decision = self.judge(accesses, workspace)
+        decision = self.judge(accesses, workspace, known)
         if decision.verdict == "ask" and self.interactive:
             async with self._line.turn() as place:  # an earlier answer may have settled this one
                 decision = self.judge(accesses, workspace)
@@ -274,6 +287,10 @@ class Approvals:
         finally:
             del self._waiting[question.id]
             self._emit(done)
+
+
+class Judgements(dict[tuple[object, ...], Decision]):
+    """What was decided in one moment, by all that it depends on but the files."""
 
 
 class _Line:

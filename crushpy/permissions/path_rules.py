@@ -3,7 +3,7 @@
 import os
 import re
 import sys
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from pathlib import Path
 
 from crushpy.access import Access
@@ -20,12 +20,16 @@ class TouchedPath:
     """A path that a call would touch, as it was written and as it really is."""
 
     def __init__(self, path: str, workspace: Path) -> None:
-        self.written = Path(os.path.normpath(workspace / path))
-        self.real = Path(os.path.realpath(workspace / path))
+        self._path = os.path.join(workspace, path)  # noqa: PTH118  # every call is judged by it: a third of the time
+        self.real = Path(os.path.realpath(self._path))
         self.workspace = workspace
         self.root = Path(os.path.realpath(workspace))
 
-    @property
+    @cached_property
+    def written(self) -> Path:
+        return Path(os.path.normpath(self._path))
+
+    @cached_property
     def inside(self) -> bool:
         """True where it really lies in the workspace."""
         return self.real == self.root or self.real.is_relative_to(self.root)

@@ -16,7 +16,7 @@ from crushpy.sandbox.joined_network import join_network, joins_networks
 from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
-from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
+from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.seatbelt_profile import seatbelt_profile
 from crushpy.sandbox.surroundings import Grounds, Surroundings
 
@@ -206,9 +206,12 @@ class Bubblewrap(Unconfined):
 
         What only the user has there (a log they speak of, say) is theirs: outside, for the rules to judge.
         """
+        spelled = os.path.normpath(path)
+        if is_below(spelled, str(self._grounds.workspace)):
+            return path
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
-            plain = Path(os.path.normpath(path))
-            if plain.is_relative_to(shown) and not plain.is_relative_to(self._grounds.workspace):
+            if is_below(spelled, str(shown)):
+                plain = Path(spelled)
                 own = real / plain.relative_to(shown)
                 return path if os.path.lexists(path) and not os.path.lexists(own) and plain != shown else own
         return path

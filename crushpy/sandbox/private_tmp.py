@@ -13,7 +13,12 @@ TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 
 def is_temporary(path: Path) -> bool:
     """True of what lies in a folder that each conversation has for itself."""
-    return path.is_relative_to(TMP) or path.is_relative_to(VAR_TMP)
+    return is_below(str(path), str(TMP)) or is_below(str(path), str(VAR_TMP))
+
+
+def is_below(path: str, folder: str) -> bool:
+    """Whether a path is `folder` or in it, by its spelling. Every call of a tool asks that a few times."""
+    return path == folder or path.startswith(f"{folder}/")
 
 
 class PrivateTmp:

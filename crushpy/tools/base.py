@@ -129,7 +129,9 @@ class ToolContext:
         self._bring_output = bring_output
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
-        """The real paths that this call was judged by; None where nothing is remembered."""
+        """The real paths that calls are judged by; None where nothing is remembered."""
+        self._meant: dict[str, Path] | None = None
+        """The same before links are followed."""
         self.needs = Needs()
         """What a command of this call was granted beyond the usual."""
 
@@ -158,13 +160,23 @@ class ToolContext:
         return lent
 
     def resolving_once(self) -> "ToolContext":
-        """The same context for one call, from its check to its end: each path is resolved once."""
+        """The same context in which each path is resolved once: for a call, from its check to its end, or for
+        calls that begin side by side."""
         lent = copy(self)
         lent.resolved = {}
+        lent._meant = {}
         return lent
 
     def resolve(self, path: str) -> Path:
         """`path` as the model wrote it, made absolute. `~` is the home folder."""
+        if self._meant is None:
+            return self._resolve(path)
+        found = self._meant.get(path)
+        if found is None:
+            found = self._meant[path] = self._resolve(path)
+        return found
+
+    def _resolve(self, path: str) -> Path:
         expanded = Path(path).expanduser() if path.startswith("~") else Path(path)
         if self._is_output_elsewhere(expanded):
             return self.output_dir / expanded.name

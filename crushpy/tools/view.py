@@ -17,7 +17,7 @@ from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_types import describe_binary
-from crushpy.tools.files.file_window import read_window
+from crushpy.tools.files.file_window import is_windowed, read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
@@ -60,7 +60,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     real = Path(real_path(context, args.file_path))
     offset = max(args.offset, 1)
     with suppress(OSError, NotRegular):  # said below, in words
-        if window := read_window(real, offset, args.limit):
+        if is_windowed(real) and (window := read_window(real, offset, args.limit)):
             outcome = _lines(shown, "", window.lines, window.total, offset, args.limit)
             context.memory.remember_digest(real, window.digest)
             return outcome

@@ -50,7 +50,7 @@ async def test_calls_side_by_side_are_stored_in_the_order_of_handing_over(
     chain = await store.audit_chain(info.id)
     assert [record.call_id for record in chain.records] == [call.id for call in MANY]
     assert find_fault(chain) is None
-    assert await store.unindexed() >= len(MANY)
+    assert await store.search("149", within=info.id)
 
 
 async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> None:

@@ -1,15 +1,36 @@
 """Runs calls of one reply side by side, a few at a time."""
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 
+from crushpy.engine.approvals import Judgements
 from crushpy.messages import ToolCall
+from crushpy.tools.base import ToolContext
 
 MOST_AT_ONCE = 16
 """Calls of one reply on their way at the same time; the others wait for their turn. What these store is
 committed together; with more of them keys would have to wait longer than the calls gain."""
 TOLD_AT_A_TIME = 50
 """Calls of a reply that are told to the outside in one go."""
+MOMENT = 0.5
+"""Seconds for which calls that begin one after the other count as beginning side by side."""
+
+
+class Beginnings:
+    """For calls that begin side by side: where each path leads is found once, and judged once."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._now = (context.resolving_once(), Judgements())
+        self._since = time.monotonic()
+
+    def now(self) -> tuple[ToolContext, Judgements]:
+        """What the next call begins with, and keeps to its end."""
+        if time.monotonic() - self._since > MOMENT:
+            self._now = (self._context.resolving_once(), Judgements())
+            self._since = time.monotonic()
+        return self._now
 
 
 async def answer_side_by_side(

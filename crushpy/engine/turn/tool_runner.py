@@ -12,7 +12,7 @@ from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import TOLD_AT_A_TIME, answer_side_by_side
+from crushpy.engine.turn.side_by_side import TOLD_AT_A_TIME, Beginnings, answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -91,12 +91,14 @@ class ToolRunner:
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
+                    at = Beginnings(self._context)
                     await answer_side_by_side(
-                        calls, lambda call: self._answer(message, call, guard, answered)
+                        calls,
+                        lambda call, at=at: self._answer(message, call, guard, answered, at),
                     )
                 else:
                     for call in calls:
-                        await self._answer(message, call, guard, answered)
+                        await self._answer(message, call, guard, answered, Beginnings(self._context))
             await self._start_afresh(message, fresh_starts, guard, answered)
         except asyncio.CancelledError:
             self._announce(unannounced)
@@ -163,9 +165,11 @@ class ToolRunner:
         tool = self._tools.get(call.name)
         return tool is not None and tool.side_by_side(call.args)
 
-    async def _answer(self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str]) -> None:
+    async def _answer(
+        self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str], at: Beginnings
+    ) -> None:
         try:
-            outcome = await self._outcome(message, call)
+            outcome = await self._outcome(message, call, at)
         except asyncio.CancelledError:
             stopped = Outcome(NOT_STARTED, is_error=True, ended="not_run")
             if call.id in self._begun:
@@ -211,18 +215,18 @@ class ToolRunner:
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 
-    async def _outcome(self, message: Message, call: ToolCall) -> Outcome:
+    async def _outcome(self, message: Message, call: ToolCall, at: Beginnings) -> Outcome:
         if message.finish == "length":
             return Outcome(CUT_SHORT, is_error=True)
         try:
             tool, args = self._checked(call)
-            context = self._context.resolving_once()
+            context, known = at.now()
             accesses = tool.accesses(args, context)
 
             async def preview() -> Display | None:
                 return await tool.preview(args, context)
 
-            ruling = await self._approvals.rule(call, accesses, preview, self._task, self._context.cwd)
+            ruling = await self._approvals.rule(call, accesses, preview, self._task, context.cwd, known)
             decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
             watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
             if watched.only_reads:

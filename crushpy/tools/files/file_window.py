@@ -29,6 +29,14 @@ class FileWindow(Data, frozen=True):
     """Of the whole file."""
 
 
+def is_windowed(path: Path) -> bool:
+    """Whether the file is so large that only a part of it should be read. False where that is not known."""
+    try:
+        return os.lstat(path).st_size > _FROM
+    except (OSError, ValueError):
+        return False
+
+
 def read_window(path: Path, offset: int, limit: int) -> FileWindow | None:
     """`limit` lines from number `offset` on; None where the file is better read whole.
 
