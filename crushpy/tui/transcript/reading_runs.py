@@ -16,28 +16,21 @@ def is_reading(item: TranscriptItem) -> bool:
     return isinstance(item, ToolItem) and item.name in _READING
 
 
-def begins_run(entries: Entries, item: TranscriptItem) -> bool:
-    """A line for its run has to come before this item."""
-    if not is_reading(item):
-        return False
-    for entry in reversed(entries[-MOST_IN_A_RUN:]):
-        if entry is not None and isinstance(entry.item, ReadingItem):
-            return False
-        if entry is None or not is_reading(entry.item):
-            return True
-    return True
+def run_at_end(entries: Entries) -> int | None:
+    """Where the line of the run is that a call which comes now would belong to."""
+    last = entries[-1] if entries else None
+    if last is None or last.run is None or len(entries) - last.run > MOST_IN_A_RUN:
+        return None
+    return last.run
 
 
-def header_of(entries: Entries, index: int) -> int | None:
-    """Where the line of the run is that this entry belongs to."""
-    while index >= 0:
-        entry = entries[index]
-        if entry is not None and isinstance(entry.item, ReadingItem):
-            return index
-        if entry is None or not is_reading(entry.item):
-            return None
-        index -= 1
-    return None
+def end_run(entries: Entries, index: int) -> None:
+    """An entry is gone: what follows it in its run is no longer told by its line."""
+    for later in range(index + 1, len(entries)):
+        entry = entries[later]
+        if entry is None or entry.run is None or entry.run > index:
+            return
+        entry.run = None
 
 
 def gather(entries: Entries, header: int) -> tuple[ReadingItem, list[int]]:

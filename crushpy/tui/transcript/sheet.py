@@ -12,7 +12,7 @@ import msgspec
 from crushpy.pieces import Pieces
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.reading_runs import begins_run, gather, header_of
+from crushpy.tui.transcript.reading_runs import end_run, gather, is_reading, run_at_end
 from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
 from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
 from crushpy.tui.transcript.render.highlight import Highlighter
@@ -39,8 +39,8 @@ class Sheet:
         self._drawn: OrderedDict[int, Drawn] = OrderedDict()
         self._unfinished: dict[int, Drawn] = {}
         self._growing: set[int] = set()
-        self._to_gather: set[int] = set()
-        """Lines of runs whose calls have changed."""
+        self._replaced: set[int] = set()
+        """Entries whose items have changed since the last `flush`."""
         self._kept = KEPT
 
     @property
@@ -83,6 +83,7 @@ class Sheet:
     def reset(self, items: Sequence[TranscriptItem]) -> None:
         self.first_key += len(self.entries)
         self._drop_all()
+        self._replaced.clear()
         self.entries = []
         for item in items:
             self._append(item)
@@ -100,23 +101,29 @@ class Sheet:
 
     def _append(self, item: TranscriptItem) -> int:
         """A call that only reads has a line for all of its run before it."""
-        if begins_run(self.entries, item):
-            header = SheetEntry(self.first_key + len(self.entries), ReadingItem())
+        run = run_at_end(self.entries) if is_reading(item) else None
+        if run is None and is_reading(item):
+            run = len(self.entries)
+            header = SheetEntry(self.first_key + run, ReadingItem())
             header.hidden = True
+            header.run = run
             self.entries.append(header)
-        key = self.first_key + len(self.entries)
-        self.entries.append(SheetEntry(key, item))
-        return key
+        entry = SheetEntry(self.first_key + len(self.entries), item)
+        entry.run = run
+        self.entries.append(entry)
+        return entry.key
 
     def replace(self, index: int, item: TranscriptItem) -> None:
+        """Nothing is drawn before somebody looks, and nothing measured before `flush`: calls change by the
+        thousand."""
         entry = self[index]
-        rows = self._forget(entry)
+        entry.before = self._forget(entry) or entry.before
         entry.item, entry.parts = item, None
-        self._redraw(index, rows)
-        self._regroup(index)
+        self._replaced.add(index)
 
     def remove(self, index: int) -> None:
         self._forget(self[index])
+        end_run(self.entries, index)
         self.entries[index] = None
         self.heights[index] = 0
 
@@ -134,15 +141,24 @@ class Sheet:
 
     def reveal(self, index: int) -> None:
         """Opens the run that hides an entry."""
-        header = header_of(self.entries, index)
+        header = self[index].run
         if self[index].hidden and header is not None:
             self.unfold(header, True)
 
-    def _regroup(self, index: int) -> None:
-        """An entry has changed: the line of its run will say so. Calls change by the thousand."""
-        header = header_of(self.entries, index)
-        if header is not None:
-            self._to_gather.add(header)
+    def _measure_replaced(self) -> None:
+        """Entries have changed: they are as tall as they seem until they are drawn, and their runs say so."""
+        replaced, self._replaced = self._replaced, set()
+        runs: set[int] = set()
+        for index in replaced:
+            entry = self.entries[index]
+            if entry is None:
+                continue
+            if entry.run is not None:
+                runs.add(entry.run)
+            if entry.drawn is None and entry.key not in self._drawn:
+                self.heights[index] = self._estimate(index, entry)
+        for header in runs:
+            self._gather(header)
 
     def _gather(self, header: int) -> None:
         """Has the line of a run tell its calls, and hides those that it tells while it is closed."""
@@ -170,10 +186,8 @@ class Sheet:
         self._growing.add(index)
 
     def flush(self) -> None:
-        """Draws what was streamed, and tells the runs that have changed, since the last time."""
-        changed, self._to_gather = self._to_gather, set()
-        for header in changed:
-            self._gather(header)
+        """Draws what was streamed, and measures what was replaced, since the last time."""
+        self._measure_replaced()
         growing, self._growing = self._growing, set()
         for index in growing:
             entry = self.entries[index] if index < len(self.entries) else None
@@ -203,7 +217,7 @@ class Sheet:
             self._measured(index, drawn)
             return
         self._redraw(index, drawn.rows if drawn else [])
-        self._regroup(index)
+        self._replaced.add(index)
 
     # --- looking -----------------------------------------------------------------------------------------
 
@@ -243,6 +257,8 @@ class Sheet:
         drawn = entry.drawn or self._drawn.get(entry.key)
         if drawn is None:
             drawn = self._draw(entry, entry.item)
+            drawn.keep_rows(entry.before[:200])
+            entry.before = ()
             self._keep(entry.key, drawn)
         elif entry.drawn is None:
             self._drawn.move_to_end(entry.key)
@@ -343,7 +359,6 @@ class Sheet:
             yield space + estimate(before, self.width, opened=entry.opened)
 
     def _drop_all(self) -> None:
-        self._to_gather.clear()
         for drawn in self._drawn.values():
             drawn.dropped = True
         self._drawn.clear()

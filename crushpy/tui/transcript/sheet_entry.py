@@ -1,11 +1,14 @@
 """One item in its place: whether it is open, and what was streamed to it."""
 
+from collections.abc import Sequence
+
 import msgspec
 
 from crushpy.pieces import Pieces
 from crushpy.tui.items import ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.render.draw_item import is_open_at_first
 from crushpy.tui.transcript.render.drawn import Drawn
+from crushpy.tui.transcript.render.text_row import TextRow
 
 MOST_OUTPUT = 200_000
 """Characters of a running tool's output that are kept for display."""
@@ -14,13 +17,17 @@ MOST_OUTPUT = 200_000
 class SheetEntry:
     """One item in its place."""
 
-    __slots__ = ("drawn", "hidden", "item", "key", "parts", "unfolded")
+    __slots__ = ("before", "drawn", "hidden", "item", "key", "parts", "run", "unfolded")
 
     def __init__(self, key: int, item: TranscriptItem) -> None:
         self.key = key
         self.item = item
         self.hidden = False
         """Not seen: told by the line of its run, or such a line that has nothing to tell."""
+        self.run: int | None = None
+        """Where the line of the run is that it belongs to; None where it is in none."""
+        self.before: Sequence[TextRow] = ()
+        """The rows of another item in its place: what looks the same need not be painted again."""
         self.unfolded: bool | None = None
         """What the user chose; None where nothing was chosen."""
         self.parts: Pieces | None = None

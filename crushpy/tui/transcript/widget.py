@@ -205,9 +205,10 @@ class Transcript(Pointing):
 
     def _request_frame(self) -> None:
         """Shows what changed: at once after a rest, else when the next frame is due."""
-        self._stale = True
+        if not self.is_mounted:
+            self._stale = True
         if self._frame_due is not None or not self.is_mounted:
-            return
+            return  # until that frame what stands on the screen stands
         wait = self._last_frame + self._pause - time.monotonic()
         if wait <= 0:
             self._frame()
