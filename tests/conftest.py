@@ -14,6 +14,7 @@ from hypothesis.internal.conjecture import providers
 pytest_plugins = [
     "scripted_llm.fixtures",
     "postgres_server",
+    "databases",
     "talk",
     "headless",
     "eager",

@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from collections.abc import Callable
 from contextlib import suppress
 
 
@@ -12,6 +13,7 @@ class Proxy:
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
         self._lock = threading.Lock()
         self._fatal = b""
+        self._awaited, self._left, self._do = b"", 0, _nothing
         self._times = 1
         self._stay = False
         self.cuts = 0
@@ -32,6 +34,10 @@ class Proxy:
 
     def mend(self) -> None:
         self._open = True
+
+    def when(self, word: bytes, count: int, do: Callable[[], object]) -> None:
+        """Calls `do`, before it is passed on, when `word` comes for the `count`th time."""
+        self._awaited, self._left, self._do = word, count, do
 
     def cut_after(self, word: bytes, times: int = 1, *, stay: bool = False) -> None:
         """The next connection that sends `word` is cut when the server's answer comes: its work is done.
@@ -68,6 +74,10 @@ class Proxy:
     def _requests(self, client: socket.socket, server: socket.socket, doomed: threading.Event) -> None:
         with suppress(OSError):
             while data := client.recv(65536):
+                if self._awaited and self._awaited in data:
+                    self._left -= 1
+                    if not self._left:
+                        self._do()
                 if self._fatal and self._fatal in data:
                     self.cuts += 1
                     self._times -= 1
@@ -87,6 +97,10 @@ class Proxy:
                 client.sendall(data)
         _end(client)
         _end(server)
+
+
+def _nothing() -> None:
+    pass
 
 
 def _end(one: socket.socket) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from command import Cli
+from databases import both_databases
 from headless import MODEL, Run, Start
 from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
@@ -19,6 +20,7 @@ def kinds(lines: list[dict[str, Any]]) -> list[str]:
     return [line["type"] for line in lines if line["type"] in ("session", "boundary", "result")]
 
 
+@both_databases
 def test_a_new_session_headless_runs_on_in_the_child_to_its_end(run: Run, llm: ScriptedLLM) -> None:
     llm.script(
         Reply(calls=[Call("bash", {"command": "echo one"})]),
@@ -125,6 +127,7 @@ def test_a_run_that_ends_does_not_wait_for_a_preparation(run: Run, llm: Scripted
     assert not done.of("boundary")
 
 
+@both_databases
 @pytest.mark.parametrize("summary", [Reply("Notes.", usage=Usage(900, 9)), Stall(headers=False)])
 def test_a_run_killed_while_a_start_is_prepared_goes_on_as_if_there_had_been_none(
     start: Start, run: Run, llm: ScriptedLLM, summary: Answer

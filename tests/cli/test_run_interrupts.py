@@ -2,6 +2,7 @@
 
 import asyncio
 import fcntl
+import os
 import random
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import both_databases
 from headless import Done, Run, Start, is_alive, until
 from process_state import seen_from_here
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
@@ -118,6 +120,7 @@ def test_a_run_that_was_told_to_outlive_its_terminal_does(start: Start, llm: Scr
 # --- one writer ------------------------------------------------------------------------------------------
 
 
+@both_databases
 def test_a_second_run_at_the_same_session_is_refused_and_the_first_goes_on(
     start: Start, run: Run, llm: ScriptedLLM
 ) -> None:
@@ -137,6 +140,7 @@ def test_a_second_run_at_the_same_session_is_refused_and_the_first_goes_on(
     assert "me too" not in str(llm.requests[-1].body)
 
 
+@both_databases
 def test_the_session_of_a_run_that_died_is_taken_over(start: Start, run: Run, llm: ScriptedLLM) -> None:
     llm.script(Stall(Reply("one two", chunk=4), after=1), "three")
     first = start("go")
@@ -153,7 +157,7 @@ def stored(home: Path, session: str) -> list[Message]:
     """The messages of a session, from a database that must be sound and as it was left."""
 
     async def read() -> list[Message]:
-        store = Store(home / "crushpy.db")
+        store = Store(home / "crushpy.db", os.environ.get("CRUSHPY_DATABASE_URL", ""))
         try:
             assert await store.check() == []
             assert store.warnings == []
@@ -189,6 +193,7 @@ def assert_valid(sent: list[dict[str, Any]]) -> None:
     assert waiting == []
 
 
+@both_databases
 def test_a_call_that_ran_when_the_process_was_killed_has_unknown_effects_and_is_not_run_again(
     start: Start, run: Run, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:
@@ -214,6 +219,7 @@ def test_a_call_that_ran_when_the_process_was_killed_has_unknown_effects_and_is_
     assert not (workspace / "started").exists()
 
 
+@both_databases
 def test_whenever_a_run_is_killed_nothing_it_said_is_lost_and_the_session_goes_on(
     start: Start, run: Run, llm: ScriptedLLM, home: Path, workspace: Path
 ) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from command import Cli
+from databases import both_databases
 from headless import Run
 from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
@@ -38,6 +39,7 @@ def tools(request: Any) -> set[str]:
     return {tool["function"]["name"] for tool in request.body.get("tools", [])}
 
 
+@both_databases
 def test_each_task_has_a_fresh_session_and_the_reports_of_those_before(
     run: Run, llm: ScriptedLLM, workspace: Path, cli: Cli
 ) -> None:
@@ -118,6 +120,7 @@ def test_a_tasks_own_words_count_before_the_lists_and_the_receivers_before_the_s
     assert ("It is in src/parse.py." in told, LONG.strip() in told) == (short, not short)
 
 
+@both_databases
 def test_the_conversation_can_go_on_and_knows_the_reports(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -131,6 +134,7 @@ def test_the_conversation_can_go_on_and_knows_the_reports(
     assert "sub-agent" not in llm.requests[-1].body["messages"][0]["content"]
 
 
+@both_databases
 def test_a_task_that_fails_stops_those_that_need_it_and_nobody_else(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import both_databases
 from headless import InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from task_model import TaskModel, writes
@@ -27,6 +28,7 @@ def states(result: dict[str, Any]) -> dict[str, str]:
 READING = [{"prompt": word, "name": word, "read_only": True} for word in ("one", "two", "three")]
 
 
+@both_databases
 def test_tasks_that_only_read_run_side_by_side_and_others_alone(
     start: Start, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -54,6 +56,7 @@ def test_one_at_a_time_unless_more_are_asked_for(start: Start, llm: ScriptedLLM,
     assert live.end().code == 0
 
 
+@both_databases
 def test_a_task_gets_the_results_it_needs_and_no_others(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     tasks: list[dict[str, Any]] = [
         {"prompt": "last", "name": "last", "needs": ["b", "a"]},
@@ -149,6 +152,7 @@ def test_a_task_has_limits_of_its_own(run: Run, llm: ScriptedLLM, workspace: Pat
     assert "Stopped: the task's max_steps 2 reached." in said
 
 
+@both_databases
 def test_a_limit_of_the_list_stops_what_runs_and_begins_nothing_more(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -158,6 +162,7 @@ def test_a_limit_of_the_list_stops_what_runs_and_begins_nothing_more(
     assert states(done.result) == {"one": "limit", "two": "limit", "three": "waiting"}
 
 
+@both_databases
 def test_the_stream_tells_of_each_task_and_whose_event_it_is(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -228,6 +233,7 @@ def test_a_terminal_gets_a_table(llm: ScriptedLLM, workspace: Path, llm_env: dic
     assert any(row[:4] == ["2", "tasks:", "2", "done,"] for row in rows)
 
 
+@both_databases
 @pytest.mark.parametrize(
     ("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["interrupt", "terminate"]
 )
@@ -260,6 +266,7 @@ def test_a_signal_ends_all_and_says_how_to_go_on_which_reads_no_file(
     assert nothing.code == 2 and "All tasks of its list are done." in nothing.result["error"]
 
 
+@both_databases
 def test_a_killed_run_goes_on_where_it_was(start: Start, run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     model = TaskModel({"one": "1.", "two": [Stall(), "2."], "three": "3."})
     llm.always(model)
@@ -273,6 +280,7 @@ def test_a_killed_run_goes_on_where_it_was(start: Start, run: Run, llm: Scripted
     assert again.result["text"] == "3."
 
 
+@both_databases
 def test_failed_tasks_and_those_that_waited_for_them_run_when_going_on(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
@@ -292,6 +300,7 @@ def test_failed_tasks_and_those_that_waited_for_them_run_when_going_on(
     assert "Better." in model.told["needy"] and "Good." not in model.told["needy"]
 
 
+@both_databases
 def test_the_tree_of_sessions_shows_tasks_by_name(
     run: Run, llm: ScriptedLLM, workspace: Path, in_shell: InShell
 ) -> None:

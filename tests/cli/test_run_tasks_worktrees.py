@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from databases import both_databases
 from headless import Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from task_model import TaskModel, runs, writes
@@ -44,6 +45,7 @@ def left_behind(home: Path) -> list[Path]:
     return list((home / "worktrees").rglob("*")) if (home / "worktrees").exists() else []
 
 
+@both_databases
 def test_each_leaves_a_branch_with_its_diff_and_nothing_is_merged(
     start: Start, llm: ScriptedLLM, project: Path, home: Path
 ) -> None:
@@ -205,6 +207,7 @@ def test_a_folder_that_no_commit_has_can_have_no_worktree(run: Run, llm: Scripte
     assert done.code == 2 and "the folder fresh is not in the last commit" in done.result["error"]
 
 
+@both_databases
 def test_what_fails_leaves_its_branch_too_and_the_next_attempt_has_the_name(
     run: Run, llm: ScriptedLLM, project: Path, home: Path
 ) -> None:
@@ -222,6 +225,7 @@ def test_what_fails_leaves_its_branch_too_and_the_next_attempt_has_the_name(
     assert left_behind(home) == []
 
 
+@both_databases
 @pytest.mark.parametrize("by", ["resume", "next start"])
 def test_what_a_killed_run_left_becomes_a_branch(
     start: Start, run: Run, llm: ScriptedLLM, project: Path, home: Path, by: str
@@ -242,6 +246,7 @@ def test_what_a_killed_run_left_becomes_a_branch(
     assert git(project, "worktree", "list").count("\n") == 1 and left_behind(home) == []
 
 
+@both_databases
 def test_an_interrupted_one_leaves_its_branch_and_no_worktree(
     start: Start, llm: ScriptedLLM, project: Path, home: Path
 ) -> None:
