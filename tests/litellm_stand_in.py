@@ -31,7 +31,8 @@ class Stream:
     async def aclose(self):
         await self.rest.aclose()
 
-async def chunks(prompt):
+async def chunks(messages):
+    prompt = messages[-1]["content"]
     print("more noise", flush=True)
     yield Chunk("begun ")
     verb, _, rest = prompt.splitlines()[-1].partition(" ")  # prompts that got no reply stand before it
@@ -45,6 +46,8 @@ async def chunks(prompt):
         os._exit(7)
     elif verb == "block":
         time.sleep(float(rest))
+    elif verb == "hear":
+        yield Chunk(json.dumps([(one["role"], one["content"]) for one in messages]))
     elif verb == "long":
         yield Chunk("x" * int(rest))
     elif verb == "half":
@@ -54,7 +57,7 @@ async def chunks(prompt):
     yield Chunk("done", "stop")
 
 async def acompletion(messages, **_):
-    return Stream(chunks(messages[-1]["content"]))
+    return Stream(chunks(messages))
 """
 
 

@@ -28,13 +28,18 @@ class ProviderAccess(Data, frozen=True):
 
 
 class Ask(Data, frozen=True, tag="ask"):
-    """Answered by `Said` until one of them is `Done`, or by one `Failed`."""
+    """Answered by `Said` until one of them is `Done`, by one `Failed`, or by `Forgotten`: then asked anew."""
 
     call: int
     provider: int
     """What is learnt of a server is kept for this one."""
     access: ProviderAccess
     request: Request
+    """With the messages that were not sent before."""
+    history: int = 0
+    """The number of the history, which is kept for the next request; 0: of none."""
+    kept: int = 0
+    """How many messages of that history come before those of the request."""
 
 
 class Stop(Data, frozen=True, tag="stop"):
@@ -70,6 +75,12 @@ class Broken(Data, frozen=True, tag="broken"):
     message: str
 
 
+class Forgotten(Data, frozen=True, tag="forgotten"):
+    """The history of this call is not known here: it must be sent whole."""
+
+    call: int
+
+
 class Said(Data, frozen=True, tag="said"):
     call: int
     piece: Piece
@@ -103,7 +114,7 @@ class Failed(Data, frozen=True, tag="failed"):
 _KINDS = {kind.kind: kind for kind in ModelError.__subclasses__()}
 
 AppFrame = Ask | Stop | LetGo | Ping
-HelperFrame = Ready | Pong | Broken | Said | Failed
+HelperFrame = Ready | Pong | Broken | Forgotten | Said | Failed
 
 _encoder = msgspec.json.Encoder()
 decode_app_frame = msgspec.json.Decoder(AppFrame).decode

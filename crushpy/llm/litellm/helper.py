@@ -17,6 +17,7 @@ from crushpy.llm.litellm.frames import (
     Ask,
     Broken,
     Failed,
+    Forgotten,
     HelperFrame,
     LetGo,
     Ping,
@@ -27,6 +28,8 @@ from crushpy.llm.litellm.frames import (
     decode_app_frame,
     encode_frame,
 )
+from crushpy.llm.litellm.histories import KeptHistories
+from crushpy.llm.protocol import Request
 from crushpy.start_soon import start_soon
 
 
@@ -103,28 +106,37 @@ class Calls:
         self._answering: dict[int, asyncio.Task[None]] = {}
         self._completions: dict[int, LiteLLMCalls] = {}
         """By provider."""
+        self._histories = KeptHistories()
 
     def take(self, frame: AppFrame) -> None:
         match frame:
             case Ask():
-                self._answering[frame.call] = task = start_soon(self._answer(frame))
-                task.add_done_callback(lambda _: self._answering.pop(frame.call))
+                self._ask(frame)
             case Stop():
                 if task := self._answering.get(frame.call):
                     task.cancel()
             case LetGo():
                 self._completions.pop(frame.provider, None)
+                self._histories.let_go(frame.provider)
                 if not self._answering:
                     self._closing = start_soon(close_idle_clients())
             case Ping():
                 pass
 
-    async def _answer(self, ask: Ask) -> None:
+    def _ask(self, ask: Ask) -> None:
+        request = self._histories.whole(ask)  # in the order of asking, whatever becomes of the call
+        if request is None:
+            self._send(Forgotten(ask.call))
+            return
+        self._answering[ask.call] = task = start_soon(self._answer(ask, request))
+        task.add_done_callback(lambda _: self._answering.pop(ask.call))
+
+    async def _answer(self, ask: Ask, request: Request) -> None:
         completion = self._completions.get(ask.provider)
         if completion is None:
             completion = self._completions[ask.provider] = LiteLLMCalls(ask.access)
         try:
-            async with aclosing(completion.stream(ask.request)) as pieces:
+            async with aclosing(completion.stream(request)) as pieces:
                 async for piece in pieces:
                     self._send(Said(ask.call, piece))
         except ModelError as error:

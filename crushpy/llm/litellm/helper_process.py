@@ -22,9 +22,9 @@ import crushpy
 from crushpy.llm.errors import CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.litellm.frames import (
     AppFrame,
-    Ask,
     Broken,
     Failed,
+    Forgotten,
     HelperFrame,
     LetGo,
     LineReader,
@@ -37,6 +37,7 @@ from crushpy.llm.litellm.frames import (
     decode_helper_frame,
     encode_frame,
 )
+from crushpy.llm.litellm.histories import SentHistories
 from crushpy.llm.protocol import Request
 
 LOAD_PATIENCE = 120.0
@@ -103,6 +104,11 @@ class HelperProcess:
         self._started = time.monotonic()
         self._numbers = count(1)
         self._inboxes: dict[int, asyncio.Queue[Heard]] = {}
+        self._asked: dict[int, tuple[int, ProviderAccess, Request]] = {}
+        """What each call asked for, whole."""
+        self._histories = SentHistories()
+        self.sent = 0
+        """Bytes that were written to it, or wait to be."""
         self._lines = LineReader()
         self._unsent = bytearray()
         self._stderr = b""
@@ -129,7 +135,8 @@ class HelperProcess:
             self._idle.cancel()
         call = next(self._numbers)
         self._inboxes[call] = asyncio.Queue()
-        self._send(Ask(call, provider, access, request))
+        self._asked[call] = (provider, access, request)
+        self._send(self._histories.ask(call, provider, access, request))
         return call
 
     async def answer(self, call: int) -> Said:
@@ -151,6 +158,7 @@ class HelperProcess:
     def forget(self, call: int, *, stop: bool) -> None:
         """Nobody waits for this call any more. `stop`: it was not answered to its end."""
         self._inboxes.pop(call, None)
+        self._asked.pop(call, None)
         if self.ended:
             return
         if stop:
@@ -159,6 +167,7 @@ class HelperProcess:
 
     def let_go(self, provider: int) -> None:
         self._attach()
+        self._histories.let_go(provider)
         self._send(LetGo(provider))
 
     def _rest(self) -> None:
@@ -192,7 +201,9 @@ class HelperProcess:
         self._loop = None
 
     def _send(self, frame: AppFrame) -> None:
-        self._unsent += encode_frame(frame)
+        data = encode_frame(frame)
+        self.sent += len(data)
+        self._unsent += data
         self._write()
 
     def _write(self) -> None:
@@ -246,6 +257,9 @@ class HelperProcess:
             case Said() | Failed():
                 if (inbox := self._inboxes.get(frame.call)) is not None:
                     inbox.put_nowait(frame)
+            case Forgotten():
+                if (asked := self._asked.get(frame.call)) is not None:
+                    self._send(self._histories.ask_whole(frame.call, *asked))
             case Ready():
                 self.ready = True
             case Broken():
