@@ -592,9 +592,11 @@ class Conversation:
         return self._session.usage
 
     def warm_up(self) -> None:
-        """Loads storage in the background, for a front end that waits for its user."""
+        """Loads in the background what the first turn takes, for a front end that waits for its user."""
         if not self._closed:
             self._store.open_soon()
+            self._context.jobs.warm_up()
+            self._approvals.warm_up()
 
     def expect_prompt(self) -> None:
         """The user is at the keyboard: begins what the request would have to wait for."""

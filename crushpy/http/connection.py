@@ -22,6 +22,7 @@ UNREAD_LIMIT = 1 << 20
 
 Headers = list[tuple[str, str]]
 Incoming = h11.Response | h11.Data | h11.EndOfMessage
+Parsed = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED] | h11.RemoteProtocolError
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -45,6 +46,8 @@ class Connection(asyncio.BufferedProtocol):
         self._paused = False
         self._lost = False
         self._full = False
+        self._ahead: Parsed | None = None
+        """What came behind the piece that was handed out last."""
         self._waiter: asyncio.Future[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._deadline = 0.0
@@ -125,13 +128,25 @@ class Connection(asyncio.BufferedProtocol):
         return event
 
     async def piece(self, patience: float) -> bytes | None:
-        """The next piece of the answer's body, or None at its end."""
+        """What has come of the answer's body since the last time, or None at its end."""
         event = await self._next(patience, "sent nothing more")
-        return bytes(event.data) if isinstance(event, h11.Data) else None
+        if not isinstance(event, h11.Data):
+            return None
+        data = [bytes(event.data)]
+        while self._ahead is None and len(data) < EVENTS_AT_A_TIME:
+            event = self._parsed()
+            if isinstance(event, h11.Data):
+                data.append(bytes(event.data))
+            elif event is not h11.NEED_DATA:
+                self._ahead = event
+            else:
+                break
+        return data[0] if len(data) == 1 else b"".join(data)
 
     def end(self) -> bool:
         """The answer has been read whole. Returns whether the connection may be kept."""
         self._busy = self._heard = False
+        self._ahead = None
         self._stop_timer()
         if self._h11.our_state is not h11.DONE or self._h11.their_state is not h11.DONE:
             return False
@@ -168,10 +183,9 @@ class Connection(asyncio.BufferedProtocol):
             if self._handed_out >= EVENTS_AT_A_TIME:
                 self._handed_out = 0
                 await asyncio.sleep(0)
-            try:
-                event = self._h11.next_event()
-            except h11.RemoteProtocolError as error:
-                what = "broke off in the middle of its answer" if self._lost else f"broke HTTP: {error}"
+            event, self._ahead = self._ahead or self._parsed(), None
+            if isinstance(event, h11.RemoteProtocolError):
+                what = "broke off in the middle of its answer" if self._lost else f"broke HTTP: {event}"
                 raise ProtocolBroken(f"{self.peer} {what}") from None
             if isinstance(event, h11.Response | h11.Data | h11.EndOfMessage):
                 return event
@@ -185,6 +199,12 @@ class Connection(asyncio.BufferedProtocol):
                 raise ProtocolBroken(f"{self.peer} closed the connection in the middle of its answer")
             elif (interim := interim + 1) > INTERIM_LIMIT:
                 raise ProtocolBroken(f"{self.peer} sent {INTERIM_LIMIT} interim answers and no last one")
+
+    def _parsed(self) -> "Parsed":
+        try:
+            return self._h11.next_event()
+        except h11.RemoteProtocolError as error:
+            return error
 
     async def _wait(self, patience: float, silence: str) -> None:
         self._waiter = waiter = self._loop.create_future()

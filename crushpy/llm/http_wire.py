@@ -6,8 +6,9 @@ A wire knows one protocol: how a request is written and where it goes. Its reade
 import asyncio
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
 from contextlib import aclosing
+from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 
 import msgspec
@@ -15,7 +16,7 @@ import msgspec
 from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
 from crushpy.llm.encoded_history import EncodedHistories
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
-from crushpy.llm.protocol import Done, Piece, Request, Sent
+from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
 from crushpy.llm.read_json import decode_json
 from crushpy.llm.reply_limits import ReplyMeter
 from crushpy.llm.sse import LIMIT, EventReader
@@ -216,10 +217,12 @@ class HttpWire(ABC):
         try:
             async for data in response.chunks():
                 meter.stream(data)
-                pieces = self._pieces(request, reader, events.feed(data))
+                pieces, failure = self._pieces(request, reader, events.feed(data))
                 meter.pieces(pieces)
                 for piece in pieces:
                     yield piece
+                if failure is not None:
+                    raise failure
                 if time.monotonic() - rested > LONGEST_HOLD:
                     # What comes without a pause must not shut out keys.
                     await asyncio.sleep(0)
@@ -235,8 +238,11 @@ class HttpWire(ABC):
                 elif now - heard > self._timeouts.response:
                     raise TimedOut(f"{self._url(request)} sent nothing but signs of life for too long")
             else:
-                for piece in self._pieces(request, reader, events.end()):
+                pieces, failure = self._pieces(request, reader, events.end())
+                for piece in pieces:
                     yield piece
+                if failure is not None:
+                    raise failure
         except HttpError:
             if not reader.finished:
                 raise
@@ -252,15 +258,23 @@ class HttpWire(ABC):
         reader.marked = True
         return pieces
 
-    def _pieces(self, request: Request, reader: ReplyReader, events: list[bytes]) -> list[Piece]:
+    def _pieces(
+        self, request: Request, reader: ReplyReader, events: list[bytes]
+    ) -> "tuple[list[Piece], CutStream | Reported | None]":
+        """What came at once, and what went wrong behind it."""
         pieces: list[Piece] = []
+        failure: CutStream | Reported | None = None
         for event in events:
             if event == END_MARK:
                 reader.marked = True
             if reader.marked:
                 break
-            pieces += reader.feed(self._object(request, event))
-        return pieces
+            try:
+                pieces += reader.feed(self._object(request, event))
+            except (CutStream, Reported) as error:
+                failure = error
+                break
+        return (pieces if len(pieces) < 2 else list(_together(pieces))), failure
 
     def _end(self, request: Request, reader: ReplyReader) -> Done:
         done = reader.end()
@@ -295,6 +309,16 @@ class HttpWire(ABC):
         from crushpy.llm.error_reader import ErrorSource
 
         return ErrorSource(request.model, self._url(request), self._key_variable, self._key_sent)
+
+
+def _together(pieces: list[Piece]) -> Iterator[Piece]:
+    """Words that came at once are one piece: nobody sees them one after the other."""
+    for kind, group in groupby(pieces, type):
+        if kind is TextPiece or kind is ThinkingPiece:
+            words = [piece.text for piece in group if isinstance(piece, TextPiece | ThinkingPiece)]
+            yield kind("".join(words))
+        else:
+            yield from group
 
 
 def _keyed(header: str, key: str | None) -> dict[str, str]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crushpy.start_options import StartOptions
-from crushpy.tui.widgets.welcome_card import Greeting
+from crushpy.tui.greeting import Greeting
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation

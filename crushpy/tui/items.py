@@ -122,6 +122,20 @@ class ErrorItem(Data, frozen=True):
     hint: str = ""
 
 
+GreetingLine = tuple[tuple[str, Literal["text", "muted", "running", "cursor"]], ...]
+"""Words, each with the name of its style in the transcript."""
+
+
+class GreetingItem(Data, frozen=True):
+    """Who is here, where, and what can be tried: stands alone at the top of a new conversation."""
+
+    lines: tuple[GreetingLine, ...]
+
+    @property
+    def text(self) -> str:
+        return "\n".join(["".join([words for words, _ in line]) for line in self.lines])
+
+
 ItemAction = Literal[
     "copy",
     "fork",
@@ -198,7 +212,15 @@ class BoundaryItem(Data, frozen=True):
 
 
 TranscriptItem = (
-    UserItem | ReplyItem | ThinkingItem | ToolItem | ReadingItem | NoticeItem | ErrorItem | BoundaryItem
+    UserItem
+    | ReplyItem
+    | ThinkingItem
+    | ToolItem
+    | ReadingItem
+    | NoticeItem
+    | ErrorItem
+    | GreetingItem
+    | BoundaryItem
 )
 
 
@@ -231,7 +253,7 @@ def source_text(item: TranscriptItem) -> str:
     match item:
         case UserItem() if item.images:
             return "\n".join((item.text, *map(image_label, item.images))).lstrip("\n")
-        case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem():
+        case UserItem() | ReplyItem() | ThinkingItem() | NoticeItem() | GreetingItem():
             return item.text
         case ToolItem():
             shown = item.output if item.display is None else display_text(item.display)

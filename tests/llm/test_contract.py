@@ -38,6 +38,7 @@ from crushpy.llm.errors import (
     BadRequest,
     ContextOverflow,
     CutStream,
+    ModelError,
     RateLimited,
     Refused,
     TimedOut,
@@ -53,11 +54,27 @@ pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:Deprecatio
 
 @every_provider
 async def test_text_comes_in_pieces_as_it_is_sent(under, llm):
-    llm.script(Reply(text="Hello, wörld ✓ 你好", chunk=3))
-    heard = await hear(under.provider(), under.ask())
-    assert heard.text == "Hello, wörld ✓ 你好"
-    assert sum(isinstance(piece, TextPiece) for piece in heard.pieces) == 6
-    assert heard.done.finish == "stop"
+    llm.script(Stall(Reply(text="Hello, wörld ✓ 你好", chunk=3), after=2))
+    text, before = "", ""
+    async for piece in under.provider().stream(under.ask()):
+        if isinstance(piece, TextPiece):
+            text += piece.text
+            if text == "Hello,":
+                before = text
+                llm.release()
+    assert before, "what was sent is heard before the rest is"
+    assert text == "Hello, wörld ✓ 你好"
+
+
+@every_provider
+async def test_what_came_before_a_failure_is_heard_even_where_it_came_with_it(under, llm):
+    llm.script(StreamError(Reply(text="Hello, world", chunk=3), after=2))
+    heard: list[str] = []
+    with pytest.raises(ModelError):
+        async for piece in under.provider().stream(under.ask()):
+            if isinstance(piece, TextPiece):
+                heard.append(piece.text)
+    assert "".join(heard) == "Hello,"
 
 
 @every_provider

@@ -12,12 +12,12 @@ from textual.color import Color
 
 from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.messages import Usage
+from crushpy.tui.greeting import Greeting, card, short_card
 from crushpy.tui.terminal import background
 from crushpy.tui.terminal.background import LateAnswer, answered
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
 from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
-from crushpy.tui.widgets.welcome_card import Greeting, card, short_card
 from crushpy.tui.widgets.window_chart import window_chart
 
 __all__ = ["start"]
@@ -129,7 +129,7 @@ GREETING = Greeting("1.2.3", "~/shop", "main", "openai/gpt", "llm", ("AGENTS.md"
 
 @pytest.mark.parametrize("draw", [card, short_card])
 def test_it_says_who_is_here_where_and_what_to_try(draw: object) -> None:
-    text = draw(GREETING).plain  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
+    text = draw(GREETING).text  # pyright: ignore[reportCallIssue, reportUnknownVariableType]
     for part in (
         "crushpy",
         "1.2.3",
@@ -143,7 +143,7 @@ def test_it_says_who_is_here_where_and_what_to_try(draw: object) -> None:
     ):
         assert part in text
     evil = Greeting("1", "\x1b]0;x\x07~", "\n", "m", files=("\x1b[31m",), last="\x07")
-    assert not set("\x1b\x07") & set(draw(evil).plain)  # pyright: ignore
+    assert not set("\x1b\x07") & set(draw(evil).text)  # pyright: ignore
 
 
 async def test_a_new_conversation_greets_until_the_first_prompt(start: Start, llm: ScriptedLLM) -> None:

@@ -1,6 +1,6 @@
 """How much is under way to a terminal: told by its answers, or by writes that it holds up."""
 
-from crushpy.tui.terminal.pace import KERNEL, LEAST, PATIENCE, UNBOUNDED, Pace
+from crushpy.tui.terminal.pace import KERNEL, LEAST, MUCH, OFTEN, PATIENCE, SLOW, UNBOUNDED, Pace
 
 
 class Clock:
@@ -14,12 +14,39 @@ class Clock:
 def test_a_terminal_in_good_health_has_room_for_everything() -> None:
     clock = Clock()
     pace = Pace(clock)
+    asked = 0
     for _ in range(50):
-        assert pace.writes(3_000), "asked behind each frame"
-        clock.now += 0.002
-        assert not pace.answered(), "nothing is left to ask about"
-        assert pace.room == UNBOUNDED
+        if pace.writes(700):
+            asked += 1
+            clock.now += 0.002
+            assert not pace.answered(), "nothing is left to ask about"
+        assert pace.room >= UNBOUNDED - MUCH
         assert not pace.is_behind
+    assert asked < 25, "not behind each frame"
+    clock.now += OFTEN
+    assert pace.writes(1), "and now and then at least"
+
+
+def test_a_late_answer_to_a_few_bytes_says_nothing_of_the_line() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    for size in (8, LEAST - 1, round(2 * SLOW)):
+        clock.now += OFTEN
+        assert pace.writes(size)
+        clock.now += 1.0
+        pace.answered()
+        assert pace.room == UNBOUNDED
+        assert not pace.is_slow
+
+
+def test_what_counts_is_when_the_answer_came_not_when_there_was_time_to_read_it() -> None:
+    clock = Clock()
+    pace = Pace(clock)
+    pace.writes(6_000)
+    came = clock.now + 0.004
+    clock.now += 2.0
+    pace.answered(came)
+    assert pace.room == UNBOUNDED
 
 
 def test_nothing_more_is_drawn_until_a_slow_terminal_has_drawn_what_it_got() -> None:

@@ -31,6 +31,7 @@ from crushpy.sanitize import one_line
 from crushpy.start_options import StartOptions
 from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
+from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.chat_layout import ChatLayout
@@ -39,7 +40,6 @@ from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
-from crushpy.tui.widgets.welcome_card import LEAST_ROWS, WelcomeCard
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
@@ -95,6 +95,7 @@ class ChatScreen(ChatLayout):
         self.farewell = ""
         """Printed when the app has gone: how to resume."""
         self._welcome = Welcome(self.transcript)
+        self._greeting = GreetingCard(self.transcript)
 
     def on_mount(self) -> None:
         self.prompt.focus()
@@ -138,10 +139,10 @@ class ChatScreen(ChatLayout):
     ) -> None:
         """Shows a conversation that is open."""
         await self.show_history(conversation)
+        await self._greet(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
         self._welcome.greet(conversation)
-        await self._greet(conversation)
         conversation.subscribe(self._hear)
         self.conversation = conversation
         self.prompt.edit_like(conversation.settings.editing)
@@ -163,19 +164,15 @@ class ChatScreen(ChatLayout):
 
     async def _greet(self, conversation: "Conversation") -> None:
         """The card of a new conversation, where there is room for it."""
-        self._end_greeting()
-        if conversation.history or self._early or app_of(self).size.height < LEAST_ROWS:
+        rows = app_of(self).size.height
+        if conversation.history or self._early or rows < LEAST_ROWS:
             return
         from crushpy.tui.engine_access import greeting_for
 
-        self.mount(WelcomeCard(await greeting_for(conversation)), before=self.transcript)
+        self._greeting.show(await greeting_for(conversation), rows)
 
-    def _below_greeting(self) -> "tuple[Conversation | None, list[int]]":
-        return self.conversation, self.transcript.keys()
-
-    def _end_greeting(self) -> None:
-        for greeting in self.query(WelcomeCard):
-            greeting.remove()
+    def on_resize(self) -> None:
+        self._greeting.fit(app_of(self).size.height)
 
     async def _recall(self, conversation: "Conversation") -> None:
         """Brings the earlier prompts of this folder, for Up and Down."""
@@ -216,7 +213,7 @@ class ChatScreen(ChatLayout):
             case ModeChanged() if event.mode != "plan":
                 self._drop_plan()
             case PromptQueued() | PromptCommitted():
-                self._end_greeting()
+                self._greeting.end()
                 self._drop_plan()
                 self._show_queue()
                 self._name_window()
@@ -319,7 +316,7 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.user_command_blocks import run_shown
 
         dismiss_toasts(self)
-        self._end_greeting()
+        self._greeting.end()
         self.own = self.own or OwnCommands(Path(self.options.cwd))
         shared = event.command.startswith("!")
         give = self._give_to_agent if shared else None
@@ -521,10 +518,9 @@ class ChatScreen(ChatLayout):
 
         dismiss_toasts(self)
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
-        greeted = self._below_greeting() if self.query(WelcomeCard) else None
+        greeted, shown = self._greeting.key, self.transcript.keys()
         if action not in AT_ANY_TIME:
             await self._tried.wait()
-            self._end_greeting()
             if self.conversation is None and action != "new_conversation":
                 self.say(NOT_OPEN, warning=True)
                 return
@@ -533,8 +529,8 @@ class ChatScreen(ChatLayout):
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
             self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
-        if self.conversation is not None and greeted == self._below_greeting():  # a dialog left as it was
-            await self._greet(self.conversation)
+        if self._greeting.key == greeted and self.transcript.keys() != shown:  # no dialog left as it was
+            self._greeting.end()
 
     async def _review(self, event: ReviewNeeded) -> None:
         from crushpy.tui.screens.summary_review import ReviewScreen

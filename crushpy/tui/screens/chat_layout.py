@@ -28,7 +28,7 @@ from crushpy.tui.widgets.todo_line import TodoLine
 T = TypeVar("T")
 
 AIRY = 20
-"""Rows from which there is room for an empty one above the prompt."""
+"""Rows from which there is always one above the prompt, for what runs."""
 QUIT_AGAIN = 2.0
 """Seconds within which a second Ctrl-C leaves."""
 ESCAPE_AGAIN = 0.6
@@ -43,8 +43,6 @@ class ChatLayout(TranscriptScreen):
     DEFAULT_CSS = """
     ChatLayout { layout: vertical; overflow: hidden; }
     ChatLayout Transcript { height: 1fr; }
-    ChatLayout.-airy PromptInput { margin-top: 1; }
-    ChatLayout.-asking PromptInput { margin-top: 0; }
     ChatLayout.-cramped PromptInput { max-height: 1; }
     ChatLayout.-cramped QueueView { max-height: 0; }
     ChatLayout.-cramped AttachmentList { max-height: 1; }

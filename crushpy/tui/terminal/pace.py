@@ -17,10 +17,15 @@ LEAST = 400
 """Bytes that may always be under way: a few lines."""
 AHEAD = 0.06
 """Seconds of a slow line that may lie between a key and what it shows."""
-AT_ONCE = 0.03
+AT_ONCE = 0.06
 """Seconds that an answer may take longer than the quickest one where nothing had to wait."""
+SLOW = 30_000
+"""Bytes a second below which a line keeps keys waiting. Above it an answer that is late says only that
+somebody was busy, and so does a late answer to fewer bytes than may always be under way."""
 PATIENCE = 3.0
 """Seconds after which no answer will come any more."""
+OFTEN, MUCH = 0.3, 2_000
+"""Seconds and bytes after which a terminal in good health is asked again; a slow one is asked at once."""
 KERNEL, DRAINED = 20_000, 16_000
 """Bytes that a pty takes before it is full, and that must have gone before it takes more."""
 BLOCKED = 0.03
@@ -46,6 +51,7 @@ class Pace:
         """What had been sent when the terminal was asked, and when, while it has not answered."""
         self._answers: bool | None = None
         """Whether it answers; None before it was ever asked."""
+        self._last_asked = 0.0
         self._quickest: float | None = None
         self._window = UNBOUNDED
         """Bytes that may be under way."""
@@ -66,27 +72,35 @@ class Pace:
         if self.written >= self._sent:
             self._since = now
         self._sent += size
-        if self._asked is not None or self._answers is False:
+        if self._asked is not None or self._answers is False or not self._is_due(now):
             return False
         self._answers = self._answers or False
-        self._asked = (self._sent, now)
+        self._asked, self._last_asked = (self._sent, now), now
         return True
 
-    def answered(self) -> bool:
-        """The terminal has drawn what came before the question; True where it is to be asked again."""
+    def answered(self, came: float | None = None) -> bool:
+        """The terminal has drawn what came before the question; True where it is to be asked again.
+
+        `came` is when its answer was read, where that was not just now.
+        """
         self._answers = True
         if self._asked is None:
             return False
         (mark, at), self._asked = self._asked, None
-        took = self._clock() - at
+        took = (self._clock() if came is None else came) - at
         size, self._arrived = mark - self._arrived, mark
         waited = took - (self._quickest or 0.0)
         self._quickest = min(took, self._quickest or took)
-        if waited > AT_ONCE:
+        if waited > AT_ONCE and LEAST <= size < waited * SLOW:
             self._window = max(LEAST, min(self._window, round(size / took * AHEAD)))
         elif 2 * size > self._window:
             self._window = min(UNBOUNDED, round(self._window * GROWTH))
-        return self._sent > mark
+        return self._sent > mark and self._is_due(self._clock())
+
+    def _is_due(self, now: float) -> bool:
+        """It is time to ask how far the terminal is."""
+        much = self._sent - self._arrived >= MUCH
+        return not self._answers or self.is_slow or much or now - self._last_asked >= OFTEN
 
     def wrote(self, held_up: float) -> None:
         """The kernel took what was written, and took more after so many seconds; 0 where it was not full."""

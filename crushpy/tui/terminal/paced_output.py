@@ -22,6 +22,9 @@ from crushpy.tui.terminal.pace import QUESTION, UNBOUNDED, Pace
 LAST_ANSWER = 0.5
 """Seconds to wait for an answer before the terminal is given back: it must not come to a shell."""
 
+PIECE = 8_192
+"""Bytes up to which what waits is written at once."""
+
 HELD_UP = 0.25
 """Seconds that a write takes only where the terminal is in the way, not other threads of ours."""
 
@@ -73,7 +76,8 @@ class PacedOutput(WriterThread):
         """From any thread: the terminal has drawn what came before the question."""
         self._answer_came.set()
         with suppress(RuntimeError):  # the loop may have gone
-            self._loop.call_soon_threadsafe(self._note_answer)
+            # The loop may be busy: what it takes to get there is not the terminal's.
+            self._loop.call_soon_threadsafe(self._note_answer, time.monotonic())
 
     def give_back(self) -> None:
         """The terminal is another's from now on: nothing is asked any more, and no answer is under way."""
@@ -93,8 +97,8 @@ class PacedOutput(WriterThread):
             text += QUESTION
         self._texts.put((text, size))
 
-    def _note_answer(self) -> None:
-        if self._pace.answered():
+    def _note_answer(self, at: float) -> None:
+        if self._pace.answered(at):
             self._put("", 0)
         self._look()
 
@@ -126,17 +130,32 @@ class PacedOutput(WriterThread):
     # --- on its own thread -------------------------------------------------------------------------------
 
     def run(self) -> None:
-        while (text := self._texts.get()) is not None:
+        while (waiting := self._next()) is not None:
+            text, size = waiting
             began = time.monotonic()
-            self._file.write(text[0])
+            self._file.write(text)
             self._file.flush()
             took = time.monotonic() - began
             held_up = took if took > HELD_UP else self._wait_writable()
-            self._pace.written += text[1]
+            self._pace.written += size
             if held_up or self._waiting or self._holds or self._pace.is_slow:
                 with suppress(RuntimeError):
                     self._loop.call_soon_threadsafe(self._note_write, held_up)
         self._file.flush()
+
+    def _next(self) -> tuple[str, int] | None:
+        """What waits, as one piece: a frame comes in several. None at the end."""
+        first = self._texts.get()
+        if first is None or self._texts.empty():
+            return first
+        pieces = [first]
+        while sum([size for _, size in pieces]) < PIECE and not self._texts.empty():
+            more = self._texts.get()
+            if more is None:
+                self._texts.put(None)
+                break
+            pieces.append(more)
+        return "".join([text for text, _ in pieces]), sum([size for _, size in pieces])
 
     def _wait_writable(self) -> float:
         """Seconds until the kernel takes more; 0 where it does."""

@@ -180,13 +180,21 @@ class Scrolling(ScrollView, can_focus=True):
         """The lines that are seen, whole."""
         if not self._sheet.entries and not self.virtual_size.height:
             # Nothing was ever shown: the colours of all there could be need not be looked up yet.
-            return [Strip.blank(self.size.width, self.empty_style)] * self.size.height
+            return self._nothing(self.size.width, self.size.height, self.empty_style)
         if self._stale or self._seen != tuple(self.size):
             if not self._lay_out():
                 return []
             self._compose_lines()
             self._stale = False
             self.lines_changed()
+        return self._strips
+
+    def _nothing(self, width: int, height: int, style: Style) -> list[Strip]:
+        """Empty lines; the same ones as long as they look the same."""
+        known = self._strips[0] if len(self._strips) == height and height else None
+        blank = Strip.blank(width, style)
+        if known is None or known != blank:
+            self._strips = [blank] * height
         return self._strips
 
     def _compose_lines(self) -> None:

@@ -34,11 +34,12 @@ STOPS = "Esc stops"
 
 
 class ActivityLine(Widget):
-    """Hears what the engine says. Takes no room when nothing runs."""
+    """Hears what the engine says. Where there is room its first row is always there, so that nothing moves
+    when something begins or ends."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
-    ActivityLine { height: auto; max-height: 5; display: none; }
+    ActivityLine { height: auto; max-height: 5; }
     """
 
     class Opened(Message):
@@ -100,17 +101,21 @@ class ActivityLine(Widget):
     # --- drawing -----------------------------------------------------------------------------------------
 
     def _show(self) -> None:
-        before, self._rows = len(self._rows), self._activity.rows()[:MOST_ROWS]
-        if len(self._rows) != before:
-            self.display = bool(self._rows)
+        before, self._rows = self._height, self._activity.rows()[:MOST_ROWS]
+        if self._height != before:
             self.refresh(layout=True)
-        elif self._rows and self.screen is app_of(self).screen:
+        elif self.screen is app_of(self).screen:
             has_room = room_for(app_of(self)) > 0  # else the next tick shows it
             if has_room and paint_directly(self, (), self._strips()) is None:
                 self.refresh()
 
+    @property
+    def _height(self) -> int:
+        stays = self.screen.has_class("-airy") and not self.screen.has_class("-asking")
+        return max(len(self._rows), int(stays))
+
     def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
-        return len(self._rows)
+        return self._height
 
     def render_lines(self, crop: Region) -> list[Strip]:
         strips = self._strips()[crop.y : crop.bottom]

@@ -83,8 +83,9 @@ class AttachmentList(Widget):
     def take(self) -> tuple[Image, ...]:
         """All of them; none is left."""
         images = self.images
-        self._rows.clear()
-        self._changed()
+        if images:
+            self._rows.clear()
+            self._changed()
         return images
 
     def remove_last(self) -> None:

@@ -73,6 +73,8 @@ class QueueView(Visited):
 
     def show(self, items: Sequence[QueuedPrompt], *, waiting: bool = False) -> None:
         """`waiting`: they go out with the next Enter, not by themselves."""
+        if not items and not self._items:
+            return
         self._items, self._waiting = list(items), waiting
         self._at = max(0, min(self._at, len(self._items) - 1))
         self.display = bool(self._items)

@@ -11,6 +11,7 @@ from crushpy.tui.items import (
     NOT_WHOLE,
     BoundaryItem,
     ErrorItem,
+    GreetingItem,
     NoticeItem,
     ReadingItem,
     ReplyItem,
@@ -25,7 +26,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed
-from crushpy.tui.transcript.render.styles import Palette
+from crushpy.tui.transcript.render.styles import BOLD, Palette
 from crushpy.tui.transcript.render.tool_calls import (
     closed_height,
     draw_reading,
@@ -113,6 +114,8 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
             _notice(item, canvas, margin)
         case ErrorItem():
             _error(item, canvas, margin)
+        case GreetingItem():
+            _greeting(item, canvas)
         case BoundaryItem():
             yield from draw_boundary_card(item, canvas, margin, opened=opened)
 
@@ -172,6 +175,18 @@ def _notice(item: NoticeItem, canvas: Canvas, margin: Margin) -> None:
     for line in lines_of(item.text):
         listed(marker, line.expandtabs(4), canvas, margin, style, style)
         marker = "  "
+
+
+def _greeting(item: GreetingItem, canvas: Canvas) -> None:
+    palette = canvas.palette
+    blank = Segment(" ", palette.text)
+    margin = Margin((blank,), (blank,))
+    for line in item.lines:
+        spans = [
+            (words, palette.over(palette[style], BOLD) if style == "cursor" else palette[style])
+            for words, style in line
+        ]
+        canvas.prose([spans or [("", palette.text)]], margin, palette.text)
 
 
 def _error(item: ErrorItem, canvas: Canvas, margin: Margin) -> None:

@@ -1,0 +1,113 @@
+"""What a new conversation begins with: who is here, where, three things to try. The first prompt ends it."""
+
+from crushpy.messages import Data
+from crushpy.sanitize import one_line
+from crushpy.tui.items import GreetingItem, GreetingLine, TranscriptView
+
+TRY = (
+    ("Explain this project", "a prompt in your own words"),
+    ("@", "names a file, ! runs a command of your own, / lists what there is"),
+    ("Ctrl+P", "everything crushpy can do; ? shows the keys"),
+)
+LABEL = 11
+LEAST_ROWS = 16
+"""Where the terminal has fewer rows, they are left to the conversation."""
+ROOMY = 30
+"""Rows from which on there is a line for each thing."""
+
+
+class Greeting(Data, frozen=True):
+    """What the card says."""
+
+    version: str
+    folder: str
+    branch: str = ""
+    model: str = ""
+    method: str = "auto"
+    files: tuple[str, ...] = ()
+    """Names of the context files the agent has read."""
+    last: str = ""
+    """The last conversation of this folder, and when; empty where there was none."""
+
+    @property
+    def where(self) -> str:
+        return one_line(self.folder) + (f" · {one_line(self.branch)}" if self.branch else "")
+
+
+class GreetingCard:
+    """The card of a new conversation, as long as it is there."""
+
+    def __init__(self, view: TranscriptView) -> None:
+        self._view = view
+        self._key: int | None = None
+        self._greeting: Greeting | None = None
+
+    @property
+    def key(self) -> int | None:
+        """Its place in the view; None where there is none."""
+        return self._key
+
+    def show(self, greeting: Greeting, rows: int) -> None:
+        """`rows` of the terminal decide how much it says."""
+        self.end()
+        self._greeting = greeting
+        self._key = self._view.add(_card(greeting, rows))
+
+    def fit(self, rows: int) -> None:
+        """The terminal has so many rows now."""
+        if self._key is not None and self._greeting is not None:
+            item = _card(self._greeting, rows)
+            if item != self._view.item(self._key):
+                self._view.replace(self._key, item)
+
+    def end(self) -> None:
+        if self._key is not None:
+            self._view.remove(self._key)
+        self._key = self._greeting = None
+
+
+def _card(greeting: Greeting, rows: int) -> GreetingItem:
+    return (card if rows >= ROOMY else short_card)(greeting)
+
+
+def short_card(greeting: Greeting) -> GreetingItem:
+    """The card in three rows."""
+    about = [
+        f"reads {', '.join(map(one_line, greeting.files))}" if greeting.files else "no AGENTS.md here: /init"
+    ]
+    about += [f"last here: {one_line(greeting.last)}"] if greeting.last else []
+    keys = "? keys  Ctrl+P everything  @ a file  ! a command of your own"
+    return GreetingItem(
+        (
+            (*_name(greeting), (f"  {greeting.where}", "text")),
+            ((f"  {' · '.join(about)}", "muted"),),
+            ((f"  {keys}", "muted"),),
+        )
+    )
+
+
+def card(greeting: Greeting) -> GreetingItem:
+    """The card, row by row."""
+    files = ", ".join(map(one_line, greeting.files)) or "no AGENTS.md here; /init writes one"
+    lines: list[GreetingLine] = [
+        _name(greeting),
+        ((f"  {greeting.where}", "text"),),
+        (),
+        _line("model", f"{one_line(greeting.model)} · compaction {greeting.method}"),
+        _line("reads", files),
+    ]
+    if greeting.last:
+        lines.append(_line("last here", f"{one_line(greeting.last)} · /sessions goes on with it"))
+    lines.append(())
+    for number, (what, why) in enumerate(TRY):
+        label = "try" if not number else ""
+        lines.append(((f"  {label:<{LABEL}}", "muted"), (what, "running"), (f"  {why}", "muted")))
+    return GreetingItem(tuple(lines))
+
+
+def _name(greeting: Greeting) -> GreetingLine:
+    return (("◆ crushpy", "cursor"), (f" {greeting.version}", "muted"))
+
+
+def _line(label: str, text: str) -> GreetingLine:
+    return ((f"  {label:<{LABEL}}", "muted"), (text, "text"))
