@@ -22,7 +22,7 @@ async def rests(app: Driven) -> None:
     await app.rests()
     await app.until(lambda: not app.chat.activity.ticking, "the line to go")
     await app.pilot.pause()
-    assert not app.chat.activity.display
+    assert not app.chat.activity.tells
 
 
 async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwards(
@@ -30,13 +30,26 @@ async def test_a_model_that_takes_its_time_is_told_of_and_nothing_ticks_afterwar
 ) -> None:
     llm.script(Stall(Reply("Hello.", usage=Usage(input_tokens=3_400, output_tokens=512)), after=0))
     async with start() as app:
-        assert not app.chat.activity.ticking and not app.chat.activity.display
+        assert not app.chat.activity.ticking and not app.chat.activity.tells
         await app.say("hi")
         await app.sees("Waiting for the model", "tokens ↑", "Esc stops")
         assert app.chat.activity.ticking
         llm.release()
         await app.sees("Hello.")
         await rests(app)
+
+
+async def test_nothing_moves_when_work_begins_or_ends(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(Stall(Reply("Hello."), after=0))
+    async with start(size=(100, 30)) as app:
+        before = app.chat.transcript.region, app.chat.prompt.region
+        await app.say("hi")
+        await app.sees("Waiting for the model")
+        assert (app.chat.transcript.region, app.chat.prompt.region) == before
+        llm.release()
+        await app.sees("Hello.")
+        await rests(app)
+        assert (app.chat.transcript.region, app.chat.prompt.region) == before
 
 
 async def test_retries_are_one_line_that_counts_down_and_goes(start: Start, llm: ScriptedLLM) -> None:

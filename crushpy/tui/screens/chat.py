@@ -171,6 +171,10 @@ class ChatScreen(ChatLayout):
 
         self._greeting.show(await greeting_for(conversation), rows)
 
+    def say(self, text: str, *, warning: bool = False) -> None:
+        self._greeting.end()
+        super().say(text, warning=warning)
+
     def on_resize(self) -> None:
         self._greeting.fit(app_of(self).size.height)
 

@@ -61,6 +61,11 @@ class ActivityLine(Widget):
     def ticking(self) -> bool:
         return self._due is not None
 
+    @property
+    def tells(self) -> bool:
+        """Something stands in it."""
+        return bool(self._rows)
+
     def hear(self, event: Event) -> None:
         self._activity.hear(event)
         if type(event) is not TextDelta or not self.ticking:  # thousands of them: they begin nothing twice
