@@ -595,7 +595,6 @@ class Conversation:
         """Loads in the background what the first turn takes, for a front end that waits for its user."""
         if not self._closed:
             self._store.open_soon()
-            self._context.jobs.warm_up()
             self._approvals.warm_up()
 
     def expect_prompt(self) -> None:
