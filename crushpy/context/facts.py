@@ -88,25 +88,14 @@ def requests(messages: Sequence[Message]) -> list[UserRequest]:
     return [
         UserRequest(message.id, text)
         for message in messages
-        if message.role == "user" and (text := _asked(message))
+        if message.role == "user" and (text := asked(message))
     ]
 
 
-def _asked(message: Message) -> str:
+def asked(message: Message) -> str:
+    """The user's own words in a message, with a line for each picture."""
     pictures = (f"[image {image.info}]" for image in message.images)
     return "\n".join(filter(None, (message.text.strip(), *pictures)))
-
-
-def first_reply(messages: Sequence[Message], asked: int) -> Reply | None:
-    """What the model first said to the user's first request; `asked` are the requests before `messages`."""
-    for message in messages:
-        if message.role == "user" and _asked(message):
-            asked += 1
-        if asked > 1:
-            return None
-        if asked and message.role == "assistant" and message.text.strip():
-            return Reply(message.id, message.text.strip())
-    return None
 
 
 def commands(messages: Sequence[Message]) -> list[Command]:

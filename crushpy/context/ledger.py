@@ -1,31 +1,22 @@
-"""What happened in a whole lineage, kept as facts: extended message by message, never read again from prose.
+"""What happened in a whole lineage: the facts of its messages merged, never read again from prose.
 
 A session inherits the ledger of those before it, so that a boundary reads no ancestor's messages. It is
 bounded: the oldest facts of a kind are dropped and counted.
 """
 
-import re
 from collections.abc import Sequence
 
 import msgspec
 
 from crushpy.context import facts
+from crushpy.context.message_facts import CommandFacts, FactReader, MessageFacts
 from crushpy.messages import Data, Message
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600
 MAX_FILES = 2_000
-MAX_REQUEST_CHARS = 40_000
-MAX_REPLY_CHARS = 8_000
-MAX_PATHS = 40
-"""Of those that a failing command names."""
-TEST_LINES = 3
-"""Of a test run's output."""
 OPEN_GENERATIONS = 3
 """How long a failing command counts as open although nobody looked at it again."""
-_PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
-_SEARCHED = 4_000
-"""Characters of a failing command's output in which the files it names are looked for."""
 
 
 class RunFact(Data, frozen=True):
@@ -91,13 +82,14 @@ class Ledger(Data, frozen=True):
 
     def extended(self, messages: Sequence[Message], *, cwd: str, generation: int) -> "Ledger":
         """With what happened in `messages`, which follow those that are in here."""
-        writer = _Writer(self, cwd, generation)
-        for call, result in facts.calls(messages):
-            writer.add(call.name, facts.command_of(call, result, writer.ended_jobs, number=0))
-            for file in facts.touched_by(call, result):
-                writer.touch(file)
-        first = self.first_reply or facts.first_reply(messages, len(self.requests))
-        return writer.ledger(facts.requests(messages), len(messages), first)
+        return self.merged(FactReader(cwd).all_of(messages), messages=len(messages), generation=generation)
+
+    def merged(self, found: Sequence[MessageFacts], *, messages: int, generation: int) -> "Ledger":
+        """With the facts of so many messages, which follow those that are in here."""
+        writer = _Writer(self, generation)
+        for one in found:
+            writer.add(one)
+        return writer.ledger(messages)
 
     def still_failing(self) -> list[RunFact]:
         """The commands that count as open, the latest first."""
@@ -124,35 +116,48 @@ class Ledger(Data, frozen=True):
 class _Writer:
     """The ledger while it is being extended: the latest of each kind goes to the end."""
 
-    def __init__(self, before: Ledger, cwd: str, generation: int) -> None:
+    def __init__(self, before: Ledger, generation: int) -> None:
         self._before = before
-        self._cwd = cwd
         self._generation = generation
         self._clock = before.clock
+        self._requests = list(before.requests)
+        self._first_reply = before.first_reply
         self._commands = {run.text: run for run in before.commands}
         self._files = {file.path: file for file in before.files}
         self._tools = dict(before.tools)
         self._last_test = before.last_test
         self._green_at = before.green_at
-        self.ended_jobs = set(before.ended_jobs)
+        self._ended_jobs = set(before.ended_jobs)
 
-    def add(self, tool: str, command: facts.Command | None) -> None:
-        """One call, and the command that it ran."""
-        self._clock += 1
-        self._tools[tool] = self._tools.get(tool, 0) + 1
-        if command is None:
-            return
+    def add(self, found: MessageFacts) -> None:
+        """The facts of one message."""
+        if found.request is not None:
+            self._requests.append(found.request)
+        if self._first_reply is None and len(self._requests) == 1:
+            self._first_reply = found.reply
+        if found.tool:
+            self._clock += 1
+            self._tools[found.tool] = self._tools.get(found.tool, 0) + 1
+        if found.command is not None:
+            self._run(found.command)
+        for file in found.files:
+            self._touch(file)
+
+    def _run(self, command: CommandFacts) -> None:
+        if command.job is not None:
+            if command.job in self._ended_jobs:
+                return
+            self._ended_jobs.add(command.job)
         known = self._commands.pop(command.text, None)
         self._commands[command.text] = self._ran(command, known)
-        if command.is_test and not command.background:
-            lines = [line for line in command.output.strip().splitlines() if line.strip()][-TEST_LINES:]
+        if command.is_test:
             self._last_test = TestRun(
-                command.text, command.failed, command.exit_code, command.note, tuple(lines)
+                command.text, command.failed, command.exit_code, command.note, command.lines
             )
             if not command.failed:
                 self._green_at = self._clock
 
-    def _ran(self, command: facts.Command, known: RunFact | None) -> RunFact:
+    def _ran(self, command: CommandFacts, known: RunFact | None) -> RunFact:
         runs = known.runs + 1 if known else 1
         if command.failed:
             return RunFact(
@@ -165,7 +170,7 @@ class _Writer:
                 note=command.note,
                 failed_at=self._clock,
                 failed_in=self._generation,
-                paths=self._named(command),
+                paths=command.paths,
             )
         if known is None:
             return RunFact(command.text, self._clock)
@@ -183,13 +188,8 @@ class _Writer:
             known.paths if failed else (),
         )
 
-    def _named(self, command: facts.Command) -> tuple[str, ...]:
-        text = f"{command.text[:_SEARCHED]}\n{command.output[-_SEARCHED:]}"
-        named = dict.fromkeys(facts.absolute(path, self._cwd) for path in _PATHS.findall(text))
-        return tuple(named)[:MAX_PATHS]
-
-    def touch(self, file: facts.Touched) -> None:
-        path = facts.absolute(file.path, self._cwd)
+    def _touch(self, file: facts.Touched) -> None:
+        path = file.path
         known = self._files.pop(path, None)
         if file.action != "read":
             self._files[path] = FileFact(path, self._clock, file.action, self._clock)
@@ -198,14 +198,8 @@ class _Writer:
         else:
             self._files[path] = FileFact(path, self._clock)
 
-    def ledger(
-        self, requests: Sequence[facts.UserRequest], messages: int, first: facts.Reply | None
-    ) -> Ledger:
-        before = self._before
-        asked = (
-            *before.requests,
-            *(facts.UserRequest(one.id, _bounded(one.text, one.id, MAX_REQUEST_CHARS)) for one in requests),
-        )
+    def ledger(self, messages: int) -> Ledger:
+        before, asked = self._before, self._requests
         commands, files = tuple(self._commands.values()), tuple(self._files.values())
         kept = (*asked[:1], *asked[1:][-MAX_REQUESTS:])
         dropped = {
@@ -225,13 +219,7 @@ class _Writer:
             self._last_test,
             self._green_at,
             self._tools,
-            tuple(sorted(self.ended_jobs)),
+            tuple(sorted(self._ended_jobs)),
             {kind: number for kind, number in dropped.items() if number},
-            facts.Reply(first.id, _bounded(first.text, first.id, MAX_REPLY_CHARS)) if first else None,
+            self._first_reply,
         )
-
-
-def _bounded(text: str, message_id: str, most: int) -> str:
-    """A text of a size that can be quoted; the stored message has the rest."""
-    half = most // 2
-    return text if len(text) <= most else f"{text[:half]}\n[... recall {message_id} ...]\n{text[-half:]}"

@@ -8,13 +8,13 @@ from typing import Any
 import msgspec
 
 from crushpy.errors import UsageError
-from crushpy.messages import Cut, Message, Usage
+from crushpy.messages import Cut, Data, Message, Usage
 from crushpy.sanitize import encodable
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.lease_holder import LeaseHolder
-from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
+from crushpy.storage.records import EVERYTHING, BoundaryInfo, Carried, SessionInfo, StorageError
 from crushpy.storage.row_mapping import (
     boundary_from_row,
     boundary_to_row,
@@ -25,7 +25,6 @@ from crushpy.storage.row_mapping import (
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SESSIONS, insert_session
 
-EVERYTHING = 2**63 - 1
 FORK = "fork"
 END_REASONS = {"agent": "new_session"}
 """How a session ended, where it is not the trigger's own name."""
@@ -83,12 +82,13 @@ class Boundaries:
         shown: Sequence[Cut],
         result: Message | None,
         ledger: str,
+        facts: Mapping[str, Data],
     ) -> None:
         """The parent's last result, its end, the child, its seed, the boundary, its ledger and cuts, and the
         lease: in one transaction."""
         with self._connection.transaction(durable=True, session=boundary.parent_id):
             if result is not None:
-                self._sessions.append(boundary.parent_id, result)
+                self._sessions.append(boundary.parent_id, result, facts=facts)
             if boundary.trigger != FORK:
                 self._refuse_second(boundary.parent_id)
                 reason = END_REASONS.get(boundary.trigger, boundary.trigger)
@@ -97,7 +97,7 @@ class Boundaries:
             insert_session(self._connection, child)
             self._conversations.refresh(child.root_id)
             if seed is not None:
-                self._sessions.append(child.id, seed)
+                self._sessions.append(child.id, seed, facts=facts)
             self._connection.insert("boundary", boundary_to_row(boundary))
             if ledger:
                 self._connection.insert("ledger", {"session_id": child.id, "facts": encodable(ledger)})

@@ -37,6 +37,8 @@ class CallAnswered(Data, frozen=True):
     message: Message
     start: CallStart | None = None
     """None where its start was stored before."""
+    facts: Data | None = None
+    """What evidence has of it; None where nobody read that yet."""
 
 
 CallWrite = CallDecided | CallBegun | CallAnswered

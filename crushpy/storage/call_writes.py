@@ -29,7 +29,8 @@ class CallWrites:
                 self._sessions.begin_calls(where, begun)
             if answers:
                 starts = {one.message.id: one.start for one in answers if one.start is not None}
-                self._sessions.append(where, *(one.message for one in answers), starts=starts)
+                facts = {one.message.id: one.facts for one in answers if one.facts is not None}
+                self._sessions.append(where, *(one.message for one in answers), starts=starts, facts=facts)
 
 
 def _decided(writes: Sequence[CallWrite]) -> dict[str, list[AuditEntry]]:

@@ -16,6 +16,7 @@ from crushpy.storage.conversation_list import ConversationList
 from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.copy_state import CopyState
 from crushpy.storage.drafts import Drafts
+from crushpy.storage.fact_table import FactTable
 from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.full_text import FullText
 from crushpy.storage.lease_holder import LeaseHolder
@@ -47,7 +48,8 @@ class Database:
         self.outputs = outputs
         self._table = table = ConversationTable(self.connection)
         self.index = SearchIndex(self.connection, full_text)
-        self.sessions = SessionTable(self.connection, self.leases, table, self.index)
+        self.facts = FactTable(self.connection)
+        self.sessions = SessionTable(self.connection, self.leases, table, self.index, self.facts)
         self.drafts = Drafts(self.connection, self.sessions)
         self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
         self.pages = MessagePages(self.connection, self.sessions)

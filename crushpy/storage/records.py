@@ -9,6 +9,9 @@ from crushpy.access import Mode
 from crushpy.errors import CrushpyError, UsageError
 from crushpy.messages import Cut, Data, Message, Todo, Usage
 
+EVERYTHING = 2**63 - 1
+"""Above the number of every message."""
+
 
 class StorageError(CrushpyError):
     """The database cannot be opened, read or written. Names the file, the reason and the way out."""

@@ -1,6 +1,7 @@
 """Rows as they are, for copying a database into another kind. Lives on the storage thread.
 
-Not copied: leases, the full-text index (it grows anew), and work on the database itself.
+Not copied: leases, the full-text index and the facts of messages (both come anew), and work on the database
+itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,7 +19,7 @@ from crushpy.storage.rows import Row
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.tables import sessions
 
-_NOT_COPIED = frozenset({"lease", "index_queue", "chore"})
+_NOT_COPIED = frozenset({"lease", "index_queue", "message_fact", "chore"})
 PAGE = 200
 _PAGE_CHARS = 4_000_000
 

@@ -13,12 +13,12 @@ import msgspec
 from crushpy.errors import UsageError
 from crushpy.messages import Message
 from crushpy.sanitize import encodable
-from crushpy.storage.boundaries import EVERYTHING, Boundaries
+from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED
 from crushpy.storage.full_text import FullText
-from crushpy.storage.records import SearchHit
+from crushpy.storage.records import EVERYTHING, SearchHit
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.rows import Row
 from crushpy.storage.search_index import searchable

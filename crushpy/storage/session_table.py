@@ -6,13 +6,14 @@ from typing import Any
 
 from crushpy.access import Mode
 from crushpy.errors import UsageError
-from crushpy.messages import Message, Todo, ToolCall, Usage
+from crushpy.messages import Data, Message, Todo, ToolCall, Usage
 from crushpy.sanitize import clean, encodable
 from crushpy.storage import statements
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
+from crushpy.storage.fact_table import FactTable
 from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
 from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row
@@ -20,6 +21,7 @@ from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import SystemPrompts, insert_session
 
 NO_STARTS: Mapping[str, CallStart] = {}
+NO_FACTS: Mapping[str, Data] = {}
 _NO_USAGE = Usage()
 _LISTED = frozenset({"title", "model", "ended_at"})
 """Columns that the list of conversations shows or goes by."""
@@ -34,22 +36,24 @@ class SessionTable:
         leases: LeaseHolder,
         conversations: ConversationTable,
         index: SearchIndex,
+        facts: FactTable,
     ) -> None:
         self._connection = connection
         self._leases = leases
         self._conversations = conversations
         self._index = index
+        self._facts = facts
         self._prompts = SystemPrompts(connection)
         self._execute = connection.execute
 
     # --- sessions --------------------------------------------------------------------------------------
 
-    def create(self, info: SessionInfo, first: Message | None) -> None:
+    def create(self, info: SessionInfo, first: Message | None, facts: Mapping[str, Data]) -> None:
         with self._connection.transaction(durable=True, session=info.root_id):
             insert_session(self._connection, info)
             self._conversations.changed(info.id)
             if first is not None:
-                self.append(info.id, first)
+                self.append(info.id, first, facts=facts)
 
     def find(self, id_or_prefix: str) -> SessionInfo:
         wanted = encodable(id_or_prefix.strip().lower())
@@ -126,9 +130,9 @@ class SessionTable:
     def messages(self, session_id: str) -> list[Message]:
         return [message_from_row(row) for row in self._execute(statements.MESSAGES, {"session": session_id})]
 
-    def add_message(self, session_id: str, message: Message) -> None:
+    def add_message(self, session_id: str, message: Message, facts: Mapping[str, Data]) -> None:
         with self._connection.transaction(durable=message.role == "user", session=session_id):
-            self.append(session_id, message)
+            self.append(session_id, message, facts=facts)
 
     def begin_calls(self, session_id: str, calls: Sequence[tuple[str, ToolCall]]) -> None:
         """Inside the running transaction: calls, each of a message, are about to run."""
@@ -143,10 +147,14 @@ class SessionTable:
         return set(self._execute(statements.OPEN_RUNS, {"session": session_id}).scalars())
 
     def append(
-        self, session_id: str, *messages: Message, starts: Mapping[str, CallStart] = NO_STARTS
+        self,
+        session_id: str,
+        *messages: Message,
+        starts: Mapping[str, CallStart] = NO_STARTS,
+        facts: Mapping[str, Data] = NO_FACTS,
     ) -> None:
         """Adds messages inside the running transaction. `starts`: by the ids of those that answer a call
-        whose start is not stored yet."""
+        whose start is not stored yet. `facts`: by the ids of those whose facts are known."""
         now = time.time()
         usage = sum((message.usage for message in messages if message.usage), _NO_USAGE)
         counted = self._execute(
@@ -158,6 +166,7 @@ class SessionTable:
         self._leases.beat(session_id)
         self._execute(statements.INSERT_MESSAGE, [message_to_row(session_id, one) for one in messages])
         self._index.queue([message.id for message in messages])
+        self._facts.add({message.id: facts[message.id] for message in messages if message.id in facts})
         if any(message.role == "assistant" for message in messages):
             self._execute(statements.DROP_DRAFT, {"session": session_id})
         ended: list[dict[str, Any]] = []

@@ -111,6 +111,16 @@ class MessageRow(SQLModel, table=True):
     created_at: float = Field(sa_type=Float)
 
 
+class FactRow(SQLModel, table=True):
+    """The facts of a message, for evidence. Every message has some, or will when they are needed."""
+
+    __tablename__ = "message_fact"  # pyright: ignore[reportAssignmentType]
+
+    number: int | None = Field(primary_key=True, foreign_key="message.number", ondelete="CASCADE")
+    facts: str = Field(sa_type=Text)
+    """JSON."""
+
+
 class QueueRow(SQLModel, table=True):
     """A message that is not in the full-text index yet."""
 

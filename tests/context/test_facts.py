@@ -116,13 +116,3 @@ def test_paths_are_given_in_full_without_detours(path: str, full: str) -> None:
 def test_a_test_run_is_told_from_other_commands(command: str, is_test: bool) -> None:
     (found,) = facts.commands(ran(command))
     assert found.is_test is is_test
-
-
-def test_the_first_reply_is_the_first_text_before_the_second_request() -> None:
-    first, second = assistant("I look."), assistant("Found it.")
-    asked = [user("where?"), *ran("ls"), first, second, user("and now?"), assistant("Later.")]
-    found = facts.first_reply(asked, 0)
-    assert found is not None and (found.id, found.text) == (first.id, "I look.")
-    assert facts.first_reply([user("where?"), *ran("ls"), user("and?"), first], 0) is None
-    assert facts.first_reply([*ran("ls"), first], 1) == found, "the request was in a session before"
-    assert facts.first_reply([first], 0) is None and facts.first_reply([first], 2) is None

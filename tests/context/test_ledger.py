@@ -1,13 +1,14 @@
 """The facts of a lineage: inherited, extended, aged and bounded."""
 
 import msgspec
-from histories import changed, histories, ran, user, viewed
+from histories import assistant, changed, histories, ran, user, viewed
 from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.context import ledger as ledgers
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
+from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.partition import units
 from crushpy.messages import Message
 
@@ -97,3 +98,37 @@ def test_it_is_bounded_and_counts_what_it_dropped() -> None:
     assert len(ledger.commands) == ledgers.MAX_COMMANDS
     assert ledger.dropped == {"commands": 5}
     assert ledger.commands[-1].text == f"echo {ledgers.MAX_COMMANDS + 4}"
+
+
+def test_the_first_reply_is_the_first_text_before_the_second_request() -> None:
+    first, second = assistant("I look."), assistant("Found it.")
+    found = grown([user("where?"), *ran("ls"), first, second, user("and now?"), assistant("Later.")])
+    assert found.first_reply is not None
+    assert (found.first_reply.id, found.first_reply.text) == (first.id, "I look.")
+    later = grown([user("where?")], [*ran("ls"), first], [assistant("More."), user("and now?")])
+    assert later.first_reply == found.first_reply, "the request was in a session before"
+    for without in (
+        [[user("where?"), *ran("ls"), user("and?"), first]],
+        [[first]],
+        [[user("where?"), user("and?")], [first]],
+        [[user("where?")], [user("and?"), first]],
+    ):
+        assert grown(*without).first_reply is None
+
+
+@given(st.lists(histories(), max_size=3))
+def test_facts_that_were_stored_with_each_message_give_the_same_ledger(
+    generations: list[list[Message]],
+) -> None:
+    ledger = Ledger()
+    for number, messages in enumerate(generations):
+        reader = FactReader("/work")
+        stored: list[bytes] = []
+        for message in messages:
+            stored.append(msgspec.json.encode(reader.of(message)))
+            assert reader.of(message) == msgspec.json.decode(stored[-1], type=MessageFacts)
+            reader.committed(message)
+            reader = FactReader("/work", messages[: len(stored)])  # another process goes on
+        found = [msgspec.json.decode(one, type=MessageFacts) for one in stored]
+        ledger = ledger.merged(found, messages=len(messages), generation=number)
+    assert ledger == grown(*generations)

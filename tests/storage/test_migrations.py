@@ -83,6 +83,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> N
             "task_list",
             "listed_task",
             "conversation",
+            "message_fact",
             "index_queue",
             "chore",
             "file_change",

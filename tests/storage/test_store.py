@@ -9,6 +9,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
+import msgspec
 import pytest
 from places import Place
 from stored import a_session, answered, replied, said
@@ -476,3 +477,20 @@ async def test_a_page_of_messages_goes_on_where_the_last_one_ended(store: Store)
             break
         found += [message.text for message in page]
     assert found == [str(number) for number in range(120)]
+
+
+async def test_facts_are_stored_with_their_messages_kept_later_and_gone_with_them(store: Store) -> None:
+    info, first, second = a_session(), said("one"), said("two")
+    odd = Text("\0 and \ud800 é")
+    await store.create_session(info, first, odd)
+    await store.add_message(info.id, second)
+    known, unknown = await store.facts(info.id)
+    assert known is not None and msgspec.json.decode(known, type=Text).text == "\0 and \ufffd é"
+    assert unknown is None
+    await store.keep_facts(info.id, {first.id: Text("late"), second.id: Text("read again")})
+    assert (await store.facts(info.id))[0] == known, "what was there stays"
+    assert "read again" in ((await store.facts(info.id))[1] or "")
+    numbers = await store.message_numbers([first.id])
+    assert await store.facts(info.id, numbers[first.id]) == [known]
+    await store.delete_conversation(info.id)
+    assert await store.facts(info.id) == []

@@ -14,6 +14,7 @@ from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
+from crushpy.context.message_facts import NOTHING
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
 from crushpy.engine.compaction.boundary_record import (
@@ -83,7 +84,7 @@ class BoundaryBuilder:
         if not plan.parts.middle:
             return False
         self._emit(Compacting(options.trigger))
-        ledger = await lineage_ledger(self._session, self._store)
+        ledger = await lineage_ledger(self._session, self._store, keep=True)
         seed, summary = await self._compose(options, ledger, limits, plan, state, begun=begun is not None)
         start = self._child_start(seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
@@ -104,10 +105,11 @@ class BoundaryBuilder:
             prepared=ready and summary.counted,
             waited_ms=round(waited * 1_000),
         )
-        answer = None
+        answer, facts = None, {seed_message.id: NOTHING}
         if options.answers is not None:
             told = f"continued in {child.id}"
             answer = result_message(msgspec.structs.replace(options.answers, text=told))
+            facts[answer.id] = self._session.facts_of(answer)
 
         async def commit() -> None:
             if summary.usage.total and not summary.counted:
@@ -119,6 +121,7 @@ class BoundaryBuilder:
                 cuts=start.cuts,
                 result=answer,
                 ledger=to_json(ledger).decode(),
+                facts=facts,
             )
             self._gauge.void()
             self._preparations.boundary_made(used=summary.counted)
@@ -176,7 +179,7 @@ class BoundaryBuilder:
         plan = self._planner.plan(options, limits)
         if not plan.parts.middle:
             return None
-        ledger = await lineage_ledger(self._session, self._store)
+        ledger = await lineage_ledger(self._session, self._store, keep=False)
         seed, summary = await self._compose(options, ledger, limits, plan, state)
         start = self._child_start(seed, ledger, plan, limits)
         return Rehearsal(

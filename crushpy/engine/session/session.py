@@ -11,6 +11,7 @@ import msgspec
 from crushpy.access import Mode
 from crushpy.context.cuts import overlay
 from crushpy.context.history import missing_results
+from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.events import (
     Event,
     MessageCommitted,
@@ -65,6 +66,7 @@ class LiveSession:
         self._unreported = False
         self._call_ids = call_ids if call_ids is not None else set[str]()
         self._call_ids |= {call.id for message in self.history for call in message.calls}
+        self._facts = FactReader(self.info.cwd, self.own_messages)
 
     @property
     def store(self) -> Store:
@@ -119,6 +121,7 @@ class LiveSession:
         self.cuts = {cut.message_id: cut for cut in loaded.cuts}
         self.held = loaded.held
         self._inherited = loaded.inherited
+        self._facts = FactReader(self.info.cwd, self.own_messages)
         self._before = loaded.before
         self._unreported = True
         self._announced = False
@@ -135,16 +138,16 @@ class LiveSession:
         """Commits the user's prompt, and with it the session where that is new. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
-            await self._store.add_message(self.info.id, prompt)
+            await self._store.add_message(self.info.id, prompt, self.facts_of(prompt))
         else:
             title = title_of(prompt.text or " ".join(image.name for image in prompt.images))
             self.info = msgspec.structs.replace(self.info, title=title)
-            await self._store.create_session(self.info, prompt)
+            await self._store.create_session(self.info, prompt, self.facts_of(prompt))
             await self._store.take_lease(self.info.id)
             self.stored = True
             for warning in self._store.warnings:
                 self._emit(Notice(warning, "warning"))
-        self.history.append(prompt)
+        self._committed(prompt)
         self.announce()
         images = tuple(image.info for image in prompt.images)
         self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
@@ -156,14 +159,22 @@ class LiveSession:
             info = self.info
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
 
+    def facts_of(self, message: Message) -> MessageFacts:
+        """What evidence will have of a message that comes next; stored with it."""
+        return self._facts.of(message)
+
+    def _committed(self, message: Message) -> None:
+        self.history.append(message)
+        self._facts.committed(message)
+
     def _sized(self, message: Message) -> Message:
         size = self._exact_size(message)
         return msgspec.structs.replace(message, tokens=size) if size else message
 
     async def add_reply(self, message: Message) -> None:
         message = self._sized(message)
-        await self._store.add_message(self.info.id, message)
-        self.history.append(message)
+        await self._store.add_message(self.info.id, message, self.facts_of(message))
+        self._committed(message)
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
         cut = message.finish == "interrupted"
@@ -182,14 +193,14 @@ class LiveSession:
     async def add_result(self, result: ToolResult, start: CallStart | None = None) -> None:
         """Commits what a call gave; `start` is how it began, where that is not stored yet."""
         message = self._sized(result_message(result))
-        await self._store.finish_call(self.info.id, message, start)
-        self.history.append(message)
+        await self._store.finish_call(self.info.id, message, start, self.facts_of(message))
+        self._committed(message)
 
     async def add_note(self, note: Note) -> None:
         """Commits something crushpy has to tell the model; it comes with the next request."""
         message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
-        await self._store.add_message(self.info.id, message)
-        self.history.append(message)
+        await self._store.add_message(self.info.id, message, self.facts_of(message))
+        self._committed(message)
 
     async def set_mode(self, mode: Mode) -> None:
         """The mode holds for this conversation from now on, in other processes too."""

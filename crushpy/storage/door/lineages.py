@@ -1,10 +1,11 @@
 """How sessions follow one another: boundaries, walks along them, what is carried over them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
-from crushpy.messages import Cut, Message, Pin, Usage
+from crushpy.messages import Cut, Data, Message, Pin, Usage
 from crushpy.storage.door.storage_thread import StorageThread
-from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, UsageSum
+from crushpy.storage.records import EVERYTHING, BoundaryInfo, Carried, SessionInfo, UsageSum
 
 
 class StoredLineages(StorageThread):
@@ -21,10 +22,22 @@ class StoredLineages(StorageThread):
         cuts: Sequence[Cut] = (),
         result: Message | None = None,
         ledger: str = "",
+        facts: Mapping[str, Data] = MappingProxyType({}),
     ) -> None:
         """Ends the parent and opens the child: all or nothing. `result` is the parent's last message,
-        `ledger` holds the facts of all sessions before the child."""
-        await self._do(lambda database: database.boundaries.add(boundary, child, seed, cuts, result, ledger))
+        `ledger` holds the facts of all sessions before the child, `facts` those of result and seed."""
+        await self._do(
+            lambda database: database.boundaries.add(boundary, child, seed, cuts, result, ledger, facts)
+        )
+
+    async def facts(self, session_id: str, last: int = EVERYTHING) -> list[str | None]:
+        """For each message of a session up to number `last` (see `reach`) its facts; None where they are
+        not stored."""
+        return await self._do(lambda database: database.facts.of(session_id, last))
+
+    async def keep_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:
+        """Stores the facts of messages, by their ids, that were stored without them."""
+        await self._do(lambda database: database.facts.keep(session_id, facts))
 
     async def ledger(self, session_id: str) -> str:
         """The facts of all sessions before this one, as stored with its boundary; empty without one."""

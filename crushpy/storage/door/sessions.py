@@ -4,7 +4,7 @@ import asyncio
 import time
 
 from crushpy.access import Mode
-from crushpy.messages import Message, Todo, ToolCall
+from crushpy.messages import Data, Message, Todo, ToolCall
 from crushpy.storage.call_records import CallAnswered, CallBegun, CallStart
 from crushpy.storage.door.outputs import StoredOutputs
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo
@@ -20,9 +20,12 @@ class StoredSessions(StoredOutputs):
 
     # --- sessions --------------------------------------------------------------------------------------
 
-    async def create_session(self, info: SessionInfo, first: Message | None = None) -> None:
-        """Stores a new session, and its first message with it: both or neither."""
-        await self._do(lambda database: database.sessions.create(info, first))
+    async def create_session(
+        self, info: SessionInfo, first: Message | None = None, facts: Data | None = None
+    ) -> None:
+        """Stores a new session, and its first message (with the facts of that) with it: both or neither."""
+        known = {first.id: facts} if first is not None and facts is not None else {}
+        await self._do(lambda database: database.sessions.create(info, first, known))
 
     async def session(self, id_or_prefix: str) -> SessionInfo:
         """The session of this id, or the only one whose id starts so. `UsageError` where there is none."""
@@ -117,10 +120,11 @@ class StoredSessions(StoredOutputs):
         """The last `limit` different texts that a user wrote in this folder, the latest last."""
         return await self._do(lambda database: database.conversations.prompts(cwd, limit))
 
-    async def add_message(self, session_id: str, message: Message) -> None:
-        """Appends a message and adds its usage to the session's."""
+    async def add_message(self, session_id: str, message: Message, facts: Data | None = None) -> None:
+        """Appends a message, with its facts where they are known, and adds its usage to the session's."""
         self._tidy_soon()
-        await self._do(lambda database: database.sessions.add_message(session_id, message))
+        known = {message.id: facts} if facts is not None else {}
+        await self._do(lambda database: database.sessions.add_message(session_id, message, known))
 
     async def keep_draft(self, session_id: str, message: Message) -> None:
         """What has come of a reply so far, instead of what was kept before. Gone once the reply is stored."""
@@ -139,14 +143,20 @@ class StoredSessions(StoredOutputs):
         """Stores the intent to run a call of that assistant message. Comes before anything is run."""
         await self._calls.write(CallBegun(session_id, message_id, call))
 
-    async def finish_call(self, session_id: str, message: Message, start: CallStart | None = None) -> None:
+    async def finish_call(
+        self,
+        session_id: str,
+        message: Message,
+        start: CallStart | None = None,
+        facts: Data | None = None,
+    ) -> None:
         """Appends a tool message and closes the intent it answers, if one is open: both or neither.
 
         `start`: of a call that changes nothing, what was decided about it and how it began, stored with it.
         """
         await self._keep_outputs(message)
         self._tidy_soon()
-        await self._calls.write(CallAnswered(session_id, message, start))
+        await self._calls.write(CallAnswered(session_id, message, start, facts))
 
     async def begun_calls(self, session_id: str) -> set[str]:
         """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""

@@ -303,7 +303,14 @@ CREATE TABLE listed_task (
 )
 """
 
-STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS]
+_FACTS = """
+CREATE TABLE message_fact (
+    number BIGINT NOT NULL PRIMARY KEY REFERENCES message (number) ON DELETE CASCADE,
+    facts TEXT COLLATE "C" NOT NULL
+)
+"""
+
+STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS, _FACTS]
 """The first leads to FIRST_VERSION, each of the others one further."""
 NEWEST = FIRST_VERSION + len(STEPS) - 1
 

@@ -342,6 +342,14 @@ CREATE TABLE listed_task (
 )
 """
 
+_FACTS = """
+CREATE TABLE message_fact (
+    number INTEGER NOT NULL PRIMARY KEY REFERENCES message (number) ON DELETE CASCADE,
+    facts TEXT NOT NULL
+)
+"""
+"""Those of messages that are there are read when a boundary needs them."""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -359,6 +367,7 @@ STEPS: list[str] = [
     _DRAFTS,
     _PROMPTS,
     _TASK_LISTS,
+    _FACTS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 

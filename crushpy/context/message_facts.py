@@ -1,0 +1,136 @@
+"""The facts of one message, read off it once, when it is committed; the ledger is made of them."""
+
+import re
+from collections.abc import Sequence
+
+from crushpy.context import facts
+from crushpy.messages import Data, Message, ToolCall, ToolResult
+
+MAX_REQUEST_CHARS = 40_000
+MAX_REPLY_CHARS = 8_000
+MAX_PATHS = 40
+"""Of those that a failing command names."""
+TEST_LINES = 3
+"""Of a test run's output."""
+_PATHS = re.compile(r"(?<![\w.@~+-])[\w.@~+-]*+(?:/[\w.@+-]++)+|(?<![\w+-])[\w+-]++\.[A-Za-z]\w{0,4}\b")
+_SEARCHED = 4_000
+"""Characters of a failing command's output in which the files it names are looked for."""
+
+
+class CommandFacts(Data, frozen=True):
+    """A shell command that ran, or whose end was told."""
+
+    text: str
+    failed: bool = False
+    exit_code: int | None = None
+    note: str = ""
+    background: bool = False
+    job: tuple[str, str] | None = None
+    """Of a job whose end was told: told again, it is still the same end."""
+    is_test: bool = False
+    lines: tuple[str, ...] = ()
+    """Of tests: the last of their output."""
+    paths: tuple[str, ...] = ()
+    """The files that a failing command named, in full."""
+
+
+class MessageFacts(Data, frozen=True):
+    request: facts.UserRequest | None = None
+    reply: facts.Reply | None = None
+    """Of the session's first words to its user, before and after the first request in it."""
+    tool: str = ""
+    """The tool that a call was answered by."""
+    command: CommandFacts | None = None
+    files: tuple[facts.Touched, ...] = ()
+    """Read or changed; paths in full."""
+
+
+NOTHING = MessageFacts()
+
+
+class FactReader:
+    """Reads the messages of one session in their order: a result is understood by the call it answers."""
+
+    def __init__(self, cwd: str, messages: Sequence[Message] = ()) -> None:
+        """`messages` were committed before."""
+        self._cwd = cwd
+        self._waiting: dict[str, ToolCall] = {}
+        self._asked = 0
+        self._replied: set[int] = set()
+        for message in messages:
+            self.committed(message)
+
+    def of(self, message: Message) -> MessageFacts:
+        """The facts of the message that comes next. Changes nothing: it may be that it cannot be stored."""
+        if message.role == "user":
+            text = facts.asked(message)
+            bounded = _bounded(text, message.id, MAX_REQUEST_CHARS)
+            return MessageFacts(request=facts.UserRequest(message.id, bounded)) if text else NOTHING
+        if message.role == "assistant":
+            text = message.text.strip() if self._may_be_first else ""
+            bounded = _bounded(text, message.id, MAX_REPLY_CHARS)
+            return MessageFacts(reply=facts.Reply(message.id, bounded)) if text else NOTHING
+        result = message.result
+        call = self._waiting.get(result.call_id) if result is not None else None
+        return self._of_call(call, result) if call is not None and result is not None else NOTHING
+
+    def committed(self, message: Message) -> None:
+        """The message was stored."""
+        for call in message.calls:
+            self._waiting[call.id] = call
+        if (result := message.result) is not None:
+            self._waiting.pop(result.call_id, None)
+        if message.role == "user" and facts.asked(message):
+            self._asked += 1
+        elif message.role == "assistant" and self._may_be_first and message.text.strip():
+            self._replied.add(self._asked)
+
+    def all_of(self, messages: Sequence[Message]) -> list[MessageFacts]:
+        """The facts of each of the messages that come next."""
+        found: list[MessageFacts] = []
+        for message in messages:
+            found.append(self.of(message))
+            self.committed(message)
+        return found
+
+    @property
+    def _may_be_first(self) -> bool:
+        """Whether a reply now may be the first to the first request, which an earlier session may have."""
+        return self._asked <= 1 and self._asked not in self._replied
+
+    def _of_call(self, call: ToolCall, result: ToolResult) -> MessageFacts:
+        files = tuple(
+            facts.Touched(facts.absolute(file.path, self._cwd), file.action)
+            for file in facts.touched_by(call, result)
+        )
+        return MessageFacts(tool=call.name, command=self._command(call, result), files=files)
+
+    def _command(self, call: ToolCall, result: ToolResult) -> CommandFacts | None:
+        ended: set[tuple[str, str]] = set()
+        ran = facts.command_of(call, result, ended, number=0)
+        if ran is None:
+            return None
+        is_test = not ran.background and ran.is_test
+        lines = [line for line in ran.output.strip().splitlines() if line.strip()][-TEST_LINES:]
+        return CommandFacts(
+            ran.text,
+            ran.failed,
+            ran.exit_code,
+            ran.note,
+            ran.background,
+            next(iter(ended), None),
+            is_test,
+            tuple(lines) if is_test else (),
+            self._named(ran) if ran.failed else (),
+        )
+
+    def _named(self, command: facts.Command) -> tuple[str, ...]:
+        text = f"{command.text[:_SEARCHED]}\n{command.output[-_SEARCHED:]}"
+        named = dict.fromkeys(facts.absolute(path, self._cwd) for path in _PATHS.findall(text))
+        return tuple(named)[:MAX_PATHS]
+
+
+def _bounded(text: str, message_id: str, most: int) -> str:
+    """A text of a size that can be quoted; the stored message has the rest."""
+    half = most // 2
+    return text if len(text) <= most else f"{text[:half]}\n[... recall {message_id} ...]\n{text[-half:]}"
