@@ -17,11 +17,11 @@ from crushpy.cli.output import AsJson, JsonList, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 
 if TYPE_CHECKING:
-    from collections.abc import Generator, Sequence
+    from collections.abc import Generator, Mapping, Sequence
 
     from crushpy.engine.session.export import States
     from crushpy.messages import Message
-    from crushpy.storage.records import ConversationRow, SessionInfo
+    from crushpy.storage.records import ConversationRow, SessionInfo, TasksDone
 
 KeepSecrets = Annotated[
     bool, typer.Option("--no-redact", help="Leave in what looks like a password, key or token.")
@@ -98,12 +98,16 @@ def delete_command(
 async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
     cwd = None if everywhere else str(working_folder())
     async with open_browser() as browser:
+        lists = await browser.unfinished_lists()
         if as_json:
+            import msgspec
+
             from crushpy.engine.session.export import session_as_json
 
             writer = JsonList()
             async for info in browser.tips(cwd, limit):
-                writer.add(session_as_json(info))
+                unfinished = lists.get(info.root_id)
+                writer.add(session_as_json(info) | {"unfinished_tasks": msgspec.to_builtins(unfinished)})
             writer.end()
             return
         shown = SHOWN if limit is None else limit
@@ -118,7 +122,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         )
         print(f"There are no conversations {where}.", file=sys.stderr)
         return
-    print_text(_table(rows[:shown], folders=everywhere))
+    print_text(_table(rows[:shown], lists, folders=everywhere))
     if len(rows) > shown:
         print("There are more: `--limit N` shows N of them.", file=sys.stderr)
 
@@ -191,7 +195,9 @@ def _in_full(info: "SessionInfo", messages: "list[Message]", states: "States") -
     return {**session_as_json(info), "system": info.system, "messages": messages_as_json(messages, states)}
 
 
-def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
+def _table(
+    conversations: "Sequence[ConversationRow]", lists: "Mapping[str, TasksDone]", *, folders: bool
+) -> str:
     from crushpy.engine.session.export import age
     from crushpy.sanitize import one_line
 
@@ -201,6 +207,8 @@ def _table(conversations: "Sequence[ConversationRow]", *, folders: bool) -> str:
         folder = (one_line(row.cwd),) if folders else ()
         start = (row.id, age(now - row.updated_at), one_line(row.model), str(row.messages))
         mark = f" [{row.imported}]" if row.imported else ""
+        if unfinished := lists.get(row.root_id):
+            mark += f" [{unfinished}]"
         rows.append((*start, *folder, (one_line(row.title) or "-") + mark))
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = ("  ".join(map(str.ljust, row, widths)).rstrip() for row in rows)

@@ -52,7 +52,7 @@ from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
 from crushpy.shield import shielded
 from crushpy.start_soon import start_soon
-from crushpy.storage.records import SessionInfo, StorageError
+from crushpy.storage.records import ListedTask, SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import RunningJob
@@ -268,6 +268,18 @@ class Conversation:
         listed = self._task_list()
         work = listed.go_on(parallel, Spent(self._limits))
         return await asyncio.shield(self._start(self._on_tasks(listed, work)))
+
+    async def unfinished_tasks(self) -> tuple[ListedTask, ...]:
+        """All tasks of the list that this conversation worked on, where some are not done; else none."""
+        listed = await self._store.task_list(self.info.root_id)
+        tasks = listed.tasks if listed else ()
+        if all(task.state == "done" for task in tasks):
+            return ()
+        stopped = msgspec.structs.replace
+        return tuple(
+            stopped(task, state="interrupted") if task.state == "running" and not self.busy else task
+            for task in tasks
+        )
 
     def _task_list(self) -> "TaskList":
         from crushpy.engine.agents.task_list import TaskList

@@ -30,13 +30,13 @@ from crushpy.storage.search import Search
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SystemPrompts
+from crushpy.storage.task_lists import TaskLists
 from crushpy.storage.task_results import TaskResults
 from crushpy.storage.usage_sums import UsageSums
 
 if TYPE_CHECKING:
     from crushpy.storage.imports import Imports
     from crushpy.storage.row_transfer import RowTransfer
-    from crushpy.storage.task_lists import TaskLists
 
 
 class Database:
@@ -63,6 +63,7 @@ class Database:
         self.pins = PinTable(self.connection)
         self.marks = MarkTable(self.connection)
         self.file_changes = FileChanges(self.connection, self.audit)
+        self.task_lists = TaskLists(self.connection)
         self.task_results = TaskResults(self.connection)
         self.usage_sums = UsageSums(self.connection)
         self.copy_state = CopyState(self.connection)
@@ -73,13 +74,6 @@ class Database:
         from crushpy.storage.imports import Imports
 
         return Imports(self.connection, self.boundaries, self._table, self.index)
-
-    @cached_property
-    def task_lists(self) -> "TaskLists":
-        load_tables()
-        from crushpy.storage.task_lists import TaskLists
-
-        return TaskLists(self.connection)
 
     @cached_property
     def transfer(self) -> "RowTransfer":

@@ -158,6 +158,16 @@ class ListedTask(Data, frozen=True, omit_defaults=False):
     cost: float = 0.0
 
 
+class TasksDone(Data, frozen=True):
+    """How far a list of tasks is."""
+
+    done: int
+    tasks: int
+
+    def __str__(self) -> str:
+        return f"{self.done} of {self.tasks} tasks done"
+
+
 class StoredTaskList(Data, frozen=True):
     """A list of tasks with how far it is."""
 

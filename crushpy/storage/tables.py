@@ -420,5 +420,3 @@ class LeaseRow(SQLModel, table=True):
 sessions: Table = SQLModel.metadata.tables["session"]
 messages: Table = SQLModel.metadata.tables["message"]
 imports: Table = SQLModel.metadata.tables["import_record"]
-task_lists: Table = SQLModel.metadata.tables["task_list"]
-listed_tasks: Table = SQLModel.metadata.tables["listed_task"]

@@ -3,15 +3,18 @@
 import time
 
 import msgspec
-from sqlalchemy import select
 
 from crushpy.sanitize import encodable
-from crushpy.storage.built_statements import run_built
 from crushpy.storage.connection import Connection
-from crushpy.storage.records import ListedTask, StoredTaskList
-from crushpy.storage.tables import listed_tasks, task_lists
+from crushpy.storage.records import ListedTask, StoredTaskList, TasksDone
 
-_T = listed_tasks.c
+_LIST = "SELECT orders, parallel FROM task_list WHERE root_id = :root"
+_COLUMNS = ", ".join(ListedTask.__struct_fields__)
+_TASKS = f"SELECT {_COLUMNS} FROM listed_task WHERE root_id = :root ORDER BY number"  # noqa: S608
+_UNFINISHED = """
+    SELECT root_id, count(*) AS tasks, sum(CASE state WHEN 'done' THEN 1 ELSE 0 END) AS done
+    FROM listed_task GROUP BY root_id HAVING max(CASE state WHEN 'done' THEN 0 ELSE 1 END) = 1
+"""
 
 
 class TaskLists:
@@ -21,28 +24,27 @@ class TaskLists:
     def add(self, root_id: str, listed: StoredTaskList) -> None:
         whole = {"root_id": root_id, "orders": encodable(listed.orders), "parallel": listed.parallel}
         with self._connection.transaction(durable=True, session=root_id):
-            self._connection.insert(task_lists.name, {**whole, "created_at": time.time()})
+            self._connection.insert("task_list", {**whole, "created_at": time.time()})
             rows = [{"root_id": root_id, **_row(task)} for task in listed.tasks]
-            self._connection.insert(listed_tasks.name, *rows)
+            self._connection.insert("listed_task", *rows)
 
     def find(self, root_id: str) -> StoredTaskList | None:
-        whole = run_built(self._connection, select(task_lists).where(task_lists.c.root_id == root_id)).first()
+        whole = self._connection.execute(_LIST, {"root": root_id}).first()
         if whole is None:
             return None
-        rows = run_built(
-            self._connection,
-            select(*(column for column in _T if column.name != "root_id"))
-            .where(_T.root_id == root_id)
-            .order_by(_T.number),
-        )
+        rows = self._connection.execute(_TASKS, {"root": root_id})
         tasks = tuple(ListedTask(**row.as_dict()) for row in rows)
         return StoredTaskList(whole.orders, whole.parallel, tasks)
+
+    def unfinished(self) -> dict[str, TasksDone]:
+        """Of all conversations whose list is not done: how far each is."""
+        return {row.root_id: TasksDone(row.done, row.tasks) for row in self._connection.execute(_UNFINISHED)}
 
     def update(self, root_id: str, task: ListedTask) -> None:
         this = "root_id = :root_id AND number = :number"
         values = {"root_id": root_id, "number": task.number}
         with self._connection.transaction(durable=True, session=root_id):
-            self._connection.update(listed_tasks.name, this, values, _row(task))
+            self._connection.update("listed_task", this, values, _row(task))
 
 
 def _row(task: ListedTask) -> dict[str, object]:

@@ -56,22 +56,24 @@ class TaskWatch:
     def tell(self, line: str = "") -> None:
         """Says where it stands, and what it does or said last."""
         self._line = line.strip() or self._line
-        task = self.task
-        self._emit(
-            ListedTaskChanged(
-                task.name,
-                task.state,
-                task.steps,
-                task.tokens,
-                task.cost,
-                self._line[:LINE],
-                task.number,
-                self._many,
-                task.session_id,
-                task.branch,
-                task.error,
-            )
-        )
+        self._emit(standing(self.task, self._many, self._line[:LINE]))
+
+
+def standing(task: ListedTask, many: int, line: str = "") -> ListedTaskChanged:
+    """Where one of so many tasks stands."""
+    return ListedTaskChanged(
+        task.name,
+        task.state,
+        task.steps,
+        task.tokens,
+        task.cost,
+        line,
+        task.number,
+        many,
+        task.session_id,
+        task.branch,
+        task.error,
+    )
 
 
 def _last_line(text: str) -> str:

@@ -23,7 +23,7 @@ from crushpy.messages import Data, Message, Seed
 from crushpy.private_files import new_file
 from crushpy.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
-from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo
+from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo, TasksDone
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -138,6 +138,10 @@ class SessionBrowser:
                 return
             last = page[-1]
             left = None if left is None else left - many
+
+    async def unfinished_lists(self) -> dict[str, TasksDone]:
+        """By conversation, of those whose list of tasks is not done: how far each is."""
+        return await self._store.unfinished_task_lists()
 
     async def find(self, name: str, cwd: str) -> SessionInfo:
         """A session by its id or the beginning of one; `latest` is the latest of this folder."""

@@ -17,6 +17,7 @@ from crushpy.storage.records import (
     SessionInfo,
     StoredTaskList,
     TaskResult,
+    TasksDone,
 )
 from crushpy.undo.states import FileState, RecordedChange
 
@@ -79,6 +80,10 @@ class StoredRecords(StorageThread):
     async def task_list(self, root_id: str) -> StoredTaskList | None:
         """The list that a conversation works through; None where it is none of that kind."""
         return await self._do(lambda database: database.task_lists.find(root_id))
+
+    async def unfinished_task_lists(self) -> dict[str, TasksDone]:
+        """The conversations whose list is not done, and how far each is."""
+        return await self._do(lambda database: database.task_lists.unfinished())
 
     async def update_listed_task(self, root_id: str, task: ListedTask) -> None:
         """How a task of a list stands now."""

@@ -142,6 +142,7 @@ class ChatScreen(ChatLayout):
         await self._greet(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
+        await self._tell_of_tasks(conversation)
         self._welcome.greet(conversation)
         conversation.subscribe(self._hear)
         self.conversation = conversation
@@ -161,6 +162,15 @@ class ChatScreen(ChatLayout):
             self.run_worker(self.perform("sessions"))
         if conversation.plan is not None:
             self._offer_plan()
+
+    async def _tell_of_tasks(self, conversation: "Conversation") -> None:
+        if not conversation.history:
+            return
+        from crushpy.tui.unfinished_list import unfinished_list
+
+        with suppress(CrushpyError):
+            if told := await unfinished_list(conversation, self.transcript.size.width):
+                self.feed.show(told)
 
     async def _greet(self, conversation: "Conversation") -> None:
         """The card of a new conversation, where there is room for it."""

@@ -14,7 +14,7 @@ from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.messages import counted
 from crushpy.sanitize import one_line
-from crushpy.storage.records import ConversationRow
+from crushpy.storage.records import ConversationRow, TasksDone
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import FilterLine, PickScreen, spread
 from crushpy.tui.widgets.fields import LineField
@@ -57,6 +57,8 @@ class SessionsScreen(PickScreen[str | None]):
         self._loading = True
         self._all: list[ConversationRow] = []
         self._shown: list[ConversationRow] = []
+        self._lists: dict[str, TasksDone] = {}
+        """How far lists of tasks are that are not done, by conversation."""
         self._inside: dict[str, SearchGroup] | None = None
         """What was found in messages, by conversation; None while only titles are looked at."""
         self._renamed: ConversationRow | None = None
@@ -81,6 +83,7 @@ class SessionsScreen(PickScreen[str | None]):
     async def _read(self) -> None:
         try:
             self._all = await self._library.conversations(None if self._everywhere else self._cwd)
+            self._lists = await self._library.unfinished_lists()
         except CrushpyError as error:
             tell(self, str(error), "error")
         self._loading = False
@@ -117,6 +120,8 @@ class SessionsScreen(PickScreen[str | None]):
         left = Content.assemble(
             mark, ("deleted  " if gone else "", "$warning"), (title, "strike $text-muted" if gone else "")
         )
+        if unfinished := self._lists.get(row.root_id):
+            left += Content.styled(f"  {unfinished}", "$warning")
         if self._everywhere:
             left += Content.styled(f"  {one_line(row.cwd).rsplit('/', 1)[-1]}", "$text-muted")
         since = f"{age(time.time() - row.updated_at):>4}"

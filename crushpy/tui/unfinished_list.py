@@ -1,0 +1,29 @@
+"""What the app says of a conversation whose list of tasks is not done: how far it is, and what goes on."""
+
+from typing import TYPE_CHECKING
+
+from crushpy.tui.items import NoticeItem
+from crushpy.tui.transcript.render.canvas import PROSE
+
+if TYPE_CHECKING:
+    from crushpy.engine.conversation import Conversation
+
+ROWS = 24
+"""Of the table; what does not fit is counted in its last line."""
+_EDGE = 8
+"""Columns that the transcript needs for itself."""
+
+
+async def unfinished_list(conversation: "Conversation", width: int) -> NoticeItem | None:
+    """The table of its tasks, to be read; None where there is no list, or all of it is done."""
+    tasks = await conversation.unfinished_tasks()
+    if not tasks:
+        return None
+    from crushpy.engine.agents.task_rows import table_lines
+    from crushpy.engine.agents.task_watch import standing
+
+    done = sum(task.state == "done" for task in tasks)
+    go_on = f"crushpy run --resume {conversation.info.root_id}"
+    said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` goes on with the rest."
+    table = table_lines([standing(task, len(tasks)) for task in tasks], max(20, min(width, PROSE) - _EDGE), ROWS)
+    return NoticeItem("\n".join([said, *table]), "warning")
