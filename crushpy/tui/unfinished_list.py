@@ -25,5 +25,6 @@ async def unfinished_list(conversation: "Conversation", width: int) -> NoticeIte
     done = sum(task.state == "done" for task in tasks)
     go_on = f"crushpy run --resume {conversation.info.root_id}"
     said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` goes on with the rest."
-    table = table_lines([standing(task, len(tasks)) for task in tasks], max(20, min(width, PROSE) - _EDGE), ROWS)
+    room = max(20, min(width, PROSE) - _EDGE)
+    table = table_lines([standing(task, len(tasks)) for task in tasks], room, ROWS)
     return NoticeItem("\n".join([said, *table]), "warning")

@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from conversations import continued
@@ -23,6 +24,7 @@ HERE = Path(__file__).parent
 HOLD = """
 import asyncio, sys
 from pathlib import Path
+from typing import Any
 from crushpy.storage.store import Store
 from stored import said
 
@@ -195,4 +197,29 @@ async def test_two_stores_of_a_process_share_a_lease_and_a_dead_process_of_this_
     other = both.store()
     assert await other.take_lease(session) is False
     await other.close()
+    await store.close()
+
+
+async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_starts_there_were(
+    server: Server, both: Place
+) -> None:
+    store, session = await opened(both)
+    await store.take_lease(session)
+    info = await store.session(session)
+    for _ in range(4):
+        info = await continued(store, info)
+    asked: list[str] = []
+
+    def hook(database: Any) -> None:
+        usual = database.leases._execute
+
+        def counted(statement: str, *values: Any) -> Any:
+            asked.append(statement)
+            return usual(statement, *values)
+
+        database.leases._execute = counted
+
+    await store._do(hook)
+    await store.add_message(info.id, said("on"))
+    assert sum("heartbeat = clock_timestamp()" in statement for statement in asked) == 1
     await store.close()

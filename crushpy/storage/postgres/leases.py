@@ -70,8 +70,10 @@ class PostgresLeases(LeaseHolder):
         """Every transaction that locks a conversation has done that already."""
 
     def _refuse_if_lost(self, root_id: str) -> None:
-        for session, (token, root) in self._held.items():
-            if root == root_id and not self._beats(token):
+        # Fresh starts hand a token on: however many sessions a conversation has, each token is asked for once.
+        tokens = {token: session for session, (token, root) in self._held.items() if root == root_id}
+        for token, session in tokens.items():
+            if not self._beats(token):
                 raise self._taken_over(session)
 
     def _beats(self, token: int) -> bool:
