@@ -70,7 +70,7 @@ class PostgresLeases(LeaseHolder):
         """Every transaction that locks a conversation has done that already."""
 
     def _refuse_if_lost(self, root_id: str) -> None:
-        # Fresh starts hand a token on: however many sessions a conversation has, each token is asked for once.
+        # Fresh starts hand a token on: however many sessions there are, each token is asked for once.
         tokens = {token: session for session, (token, root) in self._held.items() if root == root_id}
         for token, session in tokens.items():
             if not self._beats(token):
