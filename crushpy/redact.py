@@ -27,8 +27,6 @@ _KEY_LINE = re.compile(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
 _LOOKS = {
     # OpenAI, Anthropic, OpenRouter: with a digit, unlike names in CSS.
     "sk-": r"(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{20,}+",
-    **dict.fromkeys(("sk_", "pk_", "rk_"), r"(?:live|test)_[A-Za-z0-9]{16,}+"),  # Stripe
-    **dict.fromkeys(("gho_", "ghp_", "ghs_", "ghu_", "ghr_"), r"[A-Za-z0-9]{20,}+"),
     "github_pat_": r"[A-Za-z0-9_]{20,}+",
     "glpat-": r"[A-Za-z0-9_-]{20,}+",
     **dict.fromkeys(("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
@@ -48,13 +46,24 @@ _LOOKS = {
     "eyJ": r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+",  # JWT
 }
 """How keys begin, and how they go on. To look for each beginning is ten times faster than for one pattern."""
-_TOKENS = {
+
+
+def _token(start: str, rest: str) -> "re.Pattern[str]":
     # What must not stand before it is looked at behind it: `re` is fast where a pattern begins with letters.
-    start: re.compile(rf"{re.escape(start)}(?<![A-Za-z0-9_-]{re.escape(start)}){rest}")
-    for start, rest in _LOOKS.items()
+    return re.compile(rf"{start}(?<![A-Za-z0-9_-]{start}){rest}")
+
+
+_TOKENS = {
+    **{f"k_{kind}_": _token(f"[spr]k_{kind}_", r"[A-Za-z0-9]{16,}+") for kind in ("live", "test")},  # Stripe
+    **{start: _token(re.escape(start), rest) for start, rest in _LOOKS.items()},
 }
+"""Each by letters that it holds: the longer they are, the faster they are looked for."""
+_GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
 _SHORTEST = 20
 """A text of letters and digits alone that is shorter holds no secret that shows by its look."""
+_SHORTEST_TOKEN = 15
+_SEPARATOR = re.compile(r"[ \t:=]")
+"""One of these is in every header, every URL with a password, and between a name and what it is given."""
 
 _QUOTE = r"""\\?["']?"""
 _SCHEME = _any_case("(?:bearer|basic|digest|token|apikey)")
@@ -75,8 +84,8 @@ _ASSIGNMENT = re.compile(
     r"""(?:\\?"([^"\\\n]{1,500}+)\\?"|\\?'([^'\\\n]{1,500}+)\\?'|([^\s"'`,;&<>\\]{1,500}+))"""
 )
 _SECRET_KEY = re.compile(rf"{_NAME}$")
-_NAME_WORDS = ("passw", "passphrase", "pwd", "secret", "token", "authorization", "credential")
-"""One of these, or a key of `_KEYS_OF`, is where each `_NAME` begins."""
+_NAME_WORDS = ("passw", "passphrase", "pwd", "token", "authorization", "credential")
+"""One of these, a secret, or a key of `_KEYS_OF`, is where each `_NAME` begins."""
 _KEYS_OF = ("private", "signing", "api", "access", "account", "encryption")
 _LONGEST_KEY = max(map(len, _KEYS_OF)) + 1
 
@@ -123,12 +132,16 @@ class Redactor:
             text = text.replace(value, MARK)
         if len(text) < _SHORTEST and text.isalnum():
             return text
-        text = _hide_private_keys(text)
-        text = _hide_tokens(text)
-        text = _URL_PASSWORD.sub(
-            _hide_url_password, _hide_at(text, _AUTHORIZATION, _hide_authorization, _headers)
-        )
-        return _hide_at(text, _ASSIGNMENT, _hide_assigned, _names)
+        separated = _SEPARATOR.search(text)
+        if not separated and len(text) < _SHORTEST_TOKEN:
+            return text
+        text = _hide_tokens(_hide_private_keys(text))
+        if not separated:
+            return text
+        lower = text.lower()
+        shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _headers)
+        shown = _URL_PASSWORD.sub(_hide_url_password, shown)
+        return _hide_at(shown, lower if shown is text else shown.lower(), _ASSIGNMENT, _hide_assigned, _names)
 
     def data(self, value: Any, *, whole: bool = False) -> Any:
         if isinstance(value, str):
@@ -170,6 +183,7 @@ def _end_of_key(text: str, place: int) -> int:
 
 
 def _hide_tokens(text: str) -> str:
+    text = _GITHUB.sub(MARK, text)
     for start, pattern in _TOKENS.items():
         if start in text:
             text = pattern.sub(MARK, text)
@@ -178,12 +192,12 @@ def _hide_tokens(text: str) -> str:
 
 def _hide_at(
     text: str,
+    lower: str,
     pattern: "re.Pattern[str]",
     hide: Callable[["re.Match[str]"], str],
     places: Callable[[str], Iterable[int]],
 ) -> str:
     """What `pattern.sub` gives, where the pattern can only match at `places` of the text in small letters."""
-    lower = text.lower()
     if len(lower) != len(text):  # a few letters change their length
         return pattern.sub(hide, text)
     kept: list[str] = []
@@ -195,20 +209,20 @@ def _hide_at(
     return "".join(kept) + text[end:] if kept else text
 
 
-def _headers(lower: str) -> Iterator[int]:
+def _headers(lower: str) -> list[int]:
     """Other schemes are words like others where the header's name does not stand in front."""
-    yield from _occurrences(lower, "authorization")
-    yield from _occurrences(lower, "bearer")
+    return _occurrences(lower, "authorization", "bearer")
 
 
-def _names(lower: str) -> Iterator[int]:
+def _names(lower: str) -> list[int]:
     """Where a `_NAME` may begin."""
-    for word in _NAME_WORDS:
-        yield from _occurrences(lower, word)
-    for place in _occurrences(lower, "secret"):
-        yield from _beginnings(lower, place, ("client",))
+    secrets = _occurrences(lower, "secret")
+    found = _occurrences(lower, *_NAME_WORDS) + secrets
+    for place in secrets:
+        found += _beginnings(lower, place, ("client",))
     for place in _occurrences(lower, "key"):
-        yield from _beginnings(lower, place, _KEYS_OF)
+        found += _beginnings(lower, place, _KEYS_OF)
+    return found
 
 
 def _beginnings(lower: str, place: int, words: tuple[str, ...]) -> Iterator[int]:
@@ -220,11 +234,14 @@ def _beginnings(lower: str, place: int, words: tuple[str, ...]) -> Iterator[int]
             yield place - len(before) + len(joined) - len(word)
 
 
-def _occurrences(text: str, word: str) -> Iterator[int]:
-    place = text.find(word)
-    while place >= 0:
-        yield place
-        place = text.find(word, place + 1)
+def _occurrences(text: str, *words: str) -> list[int]:
+    found: list[int] = []
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            found.append(place)
+            place = text.find(word, place + 1)
+    return found
 
 
 def _hide_authorization(match: "re.Match[str]") -> str:
