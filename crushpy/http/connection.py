@@ -141,6 +141,7 @@ class Connection(asyncio.BufferedProtocol):
                 self._ahead = event
             else:
                 break
+        self._handed_out += len(data) - 1
         return data[0] if len(data) == 1 else b"".join(data)
 
     def end(self) -> bool:
