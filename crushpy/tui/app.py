@@ -8,8 +8,10 @@ import sys
 from typing import TYPE_CHECKING
 
 from rich.text import Text
+from textual._context import active_message_pump
 from textual.app import App
 from textual.binding import Binding
+from textual.css.query import NoMatches
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
@@ -23,8 +25,12 @@ from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from textual.actions import ActionParseResult
     from textual.await_complete import AwaitComplete
     from textual.command import Provider
+    from textual.dom import DOMNode
     from textual.driver import Driver
     from textual.theme import Theme
 
@@ -53,6 +59,10 @@ def _palette() -> "type[Provider]":
     from crushpy.tui.command_palette import TableProvider
 
     return TableProvider
+
+
+def _is_bare(node: "DOMNode | None") -> bool:
+    return isinstance(node, Screen) and not node.children
 
 
 class CrushpyApp(App[object]):
@@ -193,6 +203,29 @@ class CrushpyApp(App[object]):
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)
         self._close_messages_no_wait()
+
+    def _handle_exception(self, error: Exception) -> None:
+        if isinstance(getattr(error, "error", error), NoMatches) and self._of_a_closed_screen():
+            log.warning("a screen that was closed meanwhile looked for a part of it", exc_info=error)
+        else:
+            super()._handle_exception(error)
+
+    def _of_a_closed_screen(self) -> bool:
+        """Whether what is done now is done for a screen that is not open any more."""
+        node = active_message_pump.get(None)
+        while node is not None and not isinstance(node, Screen | App):
+            node = node._parent  # pyright: ignore[reportPrivateUsage]
+        return node is None or (isinstance(node, Screen) and node not in self.screen_stack)
+
+    async def run_action(
+        self,
+        action: "str | ActionParseResult",
+        default_namespace: "DOMNode | None" = None,
+        namespaces: "Mapping[str, DOMNode] | None" = None,
+    ) -> bool:
+        if _is_bare(default_namespace):
+            return True  # its parts are not there yet, or are gone: a key that was too fast does nothing
+        return await super().run_action(action, default_namespace, namespaces)
 
     def pop_screen(self) -> "AwaitComplete":
         # Textual ends a screen's work after what stands on it: what is done in between would find nothing.

@@ -112,6 +112,8 @@ class TablePalette(CommandPalette):
 
     def _gather_commands(self, search_value: str) -> "Worker[None]":
         self._listing = super()._gather_commands(search_value)
+        if not self.is_active:  # a letter came after what closed it
+            self._listing.cancel()
         return self._listing
 
     @on(Input.Submitted)

@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
+from textual._context import active_message_pump
 from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
@@ -109,3 +111,29 @@ async def test_work_of_a_screen_ends_before_the_screen_does(start: Start) -> Non
             app.app.screen.dismiss(None)
             await app.sees_no("restless")
         assert app.app.is_running
+
+
+class Late(Screen[None]):
+    """Looks for a part of it, there or not."""
+
+    def compose(self) -> ComposeResult:
+        yield Static("here")
+
+    def action_look(self) -> None:
+        self.query_one(Static)
+
+
+async def test_a_key_for_a_screen_that_is_not_there_yet_or_gone_again_does_no_harm(start: Start) -> None:
+    async with start() as app:
+        screen = Late()
+        app.app.push_screen(screen)
+        assert await app.app.run_action("look", screen)
+        await app.sees("here")
+        app.app.pop_screen()
+        await app.until(lambda: not screen.is_running, "its end")
+        assert await app.app.run_action("look", screen)
+        doing = active_message_pump.set(screen)
+        app.app._handle_exception(NoMatches("what a handler of it looked for"))
+        active_message_pump.reset(doing)
+        await app.type("still here")
+        await app.sees("still here")
