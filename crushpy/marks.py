@@ -99,7 +99,8 @@ def decision_words(decision: CallDecision) -> str:
         said = [f"{how}, {moment}"]
     else:
         how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, and nobody to ask"}
-        said = [f"{how[decision.verdict]}, {moment}", decision.reason]
+        verdict = how[decision.verdict]
+        said = [f"{verdict}, {moment}", decision.reason.removeprefix(f"{verdict} ")]
     if decision.mode not in ("", "ask"):
         said.append({"edits": "edits allowed", "plan": "plan mode"}.get(decision.mode, decision.mode))
     if decision.sandbox:

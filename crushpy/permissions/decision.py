@@ -65,7 +65,12 @@ def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
 
 
 def _joined(parts: Sequence[Decision]) -> str:
-    """All their reasons, each once; the first few where there are many."""
+    """All their reasons, each once, the same one of several things together; the first few of many."""
     reasons = list(dict.fromkeys(part.reason for part in parts if part.reason))
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
-    return "; ".join(reasons[:3]) + more
+    said: dict[str, list[str]] = {}
+    for reason in reasons[:3]:
+        why, _, of_what = reason.partition(": ")
+        said.setdefault(why, []).append(of_what)
+    joined = (": ".join(filter(None, (why, ", ".join(filter(None, of))))) for why, of in said.items())
+    return "; ".join(joined) + more

@@ -5,15 +5,27 @@ from contextlib import suppress
 from typing import Protocol, cast
 
 from textual import on
+from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
-from textual.command import CommandList, CommandPalette, DiscoveryHit, Hit, Hits, Provider, SearchIcon
+from textual.command import (
+    CommandInput,
+    CommandList,
+    CommandPalette,
+    DiscoveryHit,
+    Hit,
+    Hits,
+    Provider,
+    SearchIcon,
+)
+from textual.containers import Horizontal, Vertical
 from textual.content import Content
-from textual.widgets import Input
+from textual.widgets import Input, LoadingIndicator
 from textual.worker import Worker, WorkerError
 
 from crushpy.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.app_type import app_of
 from crushpy.tui.widgets.key_bar import LOW, key_name
+from crushpy.tui.widgets.settled_options import SettledOptions
 
 LAST = 0.001
 """The score of a command whose title does not match, but the words that explain it do."""
@@ -89,6 +101,10 @@ def _recent_first(recent: Sequence[str]) -> list[AppCommand]:
     return sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
 
 
+class _Rows(CommandList, SettledOptions):
+    """The commands that are found."""
+
+
 class TablePalette(CommandPalette):
     """Textual's palette, but Enter takes from the list of what was typed, never from the one before."""
 
@@ -106,6 +122,15 @@ class TablePalette(CommandPalette):
     def __init__(self) -> None:
         super().__init__()  # without an id: the one before may not be gone yet
         self._listing: Worker[None] | None = None
+
+    def compose(self) -> ComposeResult:
+        with Vertical(id="--container"):
+            with Horizontal(id="--input"):
+                yield SearchIcon()
+                yield CommandInput(placeholder="Search for commands…", select_on_focus=False)
+            with Vertical(id="--results"):
+                yield _Rows()
+                yield LoadingIndicator()
 
     def on_mount(self) -> None:
         self.query_one(SearchIcon).icon = "›"  # many fonts have no magnifying glass
@@ -131,7 +156,3 @@ class TablePalette(CommandPalette):
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         return super().dismiss(result) if self.is_active else AwaitComplete()  # as all our screens do
-
-    def _action_command_list(self, action: str) -> None:
-        if self.query_one(CommandList).scrollable_content_region:  # else there are no pages yet to turn
-            super()._action_command_list(action)

@@ -18,6 +18,10 @@ FOR_LONG = 86_400.0
 def tell(
     node: Widget, text: str, severity: Literal["information", "warning", "error"] = "information"
 ) -> None:
+    """Says it once: what is told again takes the place of what stands there."""
+    app = app_of(node)
+    for same in [one for one in app._notifications if one.message == clean(text)]:
+        app._unnotify(same, refresh=False)
     node.notify(clean(text), severity=severity, markup=False)
 
 

@@ -35,6 +35,12 @@ def judge(
     return decide(accesses, RuleSet.from_strings(allow, ask, deny), WORKSPACE, yolo=yolo)
 
 
+def test_the_same_reason_is_said_once_of_all_it_holds_for() -> None:
+    decision = judge(bash("echo x > a.txt; echo y > b.txt; curl -o c https://example.org"))
+    assert "no rule allows writing: a.txt, b.txt; " in decision.reason
+    assert decision.reason.count("no rule allows writing") == 1
+
+
 # --- defaults -------------------------------------------------------------------------------------------
 
 

@@ -45,7 +45,7 @@ async def test_a_change_is_drawn_as_results_are(start: Start, llm: ScriptedLLM, 
     async with start() as app:
         await app.say("do it")
         await armed(app)
-        await app.sees("1   one = 1", "2 - two = 2", "2 + two = 3", "Writes a.py")
+        await app.sees("1   one = 1", "2 - two = 2", "2 + two = 3", "Writes a.py · no rule allows it")
         assert "@@" not in app.text and "+++" not in app.text
 
 

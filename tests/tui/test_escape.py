@@ -10,6 +10,7 @@ from scripted_llm.server import ScriptedLLM
 from textual.widgets._toast import Toast
 
 from crushpy.tui.actions import ACTIONS
+from crushpy.tui.notify import tell
 from crushpy.tui.screens.help import HelpScreen
 
 __all__ = ["start"]
@@ -117,3 +118,14 @@ async def test_an_unknown_command_says_what_may_have_been_meant(
         await app.say(typed)
         await app.until(lambda: "Did you mean" in app.notices and meant in app.notices, "the question")
         assert app.chat.prompt.draft == typed
+
+
+async def test_what_is_told_again_stands_there_once(start: Start) -> None:
+    async with start(toasts=True) as app:
+        await app.opened()
+        for _ in range(5):
+            tell(app.chat, "Only messages can be pinned here.")
+            await app.pilot.pause()
+        tell(app.chat, "Something else.")
+        await app.sees("Something else.")
+        assert app.notices.splitlines() == ["Only messages can be pinned here.", "Something else."]

@@ -2,7 +2,9 @@
 
 import pytest
 from hosting import SIZES, shown
+from rich.style import Style
 from textual import events
+from textual.widgets import OptionList
 
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
@@ -56,3 +58,13 @@ async def test_a_page_is_turned_only_where_there_is_one_to_see() -> None:
         screen.on_key(events.Key("pagedown", None))
         await open_screen.settle()
         assert "theme 3" in open_screen.text
+
+
+async def test_a_click_on_a_row_that_is_gone_takes_nothing() -> None:
+    screen = dialog()
+    async with shown(screen) as open_screen:
+        options = screen.query_one(OptionList)
+        gone = Style.from_meta({"option": len(THEMES)})
+        options.post_message(events.Click(options, 0, 0, 0, 0, 1, False, False, False, style=gone))
+        await open_screen.settle()
+        assert open_screen.results == [] and "theme 3" in open_screen.text

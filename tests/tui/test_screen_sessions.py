@@ -300,3 +300,12 @@ async def test_the_mouse_moves_takes_and_presses_keys(store: Store, library: Ses
         assert library.deleted == ()
         await screen.click("first")
         assert screen.results == [one.id]
+
+
+async def test_a_row_that_the_list_has_no_more_is_not_taken(store: Store, library: SessionBrowser) -> None:
+    await begun(store, "one")
+    async with shown(SessionsScreen(library, "/work")) as screen:
+        listed = screen.app.screen.query_one(RowList)
+        listed.post_message(RowList.Taken(listed, 5))
+        await screen.settle()
+        assert screen.results == [] and rows(screen)[0].startswith("one")

@@ -14,6 +14,7 @@ from textual.widgets.option_list import Option
 from crushpy.messages import Data
 from crushpy.sanitize import clean
 from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.widgets.settled_options import SettledOptions
 
 KEYS = "Enter choose  Esc cancel  ↑↓ move"
 
@@ -58,7 +59,7 @@ class ChooseScreen(ModalScreen[str | None], ClosesOnce[str | None]):
             dialog.border_subtitle = KEYS
             yield Static(Content.styled(clean(self._title), "bold"))
             yield Input(placeholder="type to filter")
-            yield OptionList()
+            yield SettledOptions()
             yield Static("Nothing matches.", classes="empty")
             if self._hint:
                 yield Static(Content.styled(clean(self._hint), "$text-muted"), classes="hint")
@@ -113,9 +114,7 @@ class ChooseScreen(ModalScreen[str | None], ClosesOnce[str | None]):
         moves = {"up": "cursor_up", "down": "cursor_down", "pageup": "page_up", "pagedown": "page_down"}
         if event.key in moves and self.query_one(Input).has_focus:
             event.stop()
-            options = self.query_one(OptionList)
-            if options.scrollable_content_region:  # else there are no pages yet to turn
-                getattr(options, f"action_{moves[event.key]}")()
+            getattr(self.query_one(OptionList), f"action_{moves[event.key]}")()
 
 
 def _row(choice: Choice) -> Content:

@@ -122,7 +122,8 @@ class PickScreen(ClosesOnce[PickResult], Generic[PickResult]):
 
     @on(RowList.Taken)
     def _taken(self, event: RowList.Taken) -> None:
-        self.taken(event.number)
+        if event.number < self.rows.count:  # the list may have become shorter since
+            self.taken(event.number)
 
     def on_key(self, event: events.Key) -> None:
         """Letters typed while the rows have the focus go to the line above."""

@@ -46,8 +46,20 @@ def title(question: ApprovalNeeded) -> Content:
 def sentence(question: ApprovalNeeded) -> Content:
     """What it would do, in the user's words, and why it is asked."""
     says = _in_line(question.says[:1].upper() + question.says[1:])
-    reason = _in_line(question.reason).stylize("$text-muted")
+    reason = _in_line(_why(question)).stylize("$text-muted")
     return Content(" · ").join([part for part in (says, reason) if part.plain])
+
+
+def _why(question: ApprovalNeeded) -> str:
+    """The reason, without what the words before it have named already."""
+    why, _, of_what = question.reason.partition(": ")
+    if (
+        why.startswith("no rule allows ")
+        and of_what
+        and all(one in question.says for one in of_what.split(", "))
+    ):
+        return "no rule allows it"
+    return question.reason
 
 
 def drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
