@@ -60,27 +60,37 @@ class TurnUsage(Data, frozen=True):
     """Tokens in use at its end."""
 
 
-def turns_of(messages: Sequence[Message]) -> list[TurnUsage]:
-    """The turns of a session's own messages for which usage was reported, in order."""
-    turns: list[TurnUsage] = []
-    usages: list[Usage] = []
+_NOTHING = TurnUsage(0, Usage(), 0)
 
-    def close() -> None:
-        if usages:
-            turns.append(TurnUsage(len(usages), sum(usages, Usage()), usages[-1].total))
-            usages.clear()
 
-    for message in messages:
-        if message.role == "user" and message.text.strip():
-            close()
-        elif message.usage is not None and message.usage.total > 0:
-            usages.append(message.usage)
-    close()
-    return turns
+class TurnUsages:
+    """The turns of a session's own messages for which usage was reported: each message is looked at once."""
+
+    def __init__(self) -> None:
+        self._messages: tuple[Message, ...] = ()
+        self._over: list[TurnUsage] = []
+        self._last = _NOTHING
+        """The turn that may go on."""
+
+    def of(self, messages: Sequence[Message]) -> list[TurnUsage]:
+        """In order. What is kept holds while the messages begin with the very same ones."""
+        known = len(self._messages)
+        if tuple(messages[:known]) != self._messages:
+            known, self._over, self._last = 0, [], _NOTHING
+        for message in messages[known:]:
+            if message.role == "user" and message.text.strip():
+                self._over, self._last = self._turns(), _NOTHING
+            elif (used := message.usage) is not None and used.total > 0:
+                self._last = TurnUsage(self._last.calls + 1, self._last.usage + used, used.total)
+        self._messages = tuple(messages)
+        return self._turns()
+
+    def _turns(self) -> list[TurnUsage]:
+        return [*self._over, self._last] if self._last.calls else self._over
 
 
 def forecast(
-    messages: Sequence[Message],
+    turns: Sequence[TurnUsage],
     budget: Budget,
     *,
     start: int,
@@ -89,7 +99,6 @@ def forecast(
     prices: Prices | None,
 ) -> Forecast:
     """`start` are the tokens the session began with, `limit` the share of the window at which it ends."""
-    turns = turns_of(messages)
     if not turns:
         return Forecast(0)
     pace = _pace(turns, start)

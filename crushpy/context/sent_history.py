@@ -20,26 +20,38 @@ class SentHistory:
         self._way: object = None
         self._taken: tuple[Message, ...] = ()
         self._shown: list[Message] = []
+        self._all: tuple[Message, ...] = ()
+        self._made: tuple[Message, ...] | None = None
         self._settled = 0
         """How many of `_shown` are in `_valid`: all before a reply by which every call was answered."""
         self._valid: list[Message] = []
 
     def update(self, messages: tuple[Message, ...], way: object, show: Show) -> None:
         """`show` is how messages are shown, each for itself; `way` is equal as long as that is the same."""
+        if way == self._way and messages is self._taken:
+            return
         known = len(self._taken)
         if way != self._way or messages[:known] != self._taken:
             known, self._way = 0, way
             self._shown, self._settled, self._valid = [], 0, []
         self._shown += show(messages[known:])
         self._taken = messages
+        self._all = tuple(self._shown)
+        self._made = None
 
     @property
     def shown(self) -> tuple[Message, ...]:
-        return tuple(self._shown)
+        """The same object until the next update that changes something."""
+        return self._all
 
     @property
     def valid(self) -> tuple[Message, ...]:
         """What is shown, as every provider accepts it."""
+        if self._made is None:
+            self._made = self._make_valid()
+        return self._made
+
+    def _make_valid(self) -> tuple[Message, ...]:
         rest = self._shown[self._settled :]
         settled = _answered_before_a_reply(rest)
         if settled and (made := self._after_reply(rest[:settled])):

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 
 HEAD_LIMIT = 1 << 16
 READ_SIZE = 1 << 16
+COPIED = 1 << 16
+"""Bytes of a request that are joined with its head; a larger one is written as it is."""
 EVENTS_AT_A_TIME = 200
 """So many pieces of an answer are handed out before the loop gets its turn: a piece may be a single byte."""
 INTERIM_LIMIT = 100
@@ -109,9 +111,14 @@ class Connection(asyncio.BufferedProtocol):
                 f"the request to {self.peer} cannot be written: a header holds an illegal character",
                 "Check the key for a line break or a character that is not plain ASCII.",
             ) from None
-        data = self._h11.send(h11.Data(data=body)) if body else b""
+        if body:
+            self._h11.send_with_data_passthrough(h11.Data(data=body))  # its length is known: as it is
         self._h11.send(h11.EndOfMessage())
-        self._transport.write(head + (data or b""))
+        if len(body) <= COPIED:
+            self._transport.write(head + body)
+        else:
+            self._transport.write(head)
+            self._transport.write(memoryview(body))
         while self._full and not self._lost:
             await self._wait(patience, "took the request too slowly")
 

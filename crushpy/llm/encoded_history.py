@@ -80,6 +80,15 @@ class EncodedHistories:
             self._known.popitem(last=False)
 
 
+def encoded_body(body: Json) -> bytes:
+    """A request as JSON. What is written already is copied once, however large it is."""
+    pieces: list[bytes | memoryview] = []
+    for name, value in body.items():
+        pieces += [b"," if pieces else b"{", msgspec.json.encode(name), b":"]
+        pieces.append(memoryview(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value))
+    return b"".join((*pieces, b"}" if pieces else b"{}"))
+
+
 def _entry(entry: Json) -> bytes:
     return b"," + msgspec.json.encode(entry)
 

@@ -11,10 +11,8 @@ from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 
-import msgspec
-
 from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, encoded_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
 from crushpy.llm.read_json import decode_json
@@ -145,7 +143,7 @@ class HttpWire(ABC):
             while True:
                 body = {**self._body(request, reader.unfinished), **self._extra}
                 headers = {**self._headers, **self._more_headers(request, body)}
-                data = msgspec.json.encode(body)
+                data = encoded_body(body)
                 exchange = await self._client.send("POST", self._url(request), headers, data)
                 try:
                     if not sent:

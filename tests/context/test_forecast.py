@@ -4,7 +4,7 @@ import pytest
 from stored import replied, said
 
 from crushpy.context.budget import Budget
-from crushpy.context.forecast import Forecast, FreshStart, Prices, forecast, in_words, soon
+from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast, in_words, soon
 from crushpy.messages import Message, Usage
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
@@ -25,13 +25,23 @@ def ahead(
     messages: list[Message], used: int, *, window_known: bool = True, prices: Prices | None = PRICES
 ) -> Forecast:
     budget = Budget(used, 100_000, estimated=False, window_known=window_known)
-    return forecast(messages, budget, start=5_000, limit=0.75, fresh=FRESH, prices=prices)
+    return forecast(TurnUsages().of(messages), budget, start=5_000, limit=0.75, fresh=FRESH, prices=prices)
 
 
 def test_the_pace_is_the_middle_of_the_last_turns_and_says_how_many_are_left() -> None:
     found = ahead(turns(8_000, 11_000, 30_000, 33_000, 36_000), 36_000)
     assert (found.turns, found.tokens_per_turn, found.turns_left) == (5, 3_000, 13)
     assert in_words(found)[0] == "~3,000 tokens a turn, ~13 turns left"
+
+
+def test_turns_are_the_same_however_a_history_came_to_be() -> None:
+    history = [*turns(8_000), replied("more", usage=Usage(9_000, 500)), *turns(11_000, 30_000)]
+    history.insert(3, said(" "))  # says nothing: no turn begins
+    growing = TurnUsages()
+    for many in (*range(len(history) + 1), 4, 2, len(history)):  # grows, is cut back, and is whole again
+        assert growing.of(history[:many]) == TurnUsages().of(history[:many])
+    assert [turn.calls for turn in growing.of(history)] == [2, 1, 1]
+    assert growing.of(turns(7_000)) == TurnUsages().of(turns(7_000))
 
 
 def test_one_reply_is_enough_for_a_pace() -> None:

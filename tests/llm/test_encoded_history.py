@@ -10,7 +10,7 @@ from histories import history_by_chance, seed, user, viewed
 
 from crushpy.context.history import well_formed
 from crushpy.llm.anthropic.request import AnthropicHabits, messages_body
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, encoded_body
 from crushpy.llm.gemini.request import GeminiHabits, content_body
 from crushpy.llm.openai.chat_request import chat_messages, encoded_chat_messages
 from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
@@ -153,3 +153,16 @@ def test_a_call_of_another_kind_in_between_does_not_take_the_place_of_a_long_his
     history += viewed("b.py")
     ask(history)
     assert written == [len(history) - 2 - 4, 2]
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"model": "one"},
+        {"messages": msgspec.Raw(b'[{"role":"user"}]'), "tools": [{"name": 'a "quoted" one'}], "n": None},
+    ],
+    ids=["empty", "plain", "written"],
+)
+def test_a_body_is_the_json_that_it_would_be_in_one_go(body: dict[str, object]) -> None:
+    assert encoded_body(body) == msgspec.json.encode(body)

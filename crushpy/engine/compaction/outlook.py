@@ -1,6 +1,6 @@
 """What lies ahead of a session at its pace: the forecast, from its reports and its model's prices."""
 
-from crushpy.context.forecast import Forecast, FreshStart, Prices, forecast
+from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast
 from crushpy.context.plan import FRAME, TokenBudget
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.planner import BoundaryPlanner
@@ -29,6 +29,7 @@ class Outlook:
         self._gauge = gauge
         self._thresholds = thresholds
         self._planner = planner
+        self._turns = TurnUsages()
 
     def forecast(self) -> Forecast:
         state = self._view.figures()
@@ -36,7 +37,7 @@ class Outlook:
         carried = self._session.history[: len(self._session.history) - len(own)]
         limits = self._planner.token_budget(state)
         return forecast(
-            own,
+            self._turns.of(own),
             state.budget,
             start=state.fixed_tokens + sum(map(self._gauge.size, carried)),
             limit=self._thresholds.in_force,

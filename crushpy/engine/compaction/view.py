@@ -48,6 +48,8 @@ class ContextView:
         self._emit = emit
         self._told = told
         self._sent = SentHistory()
+        self._read: list[Message] | None = None
+        self._messages: tuple[Message, ...] = ()
         self.moment = ""
         """The natural moment at which the next request is made; in `llm` the status names it."""
 
@@ -67,11 +69,20 @@ class ContextView:
         """The history as a request shows it: with the cuts that were made, and for the eyes of its model."""
         model, cuts = self._session.info.model, self._session.cuts
         self._sent.update(
-            (*self._session.history, *pending),
+            self._taken(pending),
             (dict(cuts), self._models.sees(model)),
             lambda messages: self._models.as_seen(model, apply_cuts(messages, cuts)),
         )
         return self._sent.shown
+
+    def _taken(self, pending: Sequence[Message]) -> tuple[Message, ...]:
+        """All messages, as the same object until there are others: a history grows, or is another one."""
+        history = self._session.history
+        if pending:
+            return (*history, *pending)
+        if history is not self._read or len(history) != len(self._messages):
+            self._read, self._messages = history, tuple(history)
+        return self._messages
 
     async def counted(self) -> WindowState:
         """The state by exact figures: waits for the vocabulary, where there is one."""

@@ -20,6 +20,9 @@ class ModeNotes:
         self._templates = templates
         self._mode = mode
         self._task = task
+        self._read: list[Message] | None = None
+        self._read_to = 0
+        self._planning = False
 
     def with_prompt(self, prompt: Message) -> Message:
         """The prompt, with what there is to tell before it."""
@@ -42,8 +45,12 @@ class ModeNotes:
 
     def _told(self) -> bool:
         """Whether the agent believes that it is planning."""
-        for message in reversed(self._session.history):
-            for part in reversed(message.parts):
+        history = self._session.history
+        if history is not self._read:  # it only ever grows; a fresh start brings another one
+            self._read, self._read_to, self._planning = history, 0, False
+        for message in history[self._read_to :]:
+            for part in message.parts:
                 if isinstance(part, Note) and part.about:
-                    return part.about == "plan"
-        return False
+                    self._planning = part.about == "plan"
+        self._read_to = len(history)
+        return self._planning
