@@ -48,10 +48,10 @@ class TranscriptScreen(Screen[str | None]):
         from crushpy.tui.transcript.code_blocks import code_blocks
 
         item = self.query_one(Transcript).item(event.key)
-        written = code_blocks(item.text) if isinstance(item, ReplyItem) else []
         block = event.block
+        written = code_blocks(item.text) if isinstance(item, ReplyItem) and block.of else []
         # As it was written where that can be told; in a list or a quotation it is taken as it is shown.
-        await self.copy(written[block.number] if len(written) == block.of else block.text)
+        await self.copy(written[block.number] if written and len(written) == block.of else block.text)
 
     @on(Transcript.ItemActivated)
     def _item(self, event: Transcript.ItemActivated) -> None:

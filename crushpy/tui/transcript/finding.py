@@ -1,15 +1,22 @@
 """Finds words in the rows of a transcript, forwards and backwards, from wherever one is."""
 
+import re
 from collections.abc import Iterator
 from typing import NamedTuple
 
 from crushpy.tui.items import source_text
 from crushpy.tui.transcript.render.draw_item import is_foldable
+from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet import Sheet
+from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 DRAWN = 300
-"""In a transcript of more items, only those are drawn to look at them whose source has all the words."""
+"""In a transcript of more entries, only those are drawn to look at them whose source has all the words."""
+
+
+_MARKS = re.compile(r"[*_~`\\\[\]]|^[ \t>]+", re.MULTILINE)
+"""What markdown has between words that stand side by side when it is drawn."""
 
 
 class Match(NamedTuple):
@@ -60,21 +67,39 @@ def _around(sheet: Sheet, index: int, step: int) -> Iterator[int]:
 
 
 def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
-    if len(sheet.entries) > DRAWN:
-        source = source_text(sheet[index].grown()).lower()
-        if not all(word in source for word in sought.split()):
-            return []
+    if not _may_have(sheet, index, sought):
+        return []
     folded = stands_in_fold(sheet, index, sought)
     if folded:
         sheet.unfold(index, True)
     matches = [
         Match(index, number, start)
-        for number, row in enumerate(sheet.rows(index))
+        for number, row in enumerate(sheet.all_rows(index))
         for start, _ in spans_of(row, sought)
     ]
     if folded:
         sheet.unfold(index, False)
     return matches
+
+
+def _may_have(sheet: Sheet, index: int, sought: str) -> bool:
+    """Whether an entry has to be drawn to know. All are where there are few."""
+    entry = sheet[index]
+    if isinstance(entry.item, ReplyPart):
+        return part_may_have(entry, sought)
+    if len(sheet.entries) <= DRAWN:
+        return True
+    source = source_text(entry.grown()).lower()
+    return all(word in source for word in sought.split())
+
+
+def part_may_have(entry: SheetEntry, sought: str) -> bool:
+    """Whether `sought` may stand in a part of a long reply, as its source tells."""
+    source, words = source_text(entry.grown()).lower(), sought.lower().split()
+    if not all(word in source for word in words):
+        return False
+    # Nearly every part has some words; as they are sought, only few have them.
+    return len(words) < 2 or " ".join(words) in " ".join(_MARKS.sub("", source).split())
 
 
 def stands_in_fold(sheet: Sheet, index: int, sought: str) -> bool:

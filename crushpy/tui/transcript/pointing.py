@@ -20,7 +20,8 @@ from crushpy.tui.items import (
     ToolItem,
     is_message,
 )
-from crushpy.tui.transcript.code_blocks import ShownBlock, block_at
+from crushpy.tui.transcript.code_blocks import ShownBlock, block_in
+from crushpy.tui.transcript.entry_list import item_key
 from crushpy.tui.transcript.finding import Match, find_match, stands_in_fold
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
@@ -110,8 +111,10 @@ class Pointing(Visited, Scrolling):
         self.set_reactive(Scrolling.following, False)
         self._unfold(index, True)
         chosen = words_in(self._sheet, key, words)
-        row = named_line(chosen.start.y)[1] if chosen is not None and chosen.start is not None else 0
-        self._show_row(index, row)
+        part, row = (
+            named_line(chosen.start.y) if chosen is not None and chosen.start is not None else (key, 0)
+        )
+        self._show_row(self._sheet.place_of(part), row)
         self._led = not self.has_focus
         self.focus()
         self._set_cursor(index)
@@ -237,7 +240,11 @@ class Pointing(Visited, Scrolling):
         index = self._cursor_index()
         if index is None:
             return
-        links = _links(self._sheet.rows(index))
+        first, last = self._sheet.extent(index)
+        seen = self._seen_entries()
+        # Of a long reply only what is near is drawn: the links of that.
+        near = range(max(first, seen[0]), min(last, seen[1]) + 1) or range(first, first + 1)
+        links = _links([row for part in near for row in self._sheet.rows(part)])
         if links:
             key, number = self._last_link
             number = (number + 1) % len(links) if key == self._cursor else 0
@@ -281,20 +288,22 @@ class Pointing(Visited, Scrolling):
         if index is None:
             self._pull_cursor()
             return
-        top = sheet.heights.before(index)
-        bottom = top + sheet.heights[index]
+        first, last = sheet.extent(index)
+        top = sheet.heights.before(first)
+        bottom = sheet.heights.before(last + 1)
         seen = round(self.scroll_y)
         if (step < 0 and top < seen) or (step > 0 and bottom > seen + height):
             self.go_to(seen + step * min(3, height))
             return
-        following = sheet.neighbour(index, step)
+        following = sheet.neighbour(last if step > 0 else first, step)
         if following is None:
             self.go_to(seen + step)
             return
         sheet.rows(following)
-        top = sheet.heights.before(following)
+        first, last = sheet.extent(following)
+        top = sheet.heights.before(first)
         seen = round(self.scroll_y)
-        bottom = top + sheet.heights[following]
+        bottom = sheet.heights.before(last + 1)
         if top < seen:
             self.go_to(max(top, bottom - height))
         elif bottom > seen + height:
@@ -305,7 +314,7 @@ class Pointing(Visited, Scrolling):
         return None if self._cursor is None else self._sheet.index_of(self._cursor)
 
     def _set_cursor(self, index: int | None) -> None:
-        self._cursor = None if index is None else self._sheet[index].key
+        self._cursor = None if index is None else item_key(self._sheet[index].key)
         self.show_changes()
         self.refresh_bindings()
 
@@ -314,13 +323,16 @@ class Pointing(Visited, Scrolling):
         sheet = self._sheet
         if not sheet.total:
             return
-        top = round(self.scroll_y)
-        first = sheet.heights.find(top)[0]
-        last = sheet.heights.find(min(top + self.size.height, sheet.total) - 1)[0]
+        first, last = self._seen_entries()
         index = self._cursor_index()
         if index is None or index > last:
             index = last
         self._set_cursor(max(index, first))
+
+    def _seen_entries(self) -> tuple[int, int]:
+        """The first and the last entry that are seen."""
+        top, heights = round(self.scroll_y), self._sheet.heights
+        return heights.find(top)[0], heights.find(min(top + self.size.height, self._sheet.total) - 1)[0]
 
     # --- mouse -------------------------------------------------------------------------------------------
 
@@ -366,14 +378,14 @@ class Pointing(Visited, Scrolling):
             return
         if self.text_selection is not None:
             return
-        self._cursor = key
+        self._cursor = item_key(key)
         meta = event.style.meta
         if "href" in meta:
             self.follow_link(str(meta["href"]))
         elif "action" in meta:
-            self.activate(key, meta["action"])
+            self.activate(self._cursor, meta["action"])
         elif "copy_code" in meta:
-            self.copy_code(key, block_at(self._sheet.rows(index), row))
+            self.copy_code(self._cursor, block_in(self._sheet, index, row))
         elif row == 0 or not self._sheet[index].opened or isinstance(self._sheet[index].item, BoundaryItem):
             self._unfold(index, not self._sheet[index].opened)
 

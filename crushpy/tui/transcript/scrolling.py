@@ -13,6 +13,7 @@ from textual.scroll_view import ScrollView
 from textual.strip import Strip
 from textual.widget import Widget
 
+from crushpy.tui.transcript.entry_list import item_key
 from crushpy.tui.transcript.finding import spans_of
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
@@ -102,6 +103,9 @@ class Scrolling(ScrollView, can_focus=True):
             return False
         palette = self.current_palette()
         sheet = self._sheet
+        for index in sheet.take_inserted():
+            if index <= self._anchor[0]:
+                self._anchor = (self._anchor[0] + 1, self._anchor[1])
         if not sheet.looks(palette, size.width):
             self._restyle(palette)
         self._seen = (size.width, size.height)
@@ -210,7 +214,7 @@ class Scrolling(ScrollView, can_focus=True):
         while index is not None and len(strips) < height:
             entry = sheet[index]
             space = sheet.space(index)
-            under = self.has_focus and entry.key == self._cursor
+            under = self.has_focus and item_key(entry.key) == self._cursor
             rows = sheet.rows(index)
             for number in range(offset - space, len(rows)):
                 if len(strips) == height:

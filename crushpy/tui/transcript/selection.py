@@ -10,13 +10,17 @@ from textual.selection import Selection
 
 from crushpy.sanitize import clean
 from crushpy.tui.items import source_text
+from crushpy.tui.transcript.finding import part_may_have
+from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet import Sheet
 
 ROWS = 1 << 22
 """More rows than any item has."""
 MANY = 200
-"""Of a selection over more items, those wholly inside give their source: drawing them takes too long."""
+"""Of a selection over more entries, those wholly inside give their source: drawing them takes too long."""
+MANY_PARTS = 8
+"""The same for parts of a long reply, which are large."""
 
 
 def name_line(key: int, row: int) -> int:
@@ -44,10 +48,13 @@ def selected_text(sheet: Sheet, selection: Selection) -> str:
             continue
         if parts and sheet.space(index):
             parts.append("\n")
-        if last - first > MANY and first < index < last:
-            parts.append(clean(source_text(entry.grown())) + "\n")
+        most = MANY_PARTS if isinstance(entry.item, ReplyPart) else MANY
+        if last - first > most and first < index < last:
+            source = clean(source_text(entry.grown()))
+            broken = isinstance(entry.item, ReplyPart) and entry.item.broken
+            parts.append(source if broken else source.rstrip("\n") + "\n")
             continue
-        for number, row in enumerate(sheet.rows(index)):
+        for number, row in enumerate(sheet.all_rows(index)):
             span = selection.get_span(name_line(entry.key, number))
             if span is not None:
                 parts.append(_copied(row, *span))
@@ -77,23 +84,36 @@ def whole_item(sheet: Sheet, key: int) -> Selection | None:
     index = sheet.index_of(key)
     if index is None:
         return None
-    rows = sheet.rows(index)
+    first, last = sheet.extent(index)
+    rows = sheet.all_rows(last)
     if not rows:
         return None
-    return Selection(Offset(0, name_line(key, 0)), Offset(len(rows[-1].text), name_line(key, len(rows) - 1)))
+    start = Offset(0, name_line(sheet[first].key, 0))
+    return Selection(start, Offset(len(rows[-1].text), name_line(sheet[last].key, len(rows) - 1)))
 
 
 def words_in(sheet: Sheet, key: int, words: Sequence[str]) -> Selection | None:
     """The first of these words in an item; where a row breaks none of them, all of the item."""
     index = sheet.index_of(key)
-    for number, row in enumerate(sheet.rows(index)) if index is not None else ():
+    folded = [word.casefold() for word in words if word]
+    for entry in sheet.parts(index) if index is not None else ():
+        if isinstance(entry.item, ReplyPart) and not any(part_may_have(entry, word) for word in folded):
+            continue
+        found = _words_in_rows(sheet.all_rows(sheet.place_of(entry.key)), entry.key, folded)
+        if found is not None:
+            return found
+    return whole_item(sheet, key)
+
+
+def _words_in_rows(rows: Sequence[TextRow], key: int, words: Sequence[str]) -> Selection | None:
+    for number, row in enumerate(rows):
         text = row.text.casefold()
         for word in words:
-            start = text.find(word.casefold(), row.gutter)
-            if word and start >= 0 and len(text) == len(row.text):
+            start = text.find(word, row.gutter)
+            if start >= 0 and len(text) == len(row.text):
                 name = name_line(key, number)
                 return Selection(Offset(start, name), Offset(start + len(word), name))
-    return whole_item(sheet, key)
+    return None
 
 
 def span_in(row: TextRow, selection: Selection, name: int) -> tuple[int, int] | None:
@@ -118,4 +138,4 @@ def _copied(row: TextRow, start: int, end: int) -> str:
 
 def _clamped(sheet: Sheet, key: int) -> int:
     """The index of a key; of the nearest one where it is gone."""
-    return max(0, min(len(sheet.entries) - 1, key - sheet.first_key))
+    return max(0, min(len(sheet.entries) - 1, sheet.place_of(key)))

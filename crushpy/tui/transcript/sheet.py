@@ -11,36 +11,43 @@ import msgspec
 
 from crushpy.pieces import Pieces
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
+from crushpy.tui.transcript.entry_list import EntryList
 from crushpy.tui.transcript.heights import Heights
+from crushpy.tui.transcript.markdown.sections import TextSection
 from crushpy.tui.transcript.reading_runs import end_run, gather, is_reading, run_at_end
 from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
 from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
 from crushpy.tui.transcript.render.highlight import Highlighter
+from crushpy.tui.transcript.render.reply_part import ReplyPart, part_of, split_reply
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 KEPT = 300
 """So many items keep their rows."""
+KEPT_ROWS = 5_000
+"""And so many rows, but for those of the last few items."""
+KEPT_ANYWAY = 8
+MANY_ROWS = 50
+"""Items of fewer rows are not counted each time: there are thousands of them."""
 PATIENCE = 0.02
 """Seconds that drawing one item may take before the rest is left for later."""
 
 
-class Sheet:
-    """Entries by index, in order. Keys are never used twice; a removed entry leaves a gap of height 0."""
+class Sheet(EntryList):
+    """Draws entries, and keeps what was drawn as long as there is room."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.highlighter = Highlighter()
-        self.entries: list[SheetEntry | None] = []
-        self.heights = Heights()
         self.width = 0
         self._palette: Palette | None = None
-        self.first_key = 0
         self._drawn: OrderedDict[int, Drawn] = OrderedDict()
         self._unfinished: dict[int, Drawn] = {}
         self._growing: set[int] = set()
+        """Keys of entries to which something was streamed."""
         self._replaced: set[int] = set()
-        """Entries whose items have changed since the last `flush`."""
+        """Keys of entries whose items have changed since the last `flush`."""
         self._kept = KEPT
 
     @property
@@ -81,10 +88,9 @@ class Sheet:
     # --- changes -----------------------------------------------------------------------------------------
 
     def reset(self, items: Sequence[TranscriptItem]) -> None:
-        self.first_key += len(self.entries)
         self._drop_all()
         self._replaced.clear()
-        self.entries = []
+        self.clear()
         for item in items:
             self._append(item)
         for index, entry in enumerate(self.entries):
@@ -100,17 +106,18 @@ class Sheet:
         return key
 
     def _append(self, item: TranscriptItem) -> int:
-        """A call that only reads has a line for all of its run before it."""
+        """A call that only reads has a line for all of its run before it; a long reply comes in parts."""
         run = run_at_end(self.entries) if is_reading(item) else None
         if run is None and is_reading(item):
             run = len(self.entries)
-            header = SheetEntry(self.first_key + run, ReadingItem())
+            header = self.append(ReadingItem())
             header.hidden = True
             header.run = run
-            self.entries.append(header)
-        entry = SheetEntry(self.first_key + len(self.entries), item)
+        first, *others = split_reply(item) if isinstance(item, ReplyItem) else [item]
+        entry = self.append(first)
         entry.run = run
-        self.entries.append(entry)
+        for part in others:
+            self.append_part(part)
         return entry.key
 
     def replace(self, index: int, item: TranscriptItem) -> None:
@@ -118,14 +125,22 @@ class Sheet:
         thousand."""
         entry = self[index]
         entry.before = self._forget(entry) or entry.before
-        entry.item, entry.parts = item, None
-        self._replaced.add(index)
+        self._remove(range(index + 1, self.extent(index)[1] + 1))
+        entry.item, entry.parts, entry.cutter = item, None, None
+        self._replaced.add(entry.key)
 
     def remove(self, index: int) -> None:
-        self._forget(self[index])
         end_run(self.entries, index)
-        self.entries[index] = None
-        self.heights[index] = 0
+        first, last = self.extent(index)
+        self._remove(range(first, last + 1))
+
+    def _remove(self, indices: range) -> None:
+        for index in indices:
+            entry = self.entries[index]
+            if entry is not None:
+                self._forget(entry)
+            self.entries[index] = None
+            self.heights[index] = 0
 
     def unfold(self, index: int, unfolded: bool) -> None:
         entry = self[index]
@@ -149,10 +164,11 @@ class Sheet:
         """Entries have changed: they are as tall as they seem until they are drawn, and their runs say so."""
         replaced, self._replaced = self._replaced, set()
         runs: set[int] = set()
-        for index in replaced:
-            entry = self.entries[index]
-            if entry is None:
+        for key in replaced:
+            index = self.index_of(key)
+            if index is None:
                 continue
+            entry = self[index]
             if entry.run is not None:
                 runs.add(entry.run)
             if entry.drawn is None and entry.key not in self._drawn:
@@ -175,79 +191,103 @@ class Sheet:
 
     def stream(self, index: int, text: str) -> None:
         """More of an item that grows. Nothing is drawn before `flush`."""
-        entry = self[index]
+        entry = self[self.extent(index)[1]]
         if entry.parts is None:
-            entry.parts = Pieces()
+            entry.begin_to_grow()
             self._forget(entry)
             self._begin(entry)
+        assert entry.parts is not None
         entry.parts.append(text)
-        if isinstance(entry.drawn, LiveDrawn):
+        if isinstance(entry.drawn, LiveDrawn) and entry.cutter is None:
             entry.drawn.feed(text)
-        self._growing.add(index)
+        self._growing.add(entry.key)
 
     def flush(self) -> None:
         """Draws what was streamed, and measures what was replaced, since the last time."""
         self._measure_replaced()
         growing, self._growing = self._growing, set()
-        for index in growing:
-            entry = self.entries[index] if index < len(self.entries) else None
-            if entry is None or entry.parts is None or self._palette is None:
-                continue
-            if isinstance(entry.drawn, LiveDrawn):
-                self._advance(entry.key, entry.drawn)
-                self._measured(index, entry.drawn)
-                continue
+        for key in growing:
+            index = self.index_of(key)
+            if index is not None and self[index].parts is not None and self._palette is not None:
+                self._grow(index)
+
+    def _grow(self, index: int) -> int:
+        """Draws what was streamed to an entry; gives the one that goes on growing."""
+        index = self._take_streamed(index)
+        entry = self[index]
+        if isinstance(entry.drawn, LiveDrawn):
+            self._advance(entry.key, entry.drawn)
+        else:
             before: Sequence[TextRow] = entry.drawn.rows if entry.drawn else ()
             entry.drawn = self._draw(entry, entry.grown())
             entry.drawn.keep_rows(before)
-            self._measured(index, entry.drawn)
+        self._measured(index, entry.drawn)
+        return index
+
+    def _take_streamed(self, index: int) -> int:
+        """Makes what was streamed a part of the item, where that is a reply. A part that has become complete
+        is followed by others; gives the last one."""
+        entry = self[index]
+        cutter = entry.cutter
+        if cutter is None or entry.parts is None or not isinstance(entry.item, ReplyItem):
+            return index
+        streamed, entry.parts = "".join(entry.parts), Pieces()
+        done = cutter.feed(streamed)
+        if done:
+            first, *others = done
+            self._end_part(index, first)
+            for section in (*others, cutter.section):
+                # Those between were never seen: they are drawn when somebody scrolls to them.
+                index = self._add_part(index, section)
+            entry = self[index]
+            entry.parts, entry.cutter = Pieces(), cutter
+            self._begin(entry)
+        entry.item = msgspec.structs.replace(entry.item, text=cutter.text)
+        if isinstance(entry.drawn, LiveDrawn):
+            entry.drawn.show(cutter.text)
+        return index
+
+    def _end_part(self, index: int, section: TextSection) -> None:
+        entry = self[index]
+        assert isinstance(entry.item, ReplyItem)
+        number = entry.item.number if isinstance(entry.item, ReplyPart) else 0
+        entry.item = part_of(entry.item, section, number)
+        drawn, entry.drawn, entry.parts, entry.cutter = entry.drawn, None, None, None
+        if isinstance(drawn, LiveDrawn):
+            drawn.show(section.text)
+            self._complete(index, drawn, broken=section.broken)
+
+    def _add_part(self, index: int, section: TextSection) -> int:
+        before = self[index].item
+        assert isinstance(before, ReplyPart)
+        entry = self.insert_part(index + 1, part_of(before, section, before.number + 1))
+        self.heights[index + 1] = self._estimate(index + 1, entry)
+        return index + 1
+
+    def _complete(self, index: int, drawn: LiveDrawn, *, broken: bool = False) -> None:
+        entry = self[index]
+        drawn.finish(time.perf_counter() + PATIENCE, broken=broken)
+        self._finished(entry.key, drawn)
+        self._keep(entry.key, drawn)
+        self._measured(index, drawn)
 
     def finish(self, index: int) -> None:
         """An item that grew is complete."""
-        entry = self[index]
-        if entry.parts is None:
+        index = self.extent(index)[1]
+        if self[index].parts is None:
             return
+        index = self._take_streamed(index)
+        entry = self[index]
         item = entry.grown()
         entry.item = item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True)
-        drawn, entry.drawn, entry.parts = entry.drawn, None, None
+        drawn, entry.drawn, entry.parts, entry.cutter = entry.drawn, None, None, None
         if isinstance(drawn, LiveDrawn) and isinstance(item, ReplyItem):
-            drawn.finish(time.perf_counter() + PATIENCE)
-            self._finished(entry.key, drawn)
-            self._keep(entry.key, drawn)
-            self._measured(index, drawn)
+            self._complete(index, drawn)
             return
         self._redraw(index, drawn.rows if drawn else [])
-        self._replaced.add(index)
+        self._replaced.add(entry.key)
 
     # --- looking -----------------------------------------------------------------------------------------
-
-    def __getitem__(self, index: int) -> SheetEntry:
-        entry = self.entries[index]
-        assert entry is not None
-        return entry
-
-    def index_of(self, key: int) -> int | None:
-        """Where the entry with that key stands; None where it is gone."""
-        index = key - self.first_key
-        return index if 0 <= index < len(self.entries) and self.entries[index] is not None else None
-
-    def neighbour(self, index: int, step: int) -> int | None:
-        """The next entry in that direction (1 or -1) that can be seen."""
-        index += step
-        while 0 <= index < len(self.entries):
-            entry = self.entries[index]
-            if entry is not None and not entry.hidden:
-                return index
-            index += step
-        return None
-
-    def space(self, index: int) -> int:
-        """Empty rows before an entry: 1 or 0."""
-        entry = self.entries[index]
-        if entry is None or entry.hidden:
-            return 0
-        before = self.neighbour(index, -1)
-        return 0 if stands_close(entry.item, None if before is None else self[before].item) else 1
 
     def rows(self, index: int) -> Sequence[TextRow]:
         """An entry's rows, without the empty one before it. Drawn if need be; its height is then exact."""
@@ -264,6 +304,16 @@ class Sheet:
             self._drawn.move_to_end(entry.key)
         self._measured(index, drawn)
         return drawn.rows
+
+    def all_rows(self, index: int) -> Sequence[TextRow]:
+        """An entry's rows, drawn to the last one however long that takes."""
+        rows = self.rows(index)
+        entry = self.entries[index]
+        drawn = entry and (entry.drawn or self._drawn.get(entry.key))
+        while entry is not None and drawn is not None and not drawn.complete and not entry.hidden:
+            self._advance(entry.key, drawn)
+            self._measured(index, drawn)
+        return rows
 
     def work(self, until: float) -> None:
         """Goes on with what is left to draw and to colour."""
@@ -286,9 +336,10 @@ class Sheet:
         """Prepares an entry that grows to be drawn piece by piece."""
         if self._palette is None:
             return
-        self._growing.add(entry.key - self.first_key)
-        grows = isinstance(entry.item, ReplyItem) or (isinstance(entry.item, ThinkingItem) and entry.opened)
-        if grows and isinstance(entry.item, ReplyItem | ThinkingItem):
+        self._growing.add(entry.key)
+        if isinstance(entry.item, ReplyItem):
+            entry.drawn = LiveDrawn(entry.item, self._palette, self.width)
+        elif isinstance(entry.item, ThinkingItem) and entry.opened:
             entry.drawn = live = LiveDrawn(entry.item, self._palette, self.width)
             live.feed(entry.item.text + "".join(entry.parts or ()))
 
@@ -312,7 +363,16 @@ class Sheet:
     def _keep(self, key: int, drawn: Drawn) -> None:
         self._drawn[key] = drawn
         while len(self._drawn) > self._kept:
-            self._drawn.popitem(last=False)[1].dropped = True
+            self._drop_oldest()
+        if drawn.rows.unpacked > MANY_ROWS:
+            rows = sum([one.rows.unpacked for one in self._drawn.values()])
+            while rows > KEPT_ROWS and len(self._drawn) > KEPT_ANYWAY:
+                rows -= self._drop_oldest().rows.unpacked
+
+    def _drop_oldest(self) -> Drawn:
+        oldest = self._drawn.popitem(last=False)[1]
+        oldest.dropped = True
+        return oldest
 
     def _forget(self, entry: SheetEntry) -> Sequence[TextRow]:
         """Lets go of an entry's drawing; its rows may serve the next one."""

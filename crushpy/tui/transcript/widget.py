@@ -24,6 +24,7 @@ from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
 from crushpy.tui.terminal.paced_output import output_of
 from crushpy.tui.transcript.code_blocks import ShownBlock
 from crushpy.tui.transcript.direct_paint import paint_directly
+from crushpy.tui.transcript.entry_list import item_key
 from crushpy.tui.transcript.markdown.inline import load_parser
 from crushpy.tui.transcript.pointing import Pointing
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
@@ -156,12 +157,16 @@ class Transcript(Pointing):
     def item(self, key: int) -> TranscriptItem | None:
         """The item with that key as it is now; None where it is gone."""
         index = self._sheet.index_of(key)
-        return None if index is None else self._sheet[index].grown()
+        return None if index is None else self._sheet.whole(index)
 
     def keys(self) -> list[int]:
         """The keys of all items, in order."""
         entries = [entry for entry in self._sheet.entries if entry is not None]
-        return [entry.key for entry in entries if not isinstance(entry.item, ReadingItem)]
+        return [
+            entry.key
+            for entry in entries
+            if entry.key == item_key(entry.key) and not isinstance(entry.item, ReadingItem)
+        ]
 
     @property
     def drawn_items(self) -> int:

@@ -10,8 +10,9 @@ _OPENING = re.compile(r"( {0,3})(`{3,}|~{3,})(.*)")
 class Fence:
     """A fence that is open."""
 
-    def __init__(self, opening: str, start: int) -> None:
-        """`opening` is its first line, as the parser found it; `start` the row where its code begins."""
+    def __init__(self, opening: str, start: int, *, goes_on: bool = False) -> None:
+        """`opening` is its first line, as the parser found it; `start` the row where its code begins.
+        `goes_on`: code of it stands before that."""
         found = _OPENING.match(opening)
         assert found is not None
         marker = re.escape(found[2][0])
@@ -19,6 +20,7 @@ class Fence:
         self._indent = len(found[1])
         self.language = language_of(found[3])
         self.start = start
+        self.goes_on = goes_on
         self.lines: list[str] = []
 
     def take(self, line: str) -> bool:

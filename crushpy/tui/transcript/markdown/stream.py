@@ -19,6 +19,7 @@ from crushpy.tui.transcript.markdown.block import (
 )
 from crushpy.tui.transcript.markdown.fences import Fence
 from crushpy.tui.transcript.markdown.pipe_tables import Shape
+from crushpy.tui.transcript.markdown.sections import LARGE_UNIT, LONG_LINE, WHOLE, Opening
 from crushpy.tui.transcript.markdown.units import Unit, is_blank, units_of
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.growing_lines import GrowingLine
@@ -26,10 +27,6 @@ from crushpy.tui.transcript.render.growing_lines import GrowingLine
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-LONG_LINE = 4_000
-"""A line longer than this (in characters, outside a fence) is a unit of its own and shown as it came."""
-LARGE_UNIT = 8_000
-"""A unit larger than this is shown as it came, up to the next empty line."""
 WINDOW = 3_000
 """About how much is parsed at a time."""
 
@@ -37,10 +34,13 @@ WINDOW = 3_000
 class MarkdownStream:
     """Draws on `canvas`. `feed` it, then `settle` and `draw_tail` for each frame; `finish` it at the end.
 
-    With `breaks` the lines of a paragraph stay lines.
+    With `breaks` the lines of a paragraph stay lines. `opening` says what the text goes on with, where it is
+    a section of a longer one.
     """
 
-    def __init__(self, canvas: Canvas, margin: Margin, base: Style, *, breaks: bool = False) -> None:
+    def __init__(
+        self, canvas: Canvas, margin: Margin, base: Style, opening: Opening = WHOLE, *, breaks: bool = False
+    ) -> None:
         self.canvas = canvas
         self._writer = Writer(canvas, margin, base, breaks=breaks)
         self._margin = margin
@@ -51,14 +51,28 @@ class MarkdownStream:
         self._partial: list[str] = []
         self._lines: list[str] = []
         self._at: int = 0
-        self._joined = False
-        self._table: tuple[list[str], Shape | None] | None = None
-        self._fence: Fence | None = None
-        self._plain = 0
+        self._joined = opening.item
+        self._table = self._head_of(opening.table) if opening.table else None
+        self._fence = Fence(opening.fence, len(canvas.rows), goes_on=True) if opening.fence else None
+        self._plain = int(opening.plain)
         """In a unit that is too large: how many lines come before an empty one can end it, plus one."""
         self._growing = GrowingLine(canvas, margin, base)
         self._long: tuple[str, bool] | None = None
         """A very long line that is complete and being drawn, and whether it is code."""
+        self._rest_of_line = opening.line
+        """The first line goes on with one that began before."""
+
+    def _head_of(self, lines: "Sequence[str]") -> tuple[list[str], Shape | None]:
+        """The first two lines of a table, and its columns."""
+        [unit, *_] = units_of(lines, joined=False, header=None)
+        elsewhere = Writer(Canvas(self.canvas.palette, self.canvas.width), self._margin, self._base)
+        return list(lines[:2]), elsewhere.table(unit.tokens, lines)
+
+    def replace_rest(self, text: str) -> None:
+        """Feeds `text` instead of what came after the last line break."""
+        self._partial = []
+        if text:
+            self.feed(text)
 
     def feed(self, text: str) -> None:
         """More text. Cheap: nothing is drawn."""
@@ -73,6 +87,10 @@ class MarkdownStream:
     def settle(self, *, final: bool = False) -> Iterator[None]:
         """Draws for good what is finished, step by step."""
         self._drop_tail()
+        if self._rest_of_line and self._lines:
+            self._rest_of_line = False
+            self._long = (self._lines[0], self._fence is not None)
+            self._at = 1
         while self._at < len(self._lines) or self._long is not None:
             if self._long is not None:
                 if not self._draw_long(*self._long):
@@ -97,7 +115,7 @@ class MarkdownStream:
         partial = clean("".join(self._partial)).split("\n") if self._partial else []
         if self._fence is not None:
             self._grow(partial, code=True)
-        elif self._plain:
+        elif self._plain or self._rest_of_line:
             self._grow(partial, code=False)
         else:
             long = bool(partial) and len(partial[-1]) > LONG_LINE
@@ -111,14 +129,16 @@ class MarkdownStream:
                 self._grow(partial[-1:], code=False)
         del self.canvas.pending[pending:]
 
-    def finish(self) -> Iterator[None]:
-        """No more text will come: all of it is finished."""
+    def finish(self, *, broken: bool = False) -> Iterator[None]:
+        """No more text will come: all of it is finished. `broken`: it ends inside a line."""
         if self._partial:
             self._lines.extend(clean("".join(self._partial)).split("\n"))
             self._partial = []
         yield from self.settle(final=True)
         if self._fence is not None:
             self._close_fence(self._fence)
+        if broken and len(self.canvas.rows) > self._first_row:
+            self.canvas.rows[-1].end = ""
 
     def _drop_tail(self) -> None:
         del self.canvas.rows[self.sealed :]
@@ -231,7 +251,7 @@ class MarkdownStream:
             if len(fence.lines[-1]) > LONG_LINE:
                 self._long = (fence.lines[-1], True)
                 return
-            self._code(fence.lines[-1:], begins=len(fence.lines) == 1)
+            self._code(fence.lines[-1:], begins=len(fence.lines) == 1 and not fence.goes_on)
 
     def _close_fence(self, fence: Fence) -> None:
         self._fence = None

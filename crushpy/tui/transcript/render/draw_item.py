@@ -22,10 +22,12 @@ from crushpy.tui.items import (
     image_label,
     source_text,
 )
+from crushpy.tui.transcript.markdown.sections import WHOLE
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.boundary_card import draw_boundary_card
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.plain_text import headline_row, lines_of, listed
+from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.styles import BOLD, Palette
 from crushpy.tui.transcript.render.tool_calls import (
     closed_height,
@@ -64,7 +66,9 @@ def is_open_at_first(item: TranscriptItem) -> bool:
 
 
 def stands_close(item: TranscriptItem, before: TranscriptItem | None) -> bool:
-    """No empty row between these two: calls and notices in a row belong together."""
+    """No empty row between these two: calls and notices in a row belong together, parts of a list too."""
+    if isinstance(item, ReplyPart) and item.number:
+        return not item.opening.apart
     close = (ToolItem, ReadingItem, ThinkingItem, NoticeItem)
     return before is None or (isinstance(item, close) and isinstance(before, close))
 
@@ -95,9 +99,9 @@ def draw_item(item: TranscriptItem, canvas: Canvas, *, opened: bool) -> Iterator
             if item.sent:
                 mark = [(f"· {NOT_WHOLE[item.sent]}", canvas.palette.muted)]
                 canvas.rows.append(headline_row(mark, [], margin, canvas))
-            reply = MarkdownStream(canvas, margin, canvas.palette.text)
+            reply = open_reply(item, canvas)
             reply.feed(item.text)
-            yield from reply.finish()
+            yield from reply.finish(broken=isinstance(item, ReplyPart) and item.broken)
         case UserItem():
             yield from _user(item, canvas, opened)
         case ThinkingItem():
@@ -139,6 +143,12 @@ def draw_thinking_head(item: ThinkingItem, canvas: Canvas, *, opened: bool) -> N
         (f"  {preview}" if preview else "", palette.over(palette.muted, "comment")),
     ]
     canvas.rows.append(headline_row(spans, [], gutter(palette), canvas))
+
+
+def open_reply(item: ReplyItem, canvas: Canvas) -> MarkdownStream:
+    """Where a reply, or a part of one, goes."""
+    opening = item.opening if isinstance(item, ReplyPart) else WHOLE
+    return MarkdownStream(canvas, gutter(canvas.palette), canvas.palette.text, opening)
 
 
 def open_thinking(canvas: Canvas) -> MarkdownStream:

@@ -4,9 +4,8 @@ import time
 from collections.abc import Iterator, Sequence
 
 from crushpy.tui.items import ReplyItem, ThinkingItem, TranscriptItem
-from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas
-from crushpy.tui.transcript.render.draw_item import draw_item, draw_thinking_head, gutter, open_thinking
+from crushpy.tui.transcript.render.draw_item import draw_item, draw_thinking_head, open_reply, open_thinking
 from crushpy.tui.transcript.render.highlight import Highlighter
 from crushpy.tui.transcript.render.row_store import RowStore
 from crushpy.tui.transcript.render.styles import Palette
@@ -62,15 +61,27 @@ class LiveDrawn(Drawn):
             draw_thinking_head(item, self.canvas, opened=True)
             self.stream = open_thinking(self.canvas)
         else:
-            self.stream = MarkdownStream(self.canvas, gutter(palette), palette.text)
+            self.stream = open_reply(item, self.canvas)
         self._steps = iter(())
+        self._ended = False
+        self._lines_fed = 0
+        """Of the text that `show` was given last: up to where its lines are complete."""
 
     def feed(self, text: str) -> None:
         self.stream.feed(text)
         self.complete = False
 
+    def show(self, text: str) -> None:
+        """All of its text as it is now. Lines that were complete before are the same."""
+        self.stream.replace_rest(text[self._lines_fed :])
+        self._lines_fed = text.rfind("\n") + 1
+        self.complete = False
+
     def advance(self, until: float) -> None:
         """Draws what came since the last time; only the unfinished end is drawn again."""
+        if self._ended:
+            super().advance(until)
+            return
         start = self.stream.sealed
         before = self.rows[start:]
         for _ in self.stream.settle():
@@ -85,11 +96,11 @@ class LiveDrawn(Drawn):
     def settled(self) -> int:
         return self.stream.sealed
 
-    def finish(self, until: float) -> None:
-        """No more will come; `advance` completes what there is no time for now."""
+    def finish(self, until: float, *, broken: bool = False) -> None:
+        """No more will come; `advance` completes what there is no time for now. `broken`: inside a line."""
         start = self.stream.sealed
         before = self.rows[start:]
-        self._steps = self.stream.finish()
-        self.complete = False
-        Drawn.advance(self, until)
+        self._steps = self.stream.finish(broken=broken)
+        self._ended, self.complete = True, False
+        self.advance(until)
         self.keep_rows(before, start)
