@@ -10,7 +10,7 @@ from textual.selection import SELECT_ALL
 from transcript_host import Stage, stage
 
 from crushpy.tui.items import NoticeItem, ReplyItem
-from crushpy.tui.transcript.markdown.sections import LONGEST, SectionCutter
+from crushpy.tui.transcript.markdown.sections import LONGEST, SectionCutter, TextSection
 from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.styles import Palette
@@ -133,7 +133,7 @@ def test_a_text_is_cut_in_the_same_places_however_it_arrived(text: str) -> None:
     choose = random.Random(3)
     whole, piecewise = SectionCutter(), SectionCutter()
     expected = whole.feed(text)
-    found = []
+    found: list[TextSection] = []
     start = 0
     while start < len(text):
         end = start + choose.choice([1, 7, 60, 400, 9_000])

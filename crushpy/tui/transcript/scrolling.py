@@ -15,6 +15,7 @@ from textual.widget import Widget
 
 from crushpy.tui.transcript.entry_list import item_key
 from crushpy.tui.transcript.finding import spans_of
+from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.selection import name_line, span_in
@@ -126,7 +127,8 @@ class Scrolling(ScrollView, can_focus=True):
         self._blank = None
         if known and before:
             # The same part of the item at the top stays there.
-            self._sheet.rows(index)
+            part = isinstance(self._sheet[index].item, ReplyPart)
+            (self._sheet.all_rows if part else self._sheet.rows)(index)
             self._anchor = (index, offset * self._sheet.heights[index] // before)
 
     def _measure_from_anchor(self, height: int) -> None:
