@@ -27,7 +27,8 @@ class SessionOpened(Event, frozen=True, tag="session"):
 
 
 class PromptQueued(Event, frozen=True, tag="queued"):
-    """A prompt waits for the running turn. `prompt` follows when it goes out, unless it is removed."""
+    """A prompt waits for the running turn, or for the user where it could not be stored. `prompt` follows
+    when it goes out, unless it is removed."""
 
     id: str
     text: str

@@ -317,6 +317,7 @@ class Conversation:
     async def _turn(self, prompt: Message) -> Status:
         status: Status = "error"
         self.failure = None
+        session = self.info.id
         try:
             prompt = await self.attachments.complete(prompt)
             spent = self._subagents.spent = Spent(self._limits)
@@ -332,6 +333,8 @@ class Conversation:
             self._emit(TurnEnded("error"))
         finally:
             self._running = None
+            if isinstance(self.failure, StorageError) and session == self.info.id:
+                self._keep_unstored(prompt)
             if status == "done":
                 if self._untitled:
                     self._untitled = False
@@ -339,6 +342,13 @@ class Conversation:
                 if not self.send_queued() and (plan := self.plan):
                     self._emit(PlanReady(plan.id, plan.text))
         return status
+
+    def _keep_unstored(self, prompt: Message) -> None:
+        """What could not be stored is not lost: it waits for the user to send it again or take it back."""
+        if self._approvals.interactive and all(message.id != prompt.id for message in self._session.history):
+            self._waiting.put_first(prompt)
+            images = tuple(image.info for image in prompt.images)
+            self._emit(PromptQueued(prompt.id, prompt.text, images))
 
     async def _turn_in(self, mode: Mode, prompt: Message) -> Status:
         """A turn in a mode of its own; nothing of that is kept."""

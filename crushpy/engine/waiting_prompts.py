@@ -28,6 +28,10 @@ class WaitingPrompts:
         if next_step:
             self._next_step.add(prompt.id)
 
+    def put_first(self, prompt: Message) -> None:
+        """One that could not be handed over waits again, before the others."""
+        self._prompts.insert(0, prompt)
+
     def hasten(self, prompt_id: str) -> bool | None:
         """Has one go out with the next step, or wait for the end again; None where it waits no longer."""
         if all(prompt.id != prompt_id for prompt in self._prompts):

@@ -23,6 +23,8 @@ class ServerReport(Data, frozen=True):
     may_write: bool
     trigrams: bool
     """Parts of words are found by an index."""
+    unfinished: str
+    """What a copy into it was copying that was interrupted; empty where none was."""
     conversations: int
     latency: float
     """Seconds for one question, the best of three."""

@@ -10,7 +10,7 @@ import pytest
 from command import Cli
 from headless import Run, Start
 from postgres_server import Server
-from scripted_llm import Call, Reply, ScriptedLLM
+from scripted_llm import Call, Reply, ScriptedLLM, Stall
 from tcp_proxy import Proxy
 
 pytestmark = pytest.mark.xdist_group("postgres")
@@ -107,6 +107,42 @@ def test_a_session_that_is_open_elsewhere_is_refused_and_free_again_after_a_kill
     live.process.wait(30)
     llm.script("Here I am.")
     assert run("--session", live.session, "and now?", env=desktop.env).code == 0
+
+
+def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_and_not_stored(
+    start: Start,
+    run: Run,
+    cli: Cli,
+    llm: ScriptedLLM,
+    laptop: Machine,
+    desktop: Machine,
+    postgres: Server,
+    database: str,
+) -> None:
+    steps = iter((Stall(Reply("A precious answer.", chunk=2), after=1), Reply("From the desktop.")))
+    llm.always(lambda body: next(steps))
+    live = start("--yolo", "go", env=laptop.env)
+    live.until_type("text")
+    postgres.execute("UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop'", database)
+    refused = run("--session", live.session, "me too", env=desktop.env)
+    assert refused.code == 2 and f"(process {live.process.pid} on laptop)" in refused.result["error"]
+    for choice in ("Go on there", "end it", "--fork"):
+        assert choice in refused.of("error")[0]["hint"]
+
+    live.process.send_signal(signal.SIGSTOP)
+    silent = "UPDATE crushpy.lease SET heartbeat = heartbeat - interval '46 s'"
+    postgres.execute(silent, database)
+    taken = run("--session", live.session, "I go on", env=desktop.env)
+    assert (taken.code, taken.result["text"]) == (0, "From the desktop."), taken.stderr
+    llm.release()
+    live.process.send_signal(signal.SIGCONT)
+    late = live.end()
+    assert late.code == 1 and "was taken over by another crushpy" in late.result["error"]
+    assert "".join(line["text"] for line in late.of("text")) == "A precious answer."
+    shown = json.loads(cli("sessions", "show", live.session, "--json", env=desktop.env).stdout)
+    roles = [message["role"] for message in shown["messages"]]
+    assert roles == ["user", "assistant", "user", "assistant"], "and what it had said before is kept"
+    assert "A precious answer." not in json.dumps(shown)
 
 
 def test_everything_moves_to_the_server_and_doctor_looks_at_it(

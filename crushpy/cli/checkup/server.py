@@ -60,6 +60,9 @@ def _tables(found: "ServerReport") -> Iterator[Finding]:
         yield ok(f"tables of version {found.schema_version}, {found.conversations:,} conversations")
     if not found.may_write:
         yield fail("the role may not write to all tables", "docs/storage.md lists the rights.")
+    if found.unfinished:
+        hint = "Run the same `crushpy storage copy` again: it goes on."
+        yield fail(f"a copy of {found.unfinished} into it was interrupted", hint)
     if found.trigrams:
         yield ok("pg_trgm: parts of words are found by an index")
     else:

@@ -4,7 +4,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from crushpy.storage.postgres.address import ServerAddress
-from crushpy.storage.postgres.migrations import NEWEST, finds_parts_by_index, schema_version
+from crushpy.storage.postgres.migrations import NEWEST, finds_parts_by_index, schema_version, unfinished_copy
 from crushpy.storage.records import StorageError
 from crushpy.storage.server_report import ServerReport
 
@@ -50,8 +50,10 @@ def _report(connection: "psycopg.Connection[Any]", library: str) -> ServerReport
     version, number, encoding, role, may_create, read_only, may_write = row
     stored = schema_version(connection)
     count: Any = None
+    unfinished = ""
     if stored and may_write:
         count = connection.execute("SELECT count(*) FROM crushpy.conversation").fetchone()
+        unfinished = unfinished_copy(connection) or ""
     return ServerReport(
         version=version,
         number=number,
@@ -65,6 +67,7 @@ def _report(connection: "psycopg.Connection[Any]", library: str) -> ServerReport
         newest=NEWEST,
         may_write=may_write,
         trigrams=finds_parts_by_index(connection),
+        unfinished=unfinished,
         conversations=count[0] if count else 0,
         latency=min(times),
     )
