@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import ToolContext
-from crushpy.tools.edit import EditTool
+from crushpy.tools.edit import EditArgs, EditTool
+from crushpy.tools.errors import DoesNotFit
 from crushpy.tools.view import ViewTool
 
 
@@ -352,6 +353,13 @@ _every = settings(
 )
 
 
+async def fits(args: EditArgs, context: ToolContext) -> bool:
+    try:
+        return await EditTool().preview(args, context) is not None
+    except DoesNotFit:
+        return False
+
+
 @_every
 @given(
     form=_FORMS, ending=_ENDINGS, before=_WORDS, lines=st.lists(_WORDS), new=st.lists(_WORDS), after=_WORDS
@@ -404,8 +412,7 @@ async def test_whatever_bytes_are_around_it_they_stay_or_nothing_changes(
     context = lend(workspace)
     raw = head + b"<<passage>>" + tail
     file = put(context, raw)
-    preview = await EditTool().preview(EditTool.args("a.py", "<<passage>>", new), context)
-    if preview is None:
+    if not await fits(EditTool.args("a.py", "<<passage>>", new), context):
         await refusal(context, "<<passage>>", new)
         assert file.read_bytes() == raw
         return
@@ -427,7 +434,7 @@ async def test_an_edit_works_or_leaves_the_file_alone(
     file = put(context, text)
     args = EditTool.args("a.py", old, "NEW", everywhere)
     assume(old != "NEW")
-    if await EditTool().preview(args, context) is None:
+    if not await fits(args, context):
         await refusal(context, old, "NEW", replace_all=everywhere)
         assert file.read_bytes() == text.encode()
         return
@@ -447,10 +454,16 @@ async def test_the_preview_is_the_diff_that_will_happen_and_changes_nothing(cont
     assert (await EditTool().run(args, context)).display == preview
 
 
-@pytest.mark.parametrize("path", ["a.py", "missing.py", "", "a\0b", "."])
+@pytest.mark.parametrize("path", ["unread.py", "missing.py", "", "a\0b", "."])
 async def test_the_preview_of_an_edit_that_would_fail_is_nothing(context: ToolContext, path: str) -> None:
-    put(context, "one\n")
+    (context.cwd / "unread.py").write_text("one\n")
     assert await EditTool().preview(EditTool.args(path, "zero", "1"), context) is None
+
+
+async def test_there_is_no_preview_of_what_does_not_fit_a_file_that_was_read(context: ToolContext) -> None:
+    put(context, "one\n")
+    with pytest.raises(DoesNotFit, match=r"a\.py"):
+        await EditTool().preview(EditTool.args("a.py", "zero", "1"), context)
 
 
 async def test_it_touches_the_real_file_and_writes(context: ToolContext) -> None:

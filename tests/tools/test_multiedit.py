@@ -8,6 +8,7 @@ from filetools import call, knows, lend, names, refused
 from crushpy.access import Access
 from crushpy.messages import Diff
 from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import DoesNotFit
 from crushpy.tools.multiedit import MultiEditTool
 from crushpy.tools.registry import check_args
 
@@ -83,7 +84,8 @@ async def test_the_preview_is_the_diff_that_will_happen(context: ToolContext) ->
     preview = await MultiEditTool().preview(check_args(MultiEditTool(), args), context)
     assert preview is not None and preview.added == 2
     assert (await call(MultiEditTool(), context, **args)).display == preview
-    assert await MultiEditTool().preview(check_args(MultiEditTool(), args), context) is None
+    with pytest.raises(DoesNotFit, match="Edit 1 of 2"):
+        await MultiEditTool().preview(check_args(MultiEditTool(), args), context)
 
 
 def test_it_touches_the_real_file_and_writes(context: ToolContext) -> None:

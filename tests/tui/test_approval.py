@@ -272,3 +272,25 @@ async def test_the_words_of_a_denial_are_taken_back_with_escape(start: Start, ll
         assert panel.query_one(LineField).value == ""
         await app.press("y")
         await app.sees("Made it.")
+
+
+async def test_a_change_that_does_not_fit_is_not_asked_for(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    (workspace / "a.py").write_text("one\n")
+    edit = {"file_path": "a.py", "old_string": "two", "new_string": "three"}
+    unread = {"file_path": "b.py", "old_string": "two", "new_string": "three"}
+    (workspace / "b.py").write_text("one\n")
+    llm.script(
+        Reply(calls=[Call("view", {"file_path": "a.py"})]),
+        Reply(calls=[Call("edit", edit)]),
+        Reply(calls=[Call("edit", unread)]),
+        "Well.",
+    )
+    async with start() as app:
+        await app.say("do it")
+        await armed(app)
+        assert "b.py" in app.text, "a file that was not read says nothing of itself without an answer"
+        assert "old_string" in json.dumps(llm.requests[2].body["messages"][-1])
+        await app.press("y")
+        await app.sees("Well.")

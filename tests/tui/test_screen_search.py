@@ -55,6 +55,23 @@ async def test_a_conversation_row_leads_to_its_best_place(store: Store, library:
         assert screen.results[0].session_id == info.id
 
 
+async def test_further_places_of_a_conversation_are_listed_on_demand(
+    store: Store, library: SessionBrowser
+) -> None:
+    info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
+    async with shown(SearchScreen(library, "/work", "zebra")) as screen:
+        assert "and 4 more places" in screen.text
+        await screen.press("down", "down", "down", "down", "down")
+        assert "Enter lists them." in screen.text
+        await screen.press("enter")
+        assert "more places" not in screen.text
+        assert not screen.results
+        await screen.press("down", "down", "down", "enter")
+        (found,) = screen.results
+        numbers = {message.id for message in await store.messages(info.id)}
+        assert found.message_id in numbers
+
+
 async def test_other_folders_are_searched_on_demand(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "far away", "a zebra", cwd="/elsewhere")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
@@ -101,12 +118,12 @@ async def test_a_search_that_fails_while_it_waits_leaves_no_bar(
     store: Store, library: SessionBrowser, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await begun(store, "many", "a zebra")
-    monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 1.5)
     async with shown(SearchScreen(library, "/work")) as screen:
         with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:
             other.execute("BEGIN IMMEDIATE")
             await screen.pilot.press(*"zebra")
             await screen.until(lambda: "━━━" in screen.text)
+            monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 0.0)
             await screen.until(lambda: bool(screen.messages))
             other.execute("ROLLBACK")
         await screen.settle()

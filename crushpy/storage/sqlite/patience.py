@@ -18,12 +18,12 @@ _PAUSE = 0.02
 
 def patiently(action: Callable[[], T]) -> T:
     """What `action` gives; tried again while the database is busy, which must have changed nothing."""
-    deadline = time.monotonic() + BUSY_SECONDS
+    began = time.monotonic()
     while True:
         try:
             return action()
         except sqlite3.Error as fault:
-            if not is_busy(fault) or time.monotonic() >= deadline:
+            if not is_busy(fault) or time.monotonic() - began >= BUSY_SECONDS:
                 raise
         time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  # not for secrets
 

@@ -8,7 +8,7 @@ from crushpy.messages import Data, Diff
 from crushpy.sanitize import encodable
 from crushpy.shield import in_thread
 from crushpy.tools.base import ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, real_path, reason
@@ -82,9 +82,14 @@ def require_known(context: ToolContext, original: OriginalFile) -> None:
 
 
 async def preview_change(plan: PlanChange) -> Diff | None:
-    """The diff that `plan` would make; None where it would fail."""
+    """The diff that `plan` would make; None where it would fail.
+
+    Raises DoesNotFit: of a file that the model has read it learns nothing that it does not know.
+    """
     try:
         return await asyncio.to_thread(lambda: plan().diff())
+    except DoesNotFit:
+        raise
     except ToolError:
         return None
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crushpy.tools.base import Args, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.file_change import FileChange, OriginalFile, open_original, require_known
 from crushpy.tools.files.locate import missing
 from crushpy.tools.files.passage_replacement import replace_passage
@@ -33,7 +33,7 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
         if note:
             notes.append(note if len(edits) == 1 else f"edit {number} was {note}")
     if file.text == original.file.text and original.raw is not None:
-        raise ToolError(f"{original.shown}: the edits undo each other, so nothing would change.")
+        raise DoesNotFit(f"{original.shown}: the edits undo each other, so nothing would change.")
     return FileChange(original, file.text, tuple(notes))
 
 
@@ -53,8 +53,7 @@ def _apply(
 
 
 def _named(error: ToolError, original: OriginalFile, number: int, total: int) -> ToolError:
+    kind = ToolError if original.raw is None else DoesNotFit
     if total > 1:
-        return ToolError(f"Edit {number} of {total} cannot be made, so none was. {original.shown}: {error}")
-    if original.raw is None:
-        return error
-    return ToolError(f"{original.shown}: {error}")
+        return kind(f"Edit {number} of {total} cannot be made, so none was. {original.shown}: {error}")
+    return error if original.raw is None else kind(f"{original.shown}: {error}")

@@ -9,10 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from crushpy.engine.long_work import LongWork
-from crushpy.engine.session.browser import SearchGroup, SessionBrowser
+from crushpy.engine.session.browser import HITS_EACH, SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.errors import CrushpyError
 from crushpy.events import Event, Progress
+from crushpy.messages import Data, counted
 from crushpy.sanitize import one_line
 from crushpy.storage.records import SearchHit
 from crushpy.tui.found_items import FoundPlace
@@ -24,6 +25,13 @@ BAR = 16
 PAUSE = 0.15
 """Seconds after the last key until the search begins."""
 _WORDS = re.compile(r'"([^"]+)"|(\S+)')
+
+
+class MorePlaces(Data, frozen=True):
+    """A row that stands for the further places of a conversation."""
+
+    root_id: str
+    many: int
 
 
 class SearchScreen(PickScreen[FoundPlace | None]):
@@ -45,7 +53,10 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         self._searching = False
         self._indexed: Progress | None = None
         """How far the index is, while a search waits for it."""
-        self._lines: list[SearchGroup | SearchHit] = []
+        self._found: list[SearchGroup] = []
+        self._whole: set[str] = set()
+        """Conversations of which every place is listed."""
+        self._lines: list[SearchGroup | SearchHit | MorePlaces] = []
         """A conversation, then the places found in it, and so on."""
 
     def first_words(self) -> str:
@@ -57,7 +68,7 @@ class SearchScreen(PickScreen[FoundPlace | None]):
 
     def _say_where(self) -> None:
         where = "all folders" if self._everywhere else one_line(self._cwd)
-        places = sum(len(line.hits) + line.more for line in self._lines if isinstance(line, SearchGroup))
+        places = sum(len(one.hits) for one in self._found)
         found = f"  {places} places" if places != 1 else "  1 place"
         said = Content.styled(where + (found if self.words.strip() else ""), "$text-muted")
         if self._indexed is not None:
@@ -68,6 +79,7 @@ class SearchScreen(PickScreen[FoundPlace | None]):
 
     def typed(self, words: str) -> None:
         self._searching = bool(words.strip())
+        self._whole.clear()
         self.run_worker(self._find(words), group="find", exclusive=True)
         self.about()
 
@@ -85,18 +97,25 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         where = None if self._everywhere else self._cwd
         if words.strip():
             work.at(0, await self._library.unindexed())
-        self._show(await self._library.search(words, where))
+        self._show(await self._library.search(words, where, each=None))
         if words.strip() and await self._library.index_all(work.at):
-            self._show(await self._library.search(words, where), stay=True)
+            self._show(await self._library.search(words, where, each=None), stay=True)
 
     def _show(self, found: list[SearchGroup], *, stay: bool = False) -> None:
         """`stay`: the cursor is on the same place as before, where that was found again."""
         at = self._lines[self.rows.highlighted] if stay and self._lines else None
         self._searching = False
-        self._lines = [line for one in found for line in (one, *one.hits)]
+        self._found = found
+        self._lines = [line for one in found for line in self._lines_of(one)]
         same = [number for number, line in enumerate(self._lines) if at and _place(line) == _place(at)]
         self.rows.show(len(self._lines), self._draw, same[0] if same else 1)
         self._say_where()
+
+    def _lines_of(self, found: SearchGroup) -> list[SearchGroup | SearchHit | MorePlaces]:
+        left = len(found.hits) - HITS_EACH
+        if left <= 0 or found.root_id in self._whole:
+            return [found, *found.hits]
+        return [found, *found.hits[:HITS_EACH], MorePlaces(found.root_id, left)]
 
     def _say_how_far(self, event: Event) -> None:
         if isinstance(event, Progress) and self.is_attached:
@@ -114,8 +133,10 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         line = self._lines[number]
         if isinstance(line, SearchGroup):
             title = Content.styled(one_line(line.title) or "untitled", "bold")
-            many = len(line.hits) + line.more
+            many = len(line.hits)
             return spread(title, Content.styled(f"{many} places" if many > 1 else "", "$text-muted"), width)
+        if isinstance(line, MorePlaces):
+            return Content.styled(f"  and {counted(line.many, 'more place')}", "$text-muted")
         left = Content.assemble("  ", (f"{line.role} ", "$text-muted"), self._lit(line.snippet))
         since = Content.styled(age(time.time() - line.created_at), "$text-muted")
         return spread(left, since, width)
@@ -140,6 +161,8 @@ class SearchScreen(PickScreen[FoundPlace | None]):
         line = self._lines[number]
         if isinstance(line, SearchGroup):
             return Content.styled(f"{line.root_id}: Enter goes to the best place in it.", "$text-muted")
+        if isinstance(line, MorePlaces):
+            return Content.styled("Enter lists them.", "$text-muted")
         where = Content.styled(f"session {line.session_id}, {line.role} {line.message_id}\n", "$text-muted")
         return where + self._lit(line.snippet)
 
@@ -159,12 +182,17 @@ class SearchScreen(PickScreen[FoundPlace | None]):
 
     def taken(self, number: int) -> None:
         line = self._lines[number]
+        if isinstance(line, MorePlaces):
+            self._whole.add(line.root_id)
+            self._show(self._found)
+            self.rows.show(len(self._lines), self._draw, number)
+            return
         hit = next(iter(line.hits)) if isinstance(line, SearchGroup) else line
         self.dismiss(FoundPlace(hit.session_id, hit.message_id, self._wanted()))
 
 
-def _place(line: SearchGroup | SearchHit) -> str:
-    return line.root_id if isinstance(line, SearchGroup) else line.message_id
+def _place(line: SearchGroup | SearchHit | MorePlaces) -> str:
+    return line.message_id if isinstance(line, SearchHit) else line.root_id
 
 
 def _bar(progress: Progress) -> Content:
