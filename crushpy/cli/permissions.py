@@ -129,7 +129,10 @@ def revoke_command(
     if elsewhere:
         raise UsageError(f"{rule} still stands in {', '.join(elsewhere)}.", "Remove it there.")
     if not files:
-        raise UsageError(f"There is no rule {rule}.", "`crushpy permissions list` shows the rules.")
+        hint = (
+            "`crushpy permissions list` shows the rules; --session ID is for one granted in a conversation."
+        )
+        raise UsageError(f"There is no rule {rule}.", hint)
 
 
 # --- helpers -----------------------------------------------------------------------------------------------

@@ -105,6 +105,10 @@ class StatusPresenter:
     def set_yolo(self, on: bool) -> None:
         self._set(yolo=on)
 
+    def set_editing(self, word: str) -> None:
+        """What vim's keys do in the prompt."""
+        self._set(editing=word)
+
     def set_below(self, lines: int) -> None:
         """How many lines of the transcript are below what is seen."""
         self._set(below=lines)

@@ -14,9 +14,12 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import keyring
+import keyring.backends.fail
 import msgspec
 import pytest
 from driving import MODEL, Driven, SoundApp
+from file_keyring import FileKeyring
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from textual.command import CommandPalette
@@ -29,9 +32,11 @@ from crushpy.paths import Paths
 from crushpy.start_options import StartOptions
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.glossary import GlossaryScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
+from crushpy.tui.screens.key_entry import KeyScreen
 from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
@@ -430,5 +435,38 @@ def test_a_plan(picture: Picture, llm: ScriptedLLM) -> None:
         await app.sees("The plan is ready")
         await app.until(lambda: "in a moment" not in app.text, "keys to count")
         await app.until(lambda: app.conversation.info.title, "a title")
+
+    assert picture(act)
+
+
+@pytest.fixture
+def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
+    """A keyring of the test's own, and a call that leaves no server whose address could be seen."""
+    monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
+    monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
+    keyring.set_keyring(FileKeyring())
+    yield lambda: monkeypatch.delenv("OPENAI_BASE_URL")
+    keyring.set_keyring(keyring.backends.fail.Keyring())
+
+
+def test_the_ways_to_a_model(picture: Picture, alone: Callable[[], None]) -> None:
+    async def act(app: Driven) -> None:
+        alone()
+        await app.say("/connect")
+        await app.shows(ConnectScreen)
+        await app.sees("anthropic", "demo/tour")
+
+    assert picture(act)
+
+
+def test_a_key_that_is_typed(picture: Picture, alone: Callable[[], None]) -> None:
+    async def act(app: Driven) -> None:
+        alone()
+        await app.say("/connect groq")
+        await app.shows(ConnectScreen)
+        await app.sees("groq")
+        await app.press("enter")
+        await app.shows(KeyScreen)
+        await app.type("gsk-secret")
 
     assert picture(act)

@@ -125,7 +125,9 @@ async def test_in_the_app_esc_gives_commands_and_enter_sends_in_both_modes(
         prompt = app.chat.prompt
         await app.type("say wrong words")
         assert not prompt.has_class("-normal")
+        await app.sees("INSERT")
         await app.press("escape")
+        await app.sees("NORMAL")
         assert prompt.has_class("-normal")
         assert prompt.text == "say wrong words"
         await app.press("b", "b", "d", "w", "u", "ctrl+r")

@@ -71,6 +71,8 @@ async def show_permissions(chat: CommandHost, argument: str) -> None:
     if len(rows) == 1:
         rows.append("There are no rules: what is not known to be harmless is asked about.")
     rows.append("`crushpy permissions revoke RULE` takes one back; `crushpy permissions test` tries them.")
+    if conversation.info.grants:
+        rows.append(f"One granted here: `crushpy permissions revoke RULE --session {conversation.info.id}`.")
     chat.say("\n".join(rows))
 
 

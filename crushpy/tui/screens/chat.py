@@ -297,6 +297,10 @@ class ChatScreen(ChatLayout):
         if self.conversation is not None and self.conversation.send_queued():
             self._show_queue()
 
+    @on(PromptInput.EditingChanged)
+    def _editing_changed(self, event: PromptInput.EditingChanged) -> None:
+        self.status.set_editing(event.word)
+
     @on(PromptInput.Dropped)
     def _dropped(self, event: PromptInput.Dropped) -> None:
         self.attaching.dropped(event.text)

@@ -56,6 +56,13 @@ class PromptInput(FoldingTextArea):
     mode: var[Mode] = var("prompt")
     """What Enter would do with the text; shown by the bar at the left."""
 
+    class EditingChanged(Message):
+        """Vim's keys insert or command now: INSERT or NORMAL; empty where they are nobody's."""
+
+        def __init__(self, word: str) -> None:
+            super().__init__()
+            self.word = word
+
     class Sent(Message):
         """Base of what the prompt sends up."""
 
@@ -123,6 +130,7 @@ class PromptInput(FoldingTextArea):
         self.placeholder = Content(placeholder)
         self._editing = False
         self._vim: VimKeys | None = None
+        self._editing_word = ""
         self._completer = Completer(self, commands, files or FileFinder(cwd or Path.cwd()))
 
     def on_unmount(self) -> None:
@@ -173,10 +181,16 @@ class PromptInput(FoldingTextArea):
         self.remove_class("-normal")
         if editing == "plain":
             self._vim = None
+            self._tell_editing("")
             return
         from crushpy.tui.widgets.vim.keys import VimKeys
 
-        self._vim = VimKeys(self)
+        self._vim = VimKeys(self, self._tell_editing)
+
+    def _tell_editing(self, word: str) -> None:
+        if word != self._editing_word:
+            self._editing_word = word
+            self.post_message(self.EditingChanged(word))
 
     @property
     def takes_commands(self) -> bool:

@@ -46,6 +46,8 @@ class StatusBarState(Data, frozen=True):
     """Background commands that run."""
     forecast: str = ""
     """How long the session still lasts; empty while that does not matter."""
+    editing: str = ""
+    """What vim's keys do in the prompt: INSERT or NORMAL; empty without them."""
     below: int = 0
     """Lines of the transcript below what is seen."""
     folder: str = ""
@@ -99,6 +101,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
     cost = f"${state.cost:.2f}" if state.cost >= 0.01 else "<$0.01"
     return {
         "asks": _forms(*((ASKS,) if state.asks else ()), style="$accent"),
+        "editing": _forms(*((state.editing,) if state.editing else ()), style="bold"),
         "below": _forms(
             *((f"↓ {lines} (Ctrl+End)", f"{below} (Ctrl+End)", below) if state.below else ()),
             style="$accent",
@@ -139,7 +142,7 @@ def _forms(*texts: str, style: str = "") -> list[Content]:
 
 
 PLACES = (
-    ("asks", "below", "model", "method"),
+    ("asks", "editing", "below", "model", "method"),
     ("folder",),
     ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
 )

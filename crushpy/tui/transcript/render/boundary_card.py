@@ -117,7 +117,8 @@ def _many(number: int, one: str) -> str:
 
 def _figures(item: BoundaryItem) -> str:
     known = item.tokens_before or item.tokens_after
-    parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens"] if known else []
+    more = ", more than before" if item.tokens_after > item.tokens_before > 0 else ""
+    parts = [f"{item.tokens_before:,} → {item.tokens_after:,} tokens{more}"] if known else []
     if item.coverage is not None and not item.facts:
         prose = "" if item.prose_coverage is None else f" (summary alone {item.prose_coverage:.0%})"
         parts.append(f"coverage {item.coverage:.0%}{prose}")

@@ -1,5 +1,7 @@
 """Brings vim's keys to a text area: keys in, edits out. The machine decides what they mean."""
 
+from collections.abc import Callable
+
 from textual import events
 from textual.widgets import TextArea
 
@@ -11,10 +13,13 @@ _LETTERS = {"backspace": "h", "delete": "x", "home": "0", "end": "$", "ctrl+r": 
 class VimKeys:
     """While commands are typed, the area has the class `-normal`."""
 
-    def __init__(self, area: TextArea) -> None:
+    def __init__(self, area: TextArea, tell: Callable[[str], None]) -> None:
+        """`tell` is called with the mode, in vim's word for it, at once and whenever it changes."""
         self._area = area
+        self._tell = tell
         self._vim = Vim()
         self._vim.reset(area.text)
+        self._mark()
 
     def another_text(self, text: str) -> None:
         """The area shows another text; an empty one is there to be written."""
@@ -63,6 +68,7 @@ class VimKeys:
 
     def _mark(self) -> None:
         self._area.set_class(self._vim.mode == "normal", "-normal")
+        self._tell(self._vim.mode.upper())
 
 
 def _place(text: str, at: int) -> tuple[int, int]:
