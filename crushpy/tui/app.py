@@ -17,6 +17,7 @@ from textual.screen import Screen
 
 from crushpy.app_commands import APP_COMMANDS
 from crushpy.engine.unexpected import unexpected
+from crushpy.freed_memory import hand_back_large_blocks
 from crushpy.start_options import StartOptions
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
@@ -42,6 +43,9 @@ log = logging.getLogger(__name__)
 
 COLLECT_AT_LAST = 10.0
 """Seconds after which garbage is collected again, should no conversation have been opened by then."""
+
+AFTER_START = 2.0
+"""Seconds after which there is time for what no start should wait for."""
 
 VIM_REDO = "ctrl+r"
 
@@ -148,6 +152,7 @@ class CrushpyApp(App[object]):
             loop.add_signal_handler(getattr(signal, name), self._leave, getattr(signal, name))
         keep_title(self)
         self.set_timer(COLLECT_AT_LAST, gc.enable)
+        self.set_timer(AFTER_START, hand_back_large_blocks)
 
     def on_background_told(self, event: "BackgroundTold") -> None:
         if not self._chosen_theme:
