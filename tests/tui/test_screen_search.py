@@ -121,7 +121,7 @@ async def test_a_search_that_fails_while_it_waits_leaves_no_bar(
     async with shown(SearchScreen(library, "/work")) as screen:
         with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:
             # The index may have taken it already: it waits again.
-            other.execute("INSERT INTO index_queue SELECT number FROM message ON CONFLICT DO NOTHING")
+            other.execute("INSERT OR IGNORE INTO index_queue SELECT number FROM message")
             other.execute("BEGIN IMMEDIATE")
             await screen.pilot.press(*"zebra")
             await screen.until(lambda: "━━━" in screen.text)
