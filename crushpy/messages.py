@@ -38,6 +38,8 @@ class Terminal(Data, frozen=True, tag="terminal"):
     seconds: float = 0.0
     note: str = ""
     """Timed out, killed, moved to the background: said in words."""
+    lines: int = 0
+    """How many lines it printed, where `output` has not all of them."""
 
 
 class FileList(Data, frozen=True, tag="files"):

@@ -123,5 +123,7 @@ def _outcome(
     return Outcome(
         describe_output(taken, process.output.where, *said),
         is_error=is_error,
-        display=Terminal(process.command, taken.text, process.exit_code, seconds, "; ".join(said)),
+        display=Terminal(
+            process.command, taken.text, process.exit_code, seconds, "; ".join(said), taken.lines
+        ),
     )

@@ -30,6 +30,11 @@ class JobOutputTool(Tool[JobOutputArgs]):
             describe_output(taken, process.output.where, job.status),
             is_error=job.failed,
             display=Terminal(
-                process.command, taken.text, process.exit_code, round(process.seconds, 3), job.status
+                process.command,
+                taken.text,
+                process.exit_code,
+                round(process.seconds, 3),
+                job.status,
+                taken.lines,
             ),
         )

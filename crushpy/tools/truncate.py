@@ -18,13 +18,15 @@ class Truncated(Data, frozen=True):
     text: str
     cut_chars: int = 0
     """How many characters of the original are missing; 0 where it came through whole."""
+    lines: int = 0
+    """How many lines the original had, where some of it is missing."""
 
 
 def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
     """`text` in at most `limit` characters and a marker line: the middle is cut, between lines if it can."""
     if len(text) <= limit:
         return Truncated(text)
-    return _cut_middle(text, text, len(text), limit)
+    return _cut_middle(text, text, len(text), limit, text.count("\n") + (not text.endswith("\n")))
 
 
 def join_cut(head: str, tail: str, cut_chars: int) -> str:
@@ -54,9 +56,14 @@ class HeadTail:
         self._held = 0
         """Characters in `_pieces`."""
         self.total = 0
+        self._breaks = 0
+        self._open = False
+        """Whether the last line has no end yet."""
 
     def add(self, text: str) -> None:
         self.total += len(text)
+        self._breaks += text.count("\n")
+        self._open = not text.endswith("\n") if text else self._open
         self._pieces.append(text)
         self._held += len(text)
         if self._held > 2 * self._limit:
@@ -66,7 +73,7 @@ class HeadTail:
         rest = "".join(self._pieces)
         if self.total <= self._limit:
             return Truncated(rest)
-        return _cut_middle(self._head or rest, rest, self.total, self._limit)
+        return _cut_middle(self._head or rest, rest, self.total, self._limit, self._breaks + self._open)
 
     def _let_go(self) -> None:
         """Forgets what will not be shown. Rare by design: each time at least `limit` characters came in."""
@@ -77,13 +84,13 @@ class HeadTail:
         self._held = len(rest)
 
 
-def _cut_middle(head_source: str, tail_source: str, total: int, limit: int) -> Truncated:
+def _cut_middle(head_source: str, tail_source: str, total: int, limit: int, lines: int) -> Truncated:
     head_room = max(limit, 0) // 2
     tail_room = max(limit, 0) - head_room
     head = head_source[: _head_end(head_source, head_room)]
     tail = tail_source[_tail_start(tail_source, tail_room) :]
     cut = total - len(head) - len(tail)
-    return Truncated(join_cut(head, tail, cut), cut)
+    return Truncated(join_cut(head, tail, cut), cut, lines)
 
 
 def _head_end(text: str, room: int) -> int:

@@ -255,7 +255,7 @@ def _message_items(
             case Seed():
                 yield stored_boundary_item(part, opening)
             case Note() if not part.about:
-                yield NoticeItem(part.text)
+                yield NoticeItem(f"Told the model: {part.text}")
             case Thinking():
                 if part.text:
                     yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)

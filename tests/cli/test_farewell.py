@@ -16,7 +16,7 @@ MARK = f"86400.{os.getpid()}7"
 def calls() -> list[Call]:
     return [
         Call("write", {"file_path": "a.txt", "content": "a"}),
-        Call("bash", {"command": "echo b > b.txt"}),
+        Call("bash", {"command": "mkdir docs; echo b > b.txt"}),
         Call("bash", {"command": f"(setsid sleep {MARK} &); exec sleep {MARK}", "background": True}),
     ]
 

@@ -294,3 +294,11 @@ async def test_a_change_that_does_not_fit_is_not_asked_for(
         assert "old_string" in json.dumps(llm.requests[2].body["messages"][-1])
         await app.press("y")
         await app.sees("Well.")
+
+
+async def test_the_transcript_keeps_its_width_under_a_question(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("echo hi > x"), "Well.")
+    async with start(size=(100, 30)) as app:
+        await app.say("do it")
+        await armed(app)
+        assert app.chat.transcript.size.width == 100

@@ -26,6 +26,13 @@ async def test_a_command_that_went_well_shows_its_last_lines(start: Start, llm: 
         assert lines[at + 1 : at + 5] == ["⋯ 37 more lines", "38", "39", "40"]
 
 
+async def test_lines_that_were_not_kept_are_counted(start: Start, llm: ScriptedLLM) -> None:
+    llm.script(bash("seq 1 20000"), "Well.")
+    async with start(yolo=True) as app:
+        lines = await ended(app, "⋯ 19,997 more lines")
+        assert lines[lines.index("⋯ 19,997 more lines") + 1 :][:3] == ["19998", "19999", "20000"]
+
+
 async def test_a_few_lines_are_shown_whole(start: Start, llm: ScriptedLLM) -> None:
     llm.script(bash("printf '%s\\n' one two three four five"), "Well.")
     async with start(yolo=True) as app:

@@ -49,6 +49,7 @@ async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, wor
         await app.until(lambda: there(workspace) == "a", "b.txt to go")
         await app.say("/redo all")
         await app.until(lambda: there(workspace) == "ab", "b.txt to come back")
+        await app.sees("1 file is changed again.")
         await app.say("/redo c.txt")
         await app.until(lambda: there(workspace) == "abc", "c.txt to come back")
         await app.say("/redo")

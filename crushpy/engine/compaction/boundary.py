@@ -75,7 +75,7 @@ class BoundaryBuilder:
         Raises Postponed, Declined and StorageError; then, and when it is cancelled before it is stored,
         nothing has changed.
         """
-        started = time.monotonic()
+        started = time.monotonic() - self._reviews.seconds  # how long the user reads is no cost of it
         await self._planner.read_pins()
         limits = self._planner.token_budget(state)
         begun = self._preparations.plan(options, state)
@@ -95,7 +95,7 @@ class BoundaryBuilder:
         boundary = boundary_record(
             options, self._session.info.id, child.id, now, plan, summary, start.coverage
         )
-        waited = time.monotonic() - started
+        waited = time.monotonic() - self._reviews.seconds - started
         boundary = msgspec.structs.replace(
             boundary,
             tokens_before=state.budget.used,

@@ -1,6 +1,7 @@
 """Shows a summary to the user before it takes effect, and waits for their word."""
 
 import asyncio
+import time
 from collections.abc import Callable
 from typing import Literal
 
@@ -21,6 +22,8 @@ class ReviewDesk:
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._waiting: dict[str, asyncio.Future[Verdict]] = {}
+        self.seconds = 0.0
+        """How long the user was waited for, in all."""
 
     def answer(self, review_id: str, verdict: Verdict) -> bool:
         """Answers a review that waits; False where none of that id does."""
@@ -36,9 +39,11 @@ class ReviewDesk:
         self._waiting[review_id] = waiting
         self._emit(ReviewNeeded(review_id, trigger, seed.summary, seed.evidence, before, after))
         verdict: Verdict | None = None
+        asked = time.monotonic()
         try:
             verdict = await waiting
             return verdict
         finally:
             del self._waiting[review_id]
+            self.seconds += time.monotonic() - asked
             self._emit(ReviewDone(review_id, verdict.kind if verdict else "interrupted"))

@@ -9,6 +9,7 @@ from crushpy.messages import Usage, counted
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
+from crushpy.undo.states import RecordedChange
 
 
 class Tally:
@@ -42,5 +43,11 @@ class Tally:
         if self._calls:
             with suppress(StorageError):
                 changes = await self._store.changes(root_id)
-                return len({one.path for one in changes if one.created_at >= self._since and one.after})
+                files = [one for one in changes if one.created_at >= self._since and _is_of_file(one)]
+                return len({one.path for one in files})
         return 0
+
+
+def _is_of_file(change: RecordedChange) -> bool:
+    """A folder that was made or removed is no file."""
+    return change.after is not None and "folder" not in (change.after.kind, change.before.kind)

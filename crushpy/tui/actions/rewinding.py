@@ -65,7 +65,7 @@ async def _put_back(
         planned = planned.only(names)
     outcome = await conversation.put_back(planned)
     if outcome is not None:
-        chat.say(_told(outcome), warning=bool(outcome.conflicts))
+        chat.say(_told(outcome, again=again), warning=bool(outcome.conflicts))
         chat.status.refresh()
 
 
@@ -136,10 +136,11 @@ def _idle(chat: CommandHost) -> Conversation | None:
     return conversation
 
 
-def _told(outcome: "RewindOutcome") -> str:
+def _told(outcome: "RewindOutcome", *, again: bool = False) -> str:
     count = len(outcome.restored)
+    how = "changed again" if again else "back as before"
     words = (
-        f"{counted(count, 'file')} {'is' if count == 1 else 'are'} back as before."
+        f"{counted(count, 'file')} {'is' if count == 1 else 'are'} {how}."
         if count
         else "No file was changed."
     )

@@ -128,7 +128,8 @@ class SessionsScreen(PickScreen[str | None]):
         if width < WIDE:
             return spread(left, Content.styled(since, "$text-muted"), width)
         model = one_line(row.model).rsplit("/", 1)[-1][:18]
-        figures = f"{row.messages:>5} msg {row.generations:>3} gen  {since}"
+        sessions = f"{row.generations} sessions" if row.generations > 1 else ""
+        figures = f"{row.messages:>5} msg {sessions:>12}  {since}"
         return spread(left, Content.styled(f"{model:<18} {figures}", "$text-muted"), width)
 
     def describe(self, number: int) -> Content:

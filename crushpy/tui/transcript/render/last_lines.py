@@ -38,7 +38,7 @@ def last_lines(item: ToolItem) -> LastLines:
     if before + len(lines) <= MOST:
         return LastLines(lines, 0)
     shown = lines[-LAST:] if item.state == "done" else _failing(lines)
-    return LastLines(shown, before + len(lines) - len(shown))
+    return LastLines(shown, (item.display.lines or before + len(lines)) - len(shown))
 
 
 def _failing(lines: list[str]) -> list[str]:

@@ -45,7 +45,7 @@ COMPONENTS = {f"transcript--{name}" for name in (*BLOCKS, *INLINE)}
 
 CSS = """
 Transcript {
-    width: 1fr;
+    width: 100%;
     height: 1fr;
     overflow: hidden hidden;
     scrollbar-size: 0 0;
