@@ -27,11 +27,12 @@ from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
 from crushpy.llm.tokens import Counter
-from crushpy.messages import Usage
+from crushpy.messages import Seed, Usage
 from crushpy.paths import Paths
 from crushpy.start_options import StartOptions
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
+from crushpy.tui.screens.compare import CompareScreen
 from crushpy.tui.screens.connect import ConnectScreen
 from crushpy.tui.screens.glossary import GlossaryScreen
 from crushpy.tui.screens.help import HelpScreen
@@ -288,6 +289,22 @@ def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
         await app.press("ctrl+l")
         await app.shows(LineageScreen)
         await app.sees("Lineage", "Summary")
+
+    assert picture(act)
+
+
+def test_two_fresh_starts_compared(picture: Picture) -> None:
+    first = (
+        "## Goal\nUse the reduced rate.\n\n## Done\n- src/cart.py has RATE = 0.07\n\n## Next\n- run the tests"
+    )
+    second = first.replace("- run the tests", "- none").replace("0.07", "0.07; 12 tests pass")
+
+    async def act(app: Driven) -> None:
+        names = "generation 2, 14:02", "generation 3, 15:40"
+        seeds = Seed(first, "files changed: src/cart.py"), Seed(second, "files changed: src/cart.py")
+        app.app.push_screen(CompareScreen(names, seeds))
+        await app.shows(CompareScreen)
+        await app.sees("generation 3")
 
     assert picture(act)
 
