@@ -19,7 +19,6 @@ import keyring.backends.fail
 import msgspec
 import pytest
 from driving import MODEL, Driven, SoundApp
-from file_keyring import FileKeyring
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 from textual.command import CommandPalette
@@ -461,6 +460,8 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     """A keyring of the test's own, and a call that leaves no server whose address could be seen."""
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
+    from file_keyring import FileKeyring  # here: wherever it is known, it is taken for the system's
+
     keyring.set_keyring(FileKeyring())
     yield lambda: monkeypatch.delenv("OPENAI_BASE_URL")
     keyring.set_keyring(keyring.backends.fail.Keyring())
