@@ -89,20 +89,18 @@ def trust_project(cwd: Path) -> str:
     return f"Trusted: {root}. Its settings and templates count from the next start on."
 
 
-async def greeting_for(conversation: "Conversation") -> Greeting:
-    """What the card of a new conversation says of it and of its folder."""
+def greeting_for(conversation: "Conversation") -> Greeting:
+    """What the card of a new conversation says of it and of its folder, but for `last`: see `last_here`."""
     from crushpy import __version__
     from crushpy.engine.environment import instruction_files
 
     info = conversation.info
     folder, branch = place_of(info.cwd)
     names = [_shortened(Path(path), Path(info.cwd)) for path in instruction_files(info.system)]
-    return Greeting(
-        __version__, folder, branch, info.model, info.compaction, tuple(names), await _last(conversation)
-    )
+    return Greeting(__version__, folder, branch, info.model, info.compaction, tuple(names))
 
 
-async def _last(conversation: "Conversation") -> str:
+async def last_here(conversation: "Conversation") -> str:
     """The latest conversation of this folder; empty where there is none, or none can be read."""
     from crushpy.engine.session.export import age
     from crushpy.errors import CrushpyError

@@ -1,5 +1,7 @@
 """What a new conversation begins with: who is here, where, three things to try. The first prompt ends it."""
 
+import msgspec
+
 from crushpy.messages import Data
 from crushpy.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, TranscriptView
@@ -52,6 +54,12 @@ class GreetingCard:
         self.end()
         self._greeting = greeting
         self._key = self._view.add(_card(greeting, rows))
+
+    def add_last(self, last: str, rows: int) -> None:
+        """The last conversation is known now."""
+        if self._greeting is not None and last:
+            self._greeting = msgspec.structs.replace(self._greeting, last=last)
+            self.fit(rows)
 
     def fit(self, rows: int) -> None:
         """The terminal has so many rows now."""

@@ -8,19 +8,33 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
-_PASSED_ON = re.compile(
-    r"PATH|HOME|USER|LOGNAME|SHELL|PWD|HOSTNAME|LANG|LANGUAGE|LC_\w+|TZ|COLORTERM|TMPDIR|TMP|TEMP|COLUMNS|LINES"
-    r"|NO_COLOR|FORCE_COLOR|CLICOLOR\w*|CI|DEBUG|MAKEFLAGS|NODE_ENV|CRUSHPY\w*"
-    r"|XDG_(?:CONFIG|DATA|CACHE|STATE)_HOME|XDG_(?:CONFIG|DATA)_DIRS|XDG_RUNTIME_DIR"
-    r"|VIRTUAL_ENV|CONDA_\w+|MAMBA_\w+|PYENV\w*|PYTHON\w+|PIP_\w+|UV_\w+|POETRY_\w+|PDM_\w+|HATCH_\w+|TOX_\w+"
-    r"|NVM_\w+|VOLTA_HOME|FNM_\w+|NODE_PATH|NODE_EXTRA_CA_CERTS|NPM_CONFIG_\w+|npm_config_\w+|PNPM_HOME|BUN_INSTALL"
-    r"|COREPACK_\w+|DENO_\w+|CARGO_\w+|RUSTUP_\w+|RUST\w+|GO[A-Z]+|JAVA_HOME|JDK_HOME|GRADLE_\w+|MAVEN_\w+|M2_HOME"
-    r"|ANDROID_\w+|SDKMAN_DIR|GEM_\w+|BUNDLE_\w+|RBENV_\w+|RUBY\w+|DOTNET_\w+|NIX_\w+|ASDF_\w+|MISE_\w+|SDKROOT"
-    r"|CC|CXX|CPP|LD|AR|[A-Z]*FLAGS|LIBRARY_PATH|LD_LIBRARY_PATH|DYLD_\w+|C_INCLUDE_PATH|CPLUS_INCLUDE_PATH"
-    r"|PKG_CONFIG_\w+|CMAKE_\w+|SSL_CERT_\w+|REQUESTS_CA_BUNDLE|CURL_CA_BUNDLE|GIT_(?:AUTHOR|COMMITTER)_\w+"
-    r"|(?:HTTP|HTTPS|ALL|NO)_PROXY|(?:http|https|all|no)_proxy|TERMINFO\w*|MANPATH|INFOPATH|HOMEBREW_\w+"
-    r"|GIT_CONFIG_(?:COUNT|KEY_\d+|VALUE_\d+)|SOURCE_DATE_EPOCH|OMP_NUM_THREADS|CUDA_\w+"
+# Names and beginnings rather than one pattern: that would take longer to compile than all the rest to load.
+# fmt: off
+_NAMES = frozenset(
+    {
+        "PATH", "HOME", "USER", "LOGNAME", "SHELL", "PWD", "HOSTNAME", "LANG", "LANGUAGE", "TZ",
+        "COLORTERM", "TMPDIR", "TMP", "TEMP", "COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI",
+        "DEBUG", "MAKEFLAGS", "NODE_ENV", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME",
+        "XDG_STATE_HOME", "XDG_CONFIG_DIRS", "XDG_DATA_DIRS", "XDG_RUNTIME_DIR", "VIRTUAL_ENV",
+        "VOLTA_HOME", "NODE_PATH", "NODE_EXTRA_CA_CERTS", "PNPM_HOME", "BUN_INSTALL", "JAVA_HOME",
+        "JDK_HOME", "M2_HOME", "SDKMAN_DIR", "SDKROOT", "CC", "CXX", "CPP", "LD", "AR",
+        "LIBRARY_PATH", "LD_LIBRARY_PATH", "C_INCLUDE_PATH", "CPLUS_INCLUDE_PATH",
+        "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY",
+        "NO_PROXY", "http_proxy", "https_proxy", "all_proxy", "no_proxy", "MANPATH", "INFOPATH",
+        "GIT_CONFIG_COUNT", "SOURCE_DATE_EPOCH", "OMP_NUM_THREADS", "CLICOLOR", "CRUSHPY", "PYENV",
+        "TERMINFO",
+    }
 )
+_BEGINNINGS = (
+    "LC_", "CLICOLOR", "CRUSHPY", "CONDA_", "MAMBA_", "PYENV", "PYTHON", "PIP_", "UV_",
+    "POETRY_", "PDM_", "HATCH_", "TOX_", "NVM_", "FNM_", "NPM_CONFIG_", "npm_config_",
+    "COREPACK_", "DENO_", "CARGO_", "RUSTUP_", "RUST", "GRADLE_", "MAVEN_", "ANDROID_", "GEM_",
+    "BUNDLE_", "RBENV_", "RUBY", "DOTNET_", "NIX_", "ASDF_", "MISE_", "DYLD_", "PKG_CONFIG_",
+    "CMAKE_", "SSL_CERT_", "GIT_AUTHOR_", "GIT_COMMITTER_", "TERMINFO", "HOMEBREW_", "CUDA_",
+)
+"""At least one more letter, digit or underscore follows."""
+# fmt: on
+_SHAPES = re.compile(r"GO[A-Z]+|[A-Z]*FLAGS|GIT_CONFIG_(?:KEY|VALUE)_\d+")
 _SECRET_NAME = re.compile(
     r"(?:^|_)(?:KEYS?|TOKENS?|SECRETS?|PASS(?:WORD|WD|PHRASE)?|PWD|CREDENTIALS?|AUTH|COOKIE|PAT|DSN)(?:_|$)",
     re.IGNORECASE,
@@ -39,7 +53,14 @@ def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> 
 def _may_see(name: str, value: str, named: Sequence[str]) -> bool:
     if name != "PWD" and (_SECRET_NAME.search(name) or _WITH_PASSWORD.search(value)):
         return False
-    return bool(_PASSED_ON.fullmatch(name)) or any(fnmatchcase(name, pattern) for pattern in named)
+    return _is_passed_on(name) or any(fnmatchcase(name, pattern) for pattern in named)
+
+
+def _is_passed_on(name: str) -> bool:
+    if name in _NAMES or _SHAPES.fullmatch(name):
+        return True
+    longer = name.startswith(_BEGINNINGS) and name not in _BEGINNINGS
+    return longer and name.replace("_", "a").isalnum()
 
 
 # --- what the system shows of us ---------------------------------------------------------------------------

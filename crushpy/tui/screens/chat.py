@@ -139,7 +139,7 @@ class ChatScreen(ChatLayout):
     ) -> None:
         """Shows a conversation that is open."""
         await self.show_history(conversation)
-        await self._greet(conversation)
+        self._greet(conversation)
         for notice in notices:
             self.feed.show(NoticeItem(notice, "warning"))
         await self._tell_of_tasks(conversation)
@@ -172,14 +172,19 @@ class ChatScreen(ChatLayout):
             if told := await unfinished_list(conversation, self.transcript.size.width):
                 self.feed.show(told)
 
-    async def _greet(self, conversation: "Conversation") -> None:
+    def _greet(self, conversation: "Conversation") -> None:
         """The card of a new conversation, where there is room for it."""
         rows = app_of(self).size.height
         if conversation.history or self._early or rows < LEAST_ROWS:
             return
-        from crushpy.tui.engine_access import greeting_for
+        from crushpy.tui.engine_access import greeting_for, last_here
 
-        self._greeting.show(await greeting_for(conversation), rows)
+        async def add_last() -> None:
+            """Storage is opened for it: nobody waits for that."""
+            self._greeting.add_last(await last_here(conversation), app_of(self).size.height)
+
+        self._greeting.show(greeting_for(conversation), rows)
+        self.run_worker(add_last(), group="greeting", exclusive=True)
 
     def say(self, text: str, *, warning: bool = False) -> None:
         self._greeting.end()
