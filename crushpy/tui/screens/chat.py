@@ -56,6 +56,8 @@ log = logging.getLogger(__name__)
 
 WARM_UP = 0.7
 """Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
+SOON = 0.3
+"""Seconds after which a new conversation tells of the last one."""
 AT_ANY_TIME = ("quit", "help", "redraw", "theme", "fold_all")
 """Commands that need not wait for the engine."""
 NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
@@ -180,7 +182,8 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.engine_access import greeting_for, last_here
 
         async def add_last() -> None:
-            """Storage is opened for it: nobody waits for that."""
+            """Storage is opened for it: nobody waits for that, and a prompt that is typed at once goes first."""
+            await asyncio.sleep(SOON)
             self._greeting.add_last(await last_here(conversation), app_of(self).size.height)
 
         self._greeting.show(greeting_for(conversation), rows)
