@@ -182,7 +182,7 @@ class ChatScreen(ChatLayout):
         from crushpy.tui.engine_access import greeting_for, last_here
 
         async def add_last() -> None:
-            """Storage is opened for it: nobody waits for that, and a prompt that is typed at once goes first."""
+            """Storage is opened for it: nobody waits for that, and a prompt typed at once goes first."""
             await asyncio.sleep(SOON)
             self._greeting.add_last(await last_here(conversation), app_of(self).size.height)
 
