@@ -36,7 +36,7 @@ async def refused(tool: AnyTool, context: ToolContext, **args: object) -> str:
 
 def knows(context: ToolContext, path: Path) -> None:
     """As if the model had viewed `path`."""
-    context.memory.remember(path, path.read_bytes())
+    context.memory.remember(path.resolve(), path.read_bytes())
 
 
 def names(folder: Path) -> list[str]:

@@ -2,17 +2,25 @@
 
 from pathlib import Path
 
+import pytest
+from filetools import lend
+
+from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.view import ViewTool
 
 
-def test_a_file_is_one_file_by_whichever_path(tmp_path: Path) -> None:
-    (tmp_path / "a").write_bytes(b"x")
-    (tmp_path / "link").symlink_to("a")
-    memory = FileMemory()
-    memory.remember(tmp_path / "link", b"x")
-    assert memory.state(tmp_path / "a", b"x") == "unchanged"
-    assert memory.state(tmp_path / "sub" / ".." / "a", b"y") == "changed"
-    assert memory.state(tmp_path / "b", b"x") == "unread"
+async def test_a_file_is_one_file_by_whichever_path(workspace: Path) -> None:
+    context = lend(workspace)
+    (context.cwd / "a").write_bytes(b"one\n")
+    (context.cwd / "link").symlink_to("a")
+    await ViewTool().run(ViewTool.args("link"), context)
+    await EditTool().run(EditTool.args("sub/../a", "one", "two"), context)
+    assert (context.cwd / "a").read_bytes() == b"two\n"
+    (context.cwd / "a").write_bytes(b"three\n")
+    with pytest.raises(ToolError, match="has changed since it was read"):
+        await EditTool().run(EditTool.args("link", "three", "four"), context)
 
 
 def test_the_latest_content_counts(tmp_path: Path) -> None:

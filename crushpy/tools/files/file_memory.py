@@ -1,6 +1,5 @@
 """Remembers which files the model has seen, and their content at that moment, so that no edit is blind."""
 
-import os
 from pathlib import Path
 from typing import Literal
 
@@ -10,7 +9,7 @@ State = Literal["unread", "unchanged", "changed"]
 
 
 class FileMemory:
-    """What the model last saw of each file. A file has one entry, by whichever path it was reached."""
+    """What the model last saw of each file: one entry for each, by its path behind all links."""
 
     def __init__(self) -> None:
         self._seen: dict[str, str] = {}
@@ -21,21 +20,14 @@ class FileMemory:
 
     def remember_digest(self, path: Path, digest: str) -> None:
         """The same for a content that was never held as a whole."""
-        self._seen[_key(path)] = digest
+        self._seen[str(path)] = digest
 
     def state(self, path: Path, content: bytes) -> State:
         """Whether `content`, which `path` holds now, is what the model saw."""
-        seen = self._seen.get(_key(path))
+        seen = self._seen.get(str(path))
         if seen is None:
             return "unread"
         return "unchanged" if seen == _hash(content) else "changed"
-
-
-def _key(path: Path) -> str:
-    try:
-        return os.path.realpath(path)
-    except OSError:  # a part of it became a link, or ceased to be one, at this very moment
-        return str(path)
 
 
 def _hash(content: bytes) -> str:
