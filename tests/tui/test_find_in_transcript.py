@@ -1,5 +1,7 @@
 """Finding words in the transcript: typed after /, highlighted, n and N go on, Esc ends."""
 
+from pathlib import Path
+
 from asking import bash
 from driving import Driven, Start, start
 from scripted_llm import Reply
@@ -96,6 +98,25 @@ async def test_a_hit_in_a_folded_item_opens_it_and_going_on_closes_it_again(
             await app.pilot.pause()
         await app.press("escape")
         await app.sees("hay 9", "hay 10")  # what one looks at stays open
+
+
+async def test_a_hit_in_a_run_of_reading_calls_opens_the_run(
+    start: Start, llm: ScriptedLLM, workspace: Path
+) -> None:
+    for name in ("one", "two", "three"):
+        (workspace / f"{name}.txt").write_text(f"hay\nthe needle of {name}\n")
+    views = [Call("view", {"file_path": f"{name}.txt"}) for name in ("one", "two", "three")]
+    llm.script(Reply(calls=views), "Read.")
+    async with start(size=(80, 30), yolo=True) as app:
+        await app.say("go")
+        await app.sees("Read 3 files", "Read.")
+        await app.rests()
+        assert "two.txt" not in app.text
+        await app.press("tab", "home", "slash")
+        await app.type("needle of two")
+        await app.press("enter")
+        await app.sees("two.txt", "the needle of two")
+        assert app.chat.transcript.text_of_selection() == "needle of two"
 
 
 async def test_it_is_found_in_the_reader_of_a_task(start: Start, llm: ScriptedLLM) -> None:

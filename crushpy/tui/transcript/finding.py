@@ -53,22 +53,21 @@ def find_match(sheet: Sheet, sought: str, start: Match, step: int) -> Match | No
 
 
 def _around(sheet: Sheet, index: int, step: int) -> Iterator[int]:
-    """The items from `index` on, round to those before it."""
-    ends = (-1, len(sheet.entries))
-    at: int | None = index
-    while at is not None:
-        if 0 <= at < len(sheet.entries) and sheet.entries[at] is not None:
+    """The items from `index` on, round to those before it; also those that a closed run hides."""
+    size = len(sheet.entries)
+    for further in range(size):
+        at = (index + step * further) % size
+        entry = sheet.entries[at]
+        if entry is not None and (not entry.hidden or entry.run is not None):
             yield at
-        at = sheet.neighbour(at, step)
-    at = sheet.neighbour(ends[0] if step > 0 else ends[1], step)
-    while at is not None and (at < index if step > 0 else at > index):
-        yield at
-        at = sheet.neighbour(at, step)
 
 
 def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
     if not _may_have(sheet, index, sought):
         return []
+    run = hiding_run(sheet, index)
+    if run is not None:
+        sheet.unfold(run, True)
     folded = stands_in_fold(sheet, index, sought)
     if folded:
         sheet.unfold(index, True)
@@ -79,7 +78,15 @@ def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
     ]
     if folded:
         sheet.unfold(index, False)
+    if run is not None:
+        sheet.unfold(run, False)
     return matches
+
+
+def hiding_run(sheet: Sheet, index: int) -> int | None:
+    """The line of the closed run that hides an entry; None where it is seen."""
+    entry = sheet[index]
+    return entry.run if entry.hidden else None
 
 
 def _may_have(sheet: Sheet, index: int, sought: str) -> bool:
@@ -87,7 +94,7 @@ def _may_have(sheet: Sheet, index: int, sought: str) -> bool:
     entry = sheet[index]
     if isinstance(entry.item, ReplyPart):
         return part_may_have(entry, sought)
-    if len(sheet.entries) <= DRAWN:
+    if len(sheet.entries) <= DRAWN and not entry.hidden:
         return True
     source = source_text(entry.grown()).lower()
     return all(word in source for word in sought.split())

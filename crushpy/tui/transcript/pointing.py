@@ -22,7 +22,7 @@ from crushpy.tui.items import (
 )
 from crushpy.tui.transcript.code_blocks import ShownBlock, block_in
 from crushpy.tui.transcript.entry_list import item_key
-from crushpy.tui.transcript.finding import Match, find_match, stands_in_fold
+from crushpy.tui.transcript.finding import Match, find_match, hiding_run, stands_in_fold
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
@@ -70,6 +70,7 @@ class Pointing(Visited, Scrolling):
         self._origin: Match | None = None
         """Where finding was begun."""
         self._opened_to_show: int | None = None
+        self._run_to_show: int | None = None
         """The item that was closed before finding led to it."""
         self._found: Match | None = None
         self._led = False
@@ -154,6 +155,10 @@ class Pointing(Visited, Scrolling):
         self._found = match
         if self._sheet[match.item].key != self._opened_to_show:
             self._close_what_finding_opened()
+        run = hiding_run(self._sheet, match.item)
+        if run is not None:
+            self._run_to_show = self._sheet[run].key
+            self._unfold(run, True)
         if stands_in_fold(self._sheet, match.item, self.sought):
             self._opened_to_show = self._sheet[match.item].key
             self._unfold(match.item, True)
@@ -164,10 +169,12 @@ class Pointing(Visited, Scrolling):
         return True
 
     def _close_what_finding_opened(self) -> None:
-        key, self._opened_to_show = self._opened_to_show, None
-        index = self._sheet.index_of(key) if key is not None else None
-        if index is not None:
-            self._unfold(index, False)
+        opened = self._opened_to_show, self._run_to_show
+        self._opened_to_show = self._run_to_show = None
+        for key in opened:
+            index = self._sheet.index_of(key) if key is not None else None
+            if index is not None:
+                self._unfold(index, False)
 
     def visit(self) -> None:
         """Takes the focus and leaves the cursor where it is."""
@@ -179,7 +186,7 @@ class Pointing(Visited, Scrolling):
         """Nothing is sought any more."""
         if self.sought or self._origin is not None:
             self.sought, self._origin, self._found = "", None, None
-            self._opened_to_show = None  # what one looks at stays open
+            self._opened_to_show = self._run_to_show = None  # what one looks at stays open
             self.screen.clear_selection()
             self.show_changes()
             self.refresh_bindings()

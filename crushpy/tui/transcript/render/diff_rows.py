@@ -52,7 +52,10 @@ def draw_diff(diff: Diff, canvas: Canvas, margin: Margin) -> None:
     lines = list(read_diff(diff.unified))
     left_out = len(lines) - MOST_LINES
     lines = lines[:MOST_LINES]
-    wide = canvas.width >= WIDE
+    signs = {line.sign for line in lines}
+    wide = canvas.width >= WIDE and not (
+        signs <= {"+", "@"} or signs <= {"-", "@"}
+    )  # one half would be empty
     digits = len(str(max([max(line.old, line.new) for line in lines], default=0)))
     numbers = digits if canvas.width >= NUMBERED else 0
     look = _Look(canvas.palette, margin, canvas.room(margin), numbers)
