@@ -52,7 +52,7 @@ from crushpy.prompts import Template, Templates
 from crushpy.settings import Settings
 from crushpy.shield import shielded
 from crushpy.start_soon import start_soon
-from crushpy.storage.records import ListedTask, SessionInfo, StorageError
+from crushpy.storage.records import ConversationRow, ListedTask, SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import RunningJob
@@ -623,6 +623,10 @@ class Conversation:
         """The user is at the keyboard: begins what the request would have to wait for."""
         if not self._closed:
             self._models.warm_up(self._session.info.model)
+
+    async def latest_here(self) -> list[ConversationRow]:
+        """The latest conversation of this folder; nothing where there is none, or this one is closed."""
+        return [] if self._closed else await self.library.conversations(self.info.cwd, 1)
 
     async def earlier_prompts(self) -> list[str]:
         """What was asked in this folder before, the latest last. Nothing where storage cannot be read."""

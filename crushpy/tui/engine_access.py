@@ -106,7 +106,7 @@ async def last_here(conversation: "Conversation") -> str:
     from crushpy.errors import CrushpyError
 
     try:
-        rows = await conversation.library.conversations(conversation.info.cwd, 1)
+        rows = await conversation.latest_here()
     except CrushpyError:
         return ""
     if not rows:

@@ -44,7 +44,7 @@ async def test_a_row_tells_title_model_messages_generations_and_age(
     tip = await continued(store, info, "Go on.", "more", "done")
     async with shown(SessionsScreen(library, "/work"), (100, 24)) as screen:
         row = screen.line("Repair the parser")
-        for part in ("claude-x", "3 msg", "2 gen", "now"):
+        for part in ("claude-x", "3 msg", "2 sessions", "now"):
             assert part in row
         await screen.press("enter")
         assert screen.results == [tip.id]
