@@ -187,6 +187,8 @@ class ListedTaskChanged(Event, frozen=True, tag="task"):
     """What it changed, where it had a worktree of its own."""
     error: str = ""
     """Why it did not come to its end."""
+    worktree: bool = False
+    """It has a worktree of its own; done without a branch, it changed nothing there."""
 
 
 class TaskEvent(Event, frozen=True, tag="task_event"):

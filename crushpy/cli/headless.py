@@ -120,8 +120,9 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
 
     if prompt or options.resume_latest or options.session or options.image:
         raise UsageError(
-            "--tasks goes with neither a prompt nor --continue nor --session nor --image.",
-            "The file says what to do, and each task gets a fresh session.",
+            "--tasks goes with neither a prompt nor --continue, --session, --resume or --image.",
+            "The file says what to do, and each task gets a fresh session. "
+            "`crushpy run --resume ID` alone goes on with a list that is not done.",
         )
     listed = read_tasks(tasks, working_folder(options.cwd))
     return lambda conversation, _: conversation.work_through(listed, parallel or 1)

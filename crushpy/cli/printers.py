@@ -115,6 +115,7 @@ class Prose:
         self._colour = sys.stderr.isatty() and not os.environ.get("NO_COLOR")
         self._open_line = False
         self._tasks: set[str] = set()
+        self._told: set[str] = set()
         self._list: TaskTable | TaskLines | None = None
         """How the tasks of a list get on, where there is one."""
 
@@ -141,6 +142,8 @@ class Prose:
                 self._listed(event)
             case TaskEvent(name, Notice() as notice) if notice.level == "warning":
                 self._say(f"! {name}: {notice.text}")
+            case TaskEvent(name, ToolFinished() as call):
+                self._unasked(name, call)
             case TaskEvent(name, Retry() as again) if isinstance(self._list, TaskLines):
                 self._say(f"! {name}: {again.reason} Trying again in {again.seconds:g} s.")
             case Farewell():
@@ -165,10 +168,16 @@ class Prose:
             self._list = TaskTable() if lively else TaskLines(lambda text, must: self._say(text, always=must))
         self._list(event)
 
+    def _unasked(self, name: str, call: ToolFinished) -> None:
+        """Says once what a task of a list was not allowed to do, and what would allow it."""
+        line = f"! {name}: {_first_line(call.text)}"
+        if call.decision and call.decision.verdict == "unasked" and line not in self._told:
+            self._told.add(line)
+            self._say(line)
+
     def _finished(self, event: ToolFinished) -> None:
         if event.is_error:
-            first = next((line for line in event.text.splitlines() if line.strip()), "failed")
-            self._say(f"  ✗ {first[:300]}")
+            self._say(f"  ✗ {_first_line(event.text)}")
         elif isinstance(event.display, Diff):
             self._say(f"  +{event.display.added} -{event.display.removed} {event.display.path}")
 
@@ -188,6 +197,10 @@ class Prose:
         if self._open_line:
             _write(sys.stdout, "\n")
             self._open_line = False
+
+
+def _first_line(text: str) -> str:
+    return next((line for line in text.splitlines() if line.strip()), "failed")[:300]
 
 
 def _write(stream: TextIO, text: str) -> None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from crushpy.engine.agents.task_rows import MARKS, money, table_lines
+from crushpy.engine.agents.task_rows import MARKS, money, table_lines, unchanged
 from crushpy.events import ListedTaskChanged
 from crushpy.messages import counted
 from crushpy.sanitize import one_line
@@ -36,17 +36,23 @@ class TaskTable:
             return
         size = shutil.get_terminal_size()
         lines = table_lines(list(self._tasks.values()), size.columns - 1, max(3, size.lines - 2))
-        self._write(self._back() + "".join(f"{line}\x1b[K\n" for line in lines))
+        gone = self._drawn - len(lines)
+        self._over([*lines, *[""] * gone])
+        if gone > 0:
+            self._write(f"\x1b[{gone}A")
         self._drawn = len(lines)
         self._at = time.monotonic()
 
     def erase(self) -> None:
-        self._write(self._back())
+        if self._drawn:
+            self._over([""] * self._drawn)
+            self._write(f"\x1b[{self._drawn}A")
         self._drawn = 0
 
-    def _back(self) -> str:
-        """To where the table begins, with nothing below."""
-        return f"\x1b[{self._drawn}A\r\x1b[J" if self._drawn else ""
+    def _over(self, lines: list[str]) -> None:
+        """Over what is drawn, line by line: some terminals keep a copy of a screen that is cleared."""
+        back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
+        self._write(back + "".join(f"{line}\x1b[K\n" for line in lines))
 
     def _write(self, text: str) -> None:
         with suppress(OSError):  # only the answer counts
@@ -83,6 +89,6 @@ class TaskLines:
 
 def _ending(event: ListedTaskChanged) -> str:
     figures = f"{counted(event.step, 'step')}, {event.tokens:,} tokens, {money(event.cost)}"
-    words = [event.state, figures, f"branch {event.branch}" if event.branch else ""]
+    words = [event.state, figures, f"branch {event.branch}" if event.branch else unchanged(event)]
     said = ", ".join(word for word in words if word)
     return f"{said}: {one_line(event.error)}" if event.error else said

@@ -1,5 +1,6 @@
 """Reads a list of tasks for `crushpy run --tasks FILE`: TOML, JSON, or plain lines."""
 
+import json
 import re
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,12 +23,26 @@ HINT = (
     "context_strategy, report_strategy, max_steps, max_tokens and max_cost may follow. "
     "In any other text file: a task a line."
 )
+KINDS = {
+    "tasks": "a list",
+    "needs": 'a list of names, such as ["survey"]',
+    "worktree": "true or false",
+    "read_only": "true or false",
+    "context_strategy": '"full" or "summarized"',
+    "report_strategy": '"full" or "summarized"',
+    "max_steps": "a whole number, 1 or more",
+    "max_tokens": "a whole number, 1 or more",
+    "max_cost": "a number, 0 or more",
+}
+"""What the value of a key must be, where it is no text."""
 MAX_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_KEY = re.compile(r"`\$\.(\w+)")
+_FIELD = re.compile(r"(missing required|contains unknown) field `([^`]*)`")
 _MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
-class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
+class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
     """One task as it is written down."""
 
     prompt: str
@@ -46,7 +61,7 @@ class ListedTask(Data, frozen=True, forbid_unknown_fields=True):
 class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
     """The whole file."""
 
-    tasks: list[Any]
+    tasks: tuple[Any, ...] = ()
     context_strategy: Strategy = ""
     report_strategy: Strategy = ""
 
@@ -57,8 +72,12 @@ def read_tasks(name: str, cwd: Path) -> TaskOrders:
     text = _read(name, path)
     try:
         listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskFile)
-    except (msgspec.ValidationError, msgspec.DecodeError, ValueError) as error:
+    except msgspec.ValidationError as error:
+        raise UsageError(f"--tasks {name}: {_plainly(error, 'a list')}", HINT) from error
+    except ValueError as error:  # with the line, where it is not TOML or JSON
         raise UsageError(f"--tasks {name}: {error}", HINT) from error
+    except RecursionError as error:
+        raise UsageError(f"--tasks {name}: what is in it is nested too deeply", HINT) from error
     if not listed.tasks:
         raise UsageError(f"--tasks {name}: there is no task in it", HINT)
     tasks = tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1))
@@ -69,9 +88,10 @@ def read_tasks(name: str, cwd: Path) -> TaskOrders:
 
 def _order(name: str, number: int, written: Any) -> TaskOrder:
     try:
-        entry = msgspec.convert({"prompt": written} if isinstance(written, str) else written, ListedTask)
+        entry = msgspec.convert({"prompt": written} if isinstance(written, str) else written, WrittenTask)
     except msgspec.ValidationError as error:
-        raise UsageError(f"--tasks {name}: task {number}: {error}", HINT) from error
+        which = f"{number} ({written['name']})" if isinstance(written, dict) and "name" in written else number
+        raise UsageError(f"--tasks {name}: task {which}: {_plainly(error, 'a text')}", HINT) from error
     if not entry.prompt.strip():
         raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
     if entry.name and not _is_name(entry.name):
@@ -87,6 +107,15 @@ def _order(name: str, number: int, written: Any) -> TaskOrder:
         entry.worktree,
         Limits(entry.max_steps, entry.max_tokens, entry.max_cost),
     )
+
+
+def _plainly(error: msgspec.ValidationError, short: str) -> str:
+    """What is wrong with a file or a task, in words. `short`: what it may be instead of a table of keys."""
+    if key := _KEY.search(str(error)):
+        return f"{key[1]} must be {KINDS.get(key[1], 'text')}"
+    if field := _FIELD.search(str(error)):
+        return f"{field[2]} is missing" if field[1] == "missing required" else f"there is no key {field[2]}"
+    return f"it must be {short}, or a table of keys"
 
 
 def _is_name(name: str) -> bool:
@@ -112,7 +141,7 @@ def _parsed(text: str, suffix: str) -> Any:
     if suffix == ".toml":
         return msgspec.toml.decode(text)
     if suffix == ".json":
-        found: Any = msgspec.json.decode(text)
+        found: Any = json.loads(text)
         return {"tasks": found} if text.lstrip().startswith("[") else found
     lines = (_MARK.sub("", line).strip() for line in text.splitlines() if not line.lstrip().startswith("#"))
     return {"tasks": [line for line in lines if line]}

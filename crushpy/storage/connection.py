@@ -6,7 +6,7 @@ kinds there are; nothing else knows which it is.
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
@@ -53,6 +53,10 @@ class Connection(ABC):
         Nobody else writes to the conversation of `session` meanwhile, and it must not have been taken over
         from this process.
         """
+
+    def briefly(self) -> AbstractContextManager[None]:
+        """What its body wants to write is written at once, or `CannotWriteNow` says that others are at it."""
+        return nullcontext()
 
     @abstractmethod
     def numbering(self, table: str) -> None:

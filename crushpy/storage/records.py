@@ -17,6 +17,10 @@ class StorageError(CrushpyError):
     """The database cannot be opened, read or written. Names the file, the reason and the way out."""
 
 
+class CannotWriteNow(StorageError):
+    """Others write, or the database is only to be read: what may as well be done later is not done."""
+
+
 class BreakerState(Data, frozen=True):
     """Whether fresh starts still help a conversation, judged by the usage reported after each."""
 

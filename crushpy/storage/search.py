@@ -50,16 +50,25 @@ _TASKS = """
 """
 
 
+_WAITS = (
+    "SELECT 1 FROM message JOIN index_queue ON index_queue.number = message.number "
+    "WHERE message.session_id IN ({}) LIMIT 1"
+)
+_ALL_WAITING = "SELECT number FROM index_queue"
+
+
 class Search:
     def __init__(self, connection: Connection, boundaries: Boundaries, full_text: FullText) -> None:
         self._connection = connection
         self._full_text = full_text
         self._reach = connection.dialect.pairs_of.format(":reach")
         self._tasks = _TASKS.format(self._reach)
+        self._waits = _WAITS.format(connection.dialect.items_of.format(":sessions"))
         self._boundaries = boundaries
 
     def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
-        """All words first; where no message has them all, any of them."""
+        """All words first; where no message has them all, any of them. `within` a session also those messages
+        that the index does not have yet."""
         terms = terms_of(query)
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
@@ -97,7 +106,9 @@ class Search:
         self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
     ) -> Iterator[Row]:
         values: dict[str, Any] = {"deleted": DELETED}
-        each = [self._where(number, term, values) for number, term in enumerate(terms)]
+        sessions = {"sessions": to_column(list(reach or ()))}
+        unindexed = reach is not None and self._connection.execute(self._waits, sessions).first() is not None
+        each = [self._where(number, term, values, unindexed) for number, term in enumerate(terms)]
         conditions = ["(" + (" AND " if every else " OR ").join(each) + ")", "session.kind != :deleted"]
         if cwd is not None:
             values["cwd"] = folder_key(cwd)
@@ -119,9 +130,9 @@ class Search:
         )
         yield from self._connection.execute(statement, values)
 
-    def _where(self, number: int, term: str, values: dict[str, Any]) -> str:
+    def _where(self, number: int, term: str, values: dict[str, Any], unindexed: bool) -> str:
         """A condition which every message that holds `term` fulfils, and few others."""
-        found: list[str] = []
+        found = [_ALL_WAITING] if unindexed else []
         if _LETTERS.search(term):
             found.append(self._full_text.words_like(f"words{number}", term, values))
         if len(term) >= 3:

@@ -175,8 +175,11 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
     run: Run, llm: ScriptedLLM, workspace: Path
 ) -> None:
     (workspace / "list.txt").write_text("one\n")
-    llm.script(Reply(calls=[Call("bash", {"command": "touch made"})]), "I may not.")
-    assert run("--tasks", "list.txt").code == 3
+    touches = Reply(calls=[Call("bash", {"command": "touch /etc/made"})])
+    llm.script(touches, touches, "I may not.")
+    done = run("--tasks", "list.txt", "--format", "text")
+    assert done.code == 3
+    assert done.stderr.count("! task-1: Permission needed") == 1 and "--allow" in done.stderr
 
 
 @pytest.mark.parametrize(
@@ -184,18 +187,25 @@ def test_a_permission_that_was_needed_shows_in_the_exit_code(
     [
         ("none.toml", None, "No such file"),
         ("list.toml", b"tasks = []", "there is no task in it"),
-        ("list.toml", b"[[tasks]]\nprompt = 3", "Expected `str`"),
+        ("list.toml", b"[[tasks]]\nprompt = 3", "task 1: prompt must be text"),
         ("list.toml", b"[[tasks]]\nprompt = ' '", "task 1 has an empty prompt"),
-        ("list.toml", b"[[tasks]]\npromt = 'x'", "promt"),
-        ("list.toml", b"context_strategy = 'short'\ntasks = ['x']", "Invalid enum value 'short'"),
-        ("list.toml", b"report_strategy = 'short'\ntasks = ['x']", "Invalid enum value 'short'"),
+        ("list.toml", b"[[tasks]]\npromt = 'x'", "task 1: there is no key promt"),
+        ("list.toml", b"context_strategy = 'short'\ntasks = ['x']", 'context_strategy must be "full" or'),
+        ("list.toml", b"", "there is no task in it"),
+        ("list.toml", b"[[tasks]]\nname = 'a'", "task 1 (a): prompt is missing"),
+        ("list.toml", b"[[tasks]]\nprompt = 'x'\nworktree = 'yes'", "task 1: worktree must be true or false"),
+        ("list.toml", b"tasks = 3", "tasks must be a list"),
+        ("list.json", b"3", "it must be a list, or a table of keys"),
+        ("list.json", b'["x",\n oops]', "line 2"),
+        pytest.param("list.json", b"[" * 100_000, "nested too deeply", id="deep"),
+        ("list.toml", b"report_strategy = 'short'\ntasks = ['x']", 'report_strategy must be "full" or'),
         (
             "list.toml",
             b"[[tasks]]\nprompt = 'x'\n[[tasks]]\nprompt = 'y'\nreport_strategy = 'short'",
-            "task 2: Invalid enum value 'short' - at `$.report_strategy`",
+            "task 2: report_strategy must be",
         ),
-        ("list.json", b'["x", {"prompt": "y", "strategy": "full"}]', "task 2: Object contains unknown field"),
-        ("list.json", b'["x", 7]', "task 2: Expected `object`"),
+        ("list.json", b'["x", {"prompt": "y", "strategy": "full"}]', "task 2: there is no key strategy"),
+        ("list.json", b'["x", 7]', "task 2: it must be a text, or a table"),
         ("list.toml", b"[[tasks\n", "--tasks list.toml"),
         ("list.json", b"{", "--tasks list.json"),
         ("list.txt", b"\xff\xfe\x00", "not text in UTF-8"),
@@ -216,7 +226,7 @@ def test_a_list_that_cannot_be_used_is_explained(
 
 def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     (workspace / "list.txt").write_text("one\n")
-    for also in (["and this"], ["--continue"], ["--session", "x"]):
+    for also in (["and this"], ["--continue"], ["--session", "x"], ["--resume", "3rzsmdgqseeh"]):
         done = run("--tasks", "list.txt", *also)
         assert done.code == 2 and "--tasks goes with" in done.result["error"]
 

@@ -58,7 +58,7 @@ def test_each_leaves_a_branch_with_its_diff_and_nothing_is_merged(
         }
     )
     llm.always(model)
-    tasks = [tree("left"), tree("right"), tree("none"), {"prompt": "after", "needs": ["left"]}]
+    tasks = [tree("left"), tree("right"), tree("none"), {"prompt": "after", "needs": ["left", "none"]}]
     live = start("--tasks", listed(project, *tasks), "--parallel", "2", "--yolo")
     llm.wait_requests_blocking(2)
     assert sorted(model.prompts) == ["left", "right"]
@@ -81,6 +81,11 @@ def test_each_leaves_a_branch_with_its_diff_and_nothing_is_merged(
     assert git(project, "branch", "--list", "crushpy/*").count("\n") == 2
     assert git(project, "worktree", "list").count("\n") == 1 and left_behind(home) == []
     assert branches["left"] in model.told["after"] and "+left" in model.told["after"]
+    assert "It changed nothing in its worktree, and left no branch." in model.told["after"]
+    assert done.of("notice")[-1]["text"] == (
+        "2 branches hold what tasks with a worktree changed, merged nowhere: "
+        f"git branch --list 'crushpy/{root}/*'"
+    )
     assert "Working directory: " + str(home / "worktrees" / root / "left") in str(
         next(one.body for one in llm.requests if one.body["messages"][1]["content"].startswith("left"))
     )
@@ -222,7 +227,18 @@ def test_what_fails_leaves_its_branch_too_and_the_next_attempt_has_the_name(
     again = run("--resume", first.result["root_id"], "--yolo")
     assert again.code == 0 and git(project, "show", f"{branch}:b.txt") == "whole\n"
     assert git(project, "show", f"{branch}-attempt-1:b.txt") == "half\n"
+    notices = [line["text"] for line in again.of("notice")]
+    assert f"What an earlier attempt at work changed is the branch {branch}-attempt-1 now." in notices
     assert left_behind(home) == []
+
+
+def test_a_worktree_in_which_nothing_changed_is_said_to_leave_no_branch(
+    run: Run, llm: ScriptedLLM, project: Path
+) -> None:
+    llm.always(TaskModel({"look": "All is well."}))
+    done = run("--tasks", listed(project, tree("look")), "--format", "text")
+    assert done.code == 0 and "look: done, 1 step," in done.stderr
+    assert done.stderr.partition("look: done")[2].splitlines()[0].endswith("nothing changed, no branch")
 
 
 @both_databases

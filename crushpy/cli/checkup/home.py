@@ -19,6 +19,8 @@ def files(scene: Scene) -> Iterator[Finding]:
     }
     file = _database_file(scene)
     yield ok(f"database   {file}  ({_state(file)})" if file else f"database   {_server(scene)}")
+    if file and file.is_file() and not os.access(file, os.W_OK):
+        yield fail(f"{file} cannot be written to", "Change its permissions: chmod u+w, as its owner.")
     for name, path in places.items():
         yield ok(f"{name:<9}  {path}  ({_state(path)})")
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):

@@ -11,10 +11,11 @@ from contextlib import suppress
 import msgspec
 
 from crushpy.engine.agents.subagents import ENDS, Finished, Subagents, Workplace
+from crushpy.engine.agents.task_endings import branches_left, ending
 from crushpy.engine.agents.task_orders import TaskOrder, TaskOrders
 from crushpy.engine.agents.task_places import TaskPlaces
 from crushpy.engine.agents.task_reports import TaskOutcome, TaskReports, is_named, numbered
-from crushpy.engine.agents.task_schedule import TaskSchedule, TaskState
+from crushpy.engine.agents.task_schedule import ENDED_BADLY, TaskSchedule, TaskState
 from crushpy.engine.agents.task_watch import TaskWatch
 from crushpy.engine.session.session import LiveSession, title_of, user_message
 from crushpy.engine.turn.limits import Spent
@@ -94,7 +95,10 @@ class TaskList:
         self._subagents.spent = spent
         self._orders = {order.name: order for order in orders.tasks}
         self._reports = TaskReports(orders, self._subagents.told)
-        self._watches = {task.name: TaskWatch(task, len(tasks), self._emit) for task in tasks}
+        self._watches = {
+            task.name: TaskWatch(task, len(tasks), self._emit, worktree=self._orders[task.name].worktree)
+            for task in tasks
+        }
         for text in warnings:
             self._emit(Notice(text, "warning"))
         done = await self._recover(tasks)
@@ -156,7 +160,7 @@ class TaskList:
         """A task has come to rest: so have those that can never start now."""
         for skipped in self._schedule.end(name, state):
             needs = self._orders[skipped].needs or ()
-            missing = [need for need in needs if self._schedule.states[need] != "done"]
+            missing = [need for need in needs if self._schedule.states[need] in ENDED_BADLY]
             self._watches[skipped].change(error=f"it needs {', '.join(missing)}")
             await self._store_state(skipped, state="skipped")
             self._watches[skipped].tell()
@@ -197,6 +201,10 @@ class TaskList:
             task = await self._subagents.work(work, watch, title=title, limits=order.limits)
         else:
             place = await self._places.open(order.name)
+            if earlier := self._places.earlier(order.name):
+                self._emit(
+                    Notice(f"What an earlier attempt at {order.name} changed is the branch {earlier} now.")
+                )
             try:
                 task = await self._subagents.work(work, watch, title=title, limits=order.limits, place=place)
             finally:
@@ -229,31 +237,18 @@ class TaskList:
     # --- the end -----------------------------------------------------------------------------------------
 
     def _conclude(self, stopped: str) -> Status:
-        """Says what is not done and how to go on."""
-        states = self._schedule.states
-        left = [name for name, state in states.items() if state != "done"]
-        if not left:
+        """Says what was left, what is not done and how to go on."""
+        states, tasks = self._schedule.states, [watch.task for watch in self._watches.values()]
+        if branches := branches_left(tasks, self._root):
+            self._emit(Notice(branches))
+        if all(state == "done" for state in states.values()):
             return "done"
-        done = f"{len(states) - len(left)} of {len(states)} tasks are done"
-        named = {
-            state: ", ".join(self._schedule.of(state))
-            for state in ("failed", "limit", "interrupted", "skipped", "waiting")
-        }
-        words = {"limit": "stopped at a limit", "waiting": "not begun", "skipped": "not begun for that"}
-        rest = "; ".join(f"{words.get(state, state)}: {names}" for state, names in named.items() if names)
-        why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
-        go_on = (
-            f"`crushpy run --resume {self._root}` goes on with the rest (with the same --allow or --yolo); "
-            "the file is not read again."
-        )
-        text = f"{why}{done}; {rest}."
-        self._emit(Notice(f"{text} {go_on}", "warning"))
+        ended = ending(states, tasks, self._root, stopped)
+        self._emit(Notice(f"{ended.text} {ended.go_on}", "warning"))
         if stopped == "interrupted":
             return "interrupted"
-        if named["failed"]:
-            failed = self._schedule.of("failed")
-            reasons = "; ".join(f"{name}: {self._watches[name].task.error}" for name in failed[:5])
-            self.failure = CrushpyError(f"{text} {reasons}", go_on)
+        if self._schedule.of("failed"):
+            self.failure = CrushpyError(f"{ended.text} {ended.reasons}", ended.go_on)
             return "error"
         return "limit"
 

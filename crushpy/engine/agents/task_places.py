@@ -41,6 +41,10 @@ class TaskPlaces:
         tree = self._laid_out[name] = self._trees.add(name)
         return self._trees.working_folder(tree)
 
+    def earlier(self, name: str) -> str:
+        """The branch with what an earlier attempt left, where there was one."""
+        return self._laid_out[name].earlier
+
     async def leave(self, name: str, place: Workplace, title: str) -> BranchLeft:
         """Ends what runs there, and has a branch hold what was changed."""
         await place.services.workspace.jobs.close()

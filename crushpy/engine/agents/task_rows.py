@@ -26,11 +26,16 @@ def table_lines(tasks: Sequence[ListedTaskChanged], width: int, height: int) -> 
 
 def _row(task: ListedTaskChanged, names: int) -> str:
     name = _cut(task.name, names)
-    last = one_line(clean(task.error or task.branch or task.line))
+    last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
     return (
         f"{MARKS.get(task.state, '✗')} {name}{' ' * (names - _width(name))}  {task.state:<{_STATE}} "
         f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}  {last}"
     )
+
+
+def unchanged(task: ListedTaskChanged) -> str:
+    """Says of a task with a worktree that it left no branch; empty of any other."""
+    return "nothing changed, no branch" if task.worktree and task.state == "done" and not task.branch else ""
 
 
 def _sum(tasks: Iterable[ListedTaskChanged], unseen: int) -> str:

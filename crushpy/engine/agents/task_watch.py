@@ -24,9 +24,14 @@ LINE = 200
 
 
 class TaskWatch:
-    def __init__(self, task: ListedTask, many: int, emit: Callable[[Event], None]) -> None:
+    """`many` tasks are in the list; `worktree`: this one has a worktree of its own."""
+
+    def __init__(
+        self, task: ListedTask, many: int, emit: Callable[[Event], None], *, worktree: bool = False
+    ) -> None:
         self._emit = emit
         self._many = many
+        self._worktree = worktree
         self._line = ""
         self.task = task
         """As it stands."""
@@ -56,10 +61,10 @@ class TaskWatch:
     def tell(self, line: str = "") -> None:
         """Says where it stands, and what it does or said last."""
         self._line = line.strip() or self._line
-        self._emit(standing(self.task, self._many, self._line[:LINE]))
+        self._emit(standing(self.task, self._many, self._line[:LINE], worktree=self._worktree))
 
 
-def standing(task: ListedTask, many: int, line: str = "") -> ListedTaskChanged:
+def standing(task: ListedTask, many: int, line: str = "", *, worktree: bool = False) -> ListedTaskChanged:
     """Where one of so many tasks stands."""
     return ListedTaskChanged(
         task.name,
@@ -73,6 +78,7 @@ def standing(task: ListedTask, many: int, line: str = "") -> ListedTaskChanged:
         task.session_id,
         task.branch,
         task.error,
+        worktree,
     )
 
 

@@ -39,6 +39,8 @@ class Worktree(Data, frozen=True):
     """Its own part of the repository: what its `.git` says may have been changed since."""
     common_dir: str
     """The repository."""
+    earlier: str = ""
+    """The branch by which what an earlier attempt left goes now."""
 
 
 class BranchLeft(Data, frozen=True):
@@ -106,7 +108,7 @@ class Worktrees:
         path, branch = self._own / name, f"{self._prefix}/{name}"
         if path.exists():
             raise GitFailed(f"{path} is there already", "What an earlier attempt left could not be taken up.")
-        self._rename_earlier(branch)
+        earlier = self._rename_earlier(branch)
         base = run_git(self._cwd, "rev-parse", "HEAD").strip()
         filters = known_filters(self._cwd)
         run_git(self._cwd, "worktree", "add", "-q", "-b", branch, str(path), base, filters=filters)
@@ -114,7 +116,7 @@ class Worktrees:
             path, "rev-parse", "--absolute-git-dir", "--path-format=absolute", "--git-common-dir"
         )
         git_dir, common_dir = places.splitlines()
-        tree = Worktree(name, str(path), branch, base, git_dir, common_dir)
+        tree = Worktree(name, str(path), branch, base, git_dir, common_dir, earlier)
         write_private(self._record(name), msgspec.json.encode(tree))
         return tree
 
@@ -142,15 +144,16 @@ class Worktrees:
     def _record(self, name: str) -> Path:
         return self._own / f"{name}.json"
 
-    def _rename_earlier(self, branch: str) -> None:
+    def _rename_earlier(self, branch: str) -> str:
         """What an earlier attempt left goes by another name: the branch is that of the last one."""
         if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
-            return
+            return ""
         free = (f"{branch}-attempt-{number}" for number in range(1, 1_000))
         for name in free:
             if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{name}"):
                 run_git(self._cwd, "branch", "-m", branch, name)
-                return
+                return name
+        return ""
 
     # --- one process at a time -----------------------------------------------------------------------------
 
@@ -242,7 +245,7 @@ def _committed(tree: Worktree, title: str) -> BranchLeft:
         run_git(path, *inside, *_QUIET, *who, *commit, filters=filters)
     head = run_git(path, *inside, "rev-parse", "HEAD").strip()
     if head == tree.base:
-        return BranchLeft(changes=unsaid)
+        return BranchLeft(changes=f"It changed nothing in its worktree, and left no branch.{unsaid}")
     run_git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)  # it may have gone to another one
     return BranchLeft(tree.branch, _described(tree, head) + unsaid)
 

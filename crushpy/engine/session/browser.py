@@ -23,7 +23,14 @@ from crushpy.messages import Data, Message, Seed
 from crushpy.private_files import new_file
 from crushpy.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
-from crushpy.storage.records import BoundaryInfo, ConversationRow, SearchHit, SessionInfo, TasksDone
+from crushpy.storage.records import (
+    BoundaryInfo,
+    CannotWriteNow,
+    ConversationRow,
+    SearchHit,
+    SessionInfo,
+    TasksDone,
+)
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -39,6 +46,8 @@ TITLE_LENGTH = 200
 TIPS_AT_A_TIME = 500
 PROMPTS = 200
 """How many earlier prompts are offered."""
+_WHILE_OTHERS_WRITE = 0.5
+"""Seconds between two attempts to have the index grow."""
 
 Relation = Literal["first", "continues", "branch", "task"]
 
@@ -268,7 +277,11 @@ class SessionBrowser:
         total = left = await self._store.unindexed()
         while left:
             heard(total - left, total)
-            before, left = left, await self._store.index_more()
+            try:
+                before, left = left, await self._store.index_more()
+            except CannotWriteNow:  # what is there can be searched meanwhile
+                await asyncio.sleep(_WHILE_OTHERS_WRITE)
+                continue
             if left >= before:  # what cannot be taken in must not be waited for
                 break
         return left < total

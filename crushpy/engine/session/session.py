@@ -140,7 +140,8 @@ class LiveSession:
         if self.stored:
             await self._store.add_message(self.info.id, prompt, self.facts_of(prompt))
         else:
-            title = title_of(prompt.text or " ".join(image.name for image in prompt.images))
+            words = prompt.text or " ".join(image.name for image in prompt.images)
+            title = self.info.title or title_of(words)
             self.info = msgspec.structs.replace(self.info, title=title)
             await self._store.create_session(self.info, prompt, self.facts_of(prompt))
             await self._store.take_lease(self.info.id)

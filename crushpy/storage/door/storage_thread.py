@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 from crushpy.start_soon import start_soon
 from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.location import backend_at
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import CannotWriteNow, StorageError
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -106,8 +106,13 @@ class StorageThread:
 
     async def _tidy_on(self) -> None:
         with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
-            while self._tidying is None and await self.tidy():  # noqa: ASYNC110  # leaves room for others
-                await asyncio.sleep(_BETWEEN)
+            while self._tidying is None:
+                try:
+                    if not await self._do(_tidied_briefly):
+                        return
+                    await asyncio.sleep(_BETWEEN)  # leaves room for others
+                except CannotWriteNow:  # nobody who reads has to wait for that
+                    await asyncio.sleep(_AFTER_A_FAULT)
 
     # --- signs of life ---------------------------------------------------------------------------------
 
@@ -126,3 +131,8 @@ class StorageThread:
                 pause = _AFTER_A_FAULT
             except RuntimeError:  # closed
                 return
+
+
+def _tidied_briefly(database: "Database") -> bool:
+    with database.connection.briefly():
+        return database.tidy()

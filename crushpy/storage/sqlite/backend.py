@@ -29,7 +29,7 @@ class SqliteBackend(Backend):
         if self.database is None:
             from crushpy.storage.sqlite.open_database import open_database
 
-            database = open_database(self._file, self.warnings)
+            database = open_database(self._file, self.warnings, self._told_later)
             try:
                 self.refuse_unfinished(database.copy_state.unfinished())
             except BaseException:
@@ -37,6 +37,9 @@ class SqliteBackend(Backend):
                 raise
             self.database = database
         return self.database
+
+    def _told_later(self, words: str) -> None:
+        self.say(words)  # whoever listens by then
 
     def work(self, job: "Callable[[Database], T]") -> T:
         from crushpy.storage.sqlite.faults import explained

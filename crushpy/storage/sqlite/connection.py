@@ -6,13 +6,13 @@ write.
 
 import sqlite3
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import MappingProxyType
 
 from crushpy.storage.connection import Connection, Dialect, Values
 from crushpy.storage.rows import Rows
-from crushpy.storage.sqlite.patience import patiently
+from crushpy.storage.sqlite.patience import Patience
 
 SPELLING = Dialect(
     name="sqlite",
@@ -29,16 +29,17 @@ SPELLING = Dialect(
 class SqliteConnection(Connection):
     dialect = SPELLING
 
-    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+    def __init__(self, connection: sqlite3.Connection, file: Path, patience: Patience) -> None:
         self.place = str(file)
         self._raw = connection
+        self._patience = patience
         self._durable = False
 
     def execute(self, statement: str, values: Values = MappingProxyType({})) -> Rows:
         """Runs one statement; a single one waits its turn, a transaction has it already."""
         if self._raw.in_transaction:
             return self._run(statement, values)
-        return patiently(lambda: self._run(statement, values))
+        return self._patience(lambda: self._run(statement, values))
 
     def _run(self, statement: str, values: Values) -> Rows:
         if isinstance(values, Mapping):
@@ -51,7 +52,7 @@ class SqliteConnection(Connection):
         if durable != self._durable:
             self._raw.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
             self._durable = durable
-        patiently(lambda: self._raw.execute("BEGIN IMMEDIATE"))
+        self._patience(lambda: self._raw.execute("BEGIN IMMEDIATE"))
         try:
             yield
             self._raw.execute("COMMIT")
@@ -59,6 +60,9 @@ class SqliteConnection(Connection):
             if self._raw.in_transaction:
                 self._raw.execute("ROLLBACK")
             raise
+
+    def briefly(self) -> AbstractContextManager[None]:
+        return self._patience.briefly()
 
     def numbering(self, table: str) -> None:
         """Nobody else writes anyway."""

@@ -3,6 +3,7 @@
 import os
 import sqlite3
 import time
+from collections.abc import Callable
 from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,7 +12,7 @@ from crushpy.paths import private_dir
 from crushpy.private_files import locked
 from crushpy.storage.sqlite.faults import DAMAGED, fault_name
 from crushpy.storage.sqlite.migrations import refuse_foreign, upgrade
-from crushpy.storage.sqlite.patience import AT_A_TIME, patiently
+from crushpy.storage.sqlite.patience import AT_A_TIME, Patience
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -27,26 +28,30 @@ class DamagedFile(sqlite3.DatabaseError):
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
-def open_database(file: Path, warnings: list[str]) -> "Database":
-    """The database in `file`, ready to use. Appends to `warnings` what a person should know."""
-    connection = _open_file(file, warnings)
+def open_database(file: Path, warnings: list[str], say: Callable[[str], None]) -> "Database":
+    """The database in `file`, ready to use. Appends to `warnings` what a person should know.
+
+    `say` is told, then and later, that it waits for others.
+    """
+    patience = Patience(str(file), say)
+    connection = _open_file(file, warnings, patience)
     from crushpy.storage.database import Database
     from crushpy.storage.output_table import NoOutputs
     from crushpy.storage.sqlite.connection import SqliteConnection
     from crushpy.storage.sqlite.full_text import SqliteFullText
     from crushpy.storage.sqlite.leases import SqliteLeases
 
-    ours = SqliteConnection(connection, file)
+    ours = SqliteConnection(connection, file, patience)
     return Database(ours, SqliteLeases(ours), SqliteFullText(ours), NoOutputs())
 
 
-def _open_file(file: Path, warnings: list[str]) -> sqlite3.Connection:
+def _open_file(file: Path, warnings: list[str], patience: Patience) -> sqlite3.Connection:
     attempts = 0
     while True:
         attempts += 1
         _make_private(file)
         try:
-            return patiently(lambda: _connect(file))
+            return patience(lambda: _connect(file))
         except sqlite3.DatabaseError as fault:
             aside = _set_aside(file) if _is_broken(fault) else None
             if aside is not None:
@@ -86,9 +91,19 @@ def _look_through(connection: sqlite3.Connection, file: Path) -> None:
 
 def _existing(file: Path) -> sqlite3.Connection:
     """A connection to a file that is there; SQLite would make one that others can read."""
+    how = "immutable=1" if _is_untouchable(file) else "mode=rw"
     return sqlite3.connect(
-        f"{file.absolute().as_uri()}?mode=rw", uri=True, timeout=AT_A_TIME, isolation_level=None
+        f"{file.absolute().as_uri()}?{how}", uri=True, timeout=AT_A_TIME, isolation_level=None
     )
+
+
+def _is_untouchable(file: Path) -> bool:
+    """True where nothing can be made beside it, and nobody has: even reading would need that."""
+    return not os.access(file.parent, os.W_OK) and not any(side.exists() for side in _beside(file))
+
+
+def _beside(file: Path) -> list[Path]:
+    return [file.with_name(file.name + ending) for ending in ("-wal", "-shm")]
 
 
 def _use_wal(connection: sqlite3.Connection) -> None:
@@ -110,8 +125,12 @@ def _make_private(file: Path) -> None:
     except FileExistsError:
         # Not found: another process set it aside just now. No permission: somebody shares it with us.
         with suppress(FileNotFoundError, PermissionError):
-            if os.name == "posix" and file.stat().st_mode & 0o077:
-                file.chmod(0o600)
+            mode = file.stat().st_mode
+            if os.name == "posix" and mode & 0o077:
+                file.chmod(mode & 0o700)
+            for side in _beside(file):  # made while the file was only to be read, they would keep it so
+                if side.exists() and mode & ~side.stat().st_mode & 0o200:
+                    side.chmod(0o600)
 
 
 def _is_broken(fault: sqlite3.DatabaseError) -> bool:
@@ -135,9 +154,9 @@ def _set_aside(file: Path) -> Path | None:
             if not _is_broken(fault):
                 return None
         aside = file.with_name(f"{file.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
-        for ending in ("-wal", "-shm"):
+        for side, other in zip(_beside(file), _beside(aside), strict=True):
             with suppress(FileNotFoundError):
-                file.with_name(file.name + ending).rename(aside.with_name(aside.name + ending))
+                side.rename(other)
         file.rename(aside)
         file.with_name(f"{file.name}{DAMAGED}").unlink(missing_ok=True)
         return aside

@@ -1,0 +1,126 @@
+"""Lists, searches and exports write nothing: others may hold the database, or it is only to be read."""
+
+import asyncio
+import os
+import shutil
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from command import Cli
+from stored import a_session, said
+
+from crushpy.storage.store import Store
+
+READING = [
+    pytest.param(["sessions", "list", "--all"], id="list"),
+    pytest.param(["sessions", "show", "SESSION"], id="show"),
+    pytest.param(["sessions", "search", "zebra", "--all"], id="search"),
+    pytest.param(["sessions", "search", "lion", "--session", "SESSION"], id="search of one"),
+    pytest.param(["sessions", "export", "SESSION"], id="export"),
+    pytest.param(["sessions", "tree", "SESSION"], id="tree"),
+]
+BY_THE_RIGHTS_OF_FILES = "-dac_override,-dac_read_search,-fowner"
+
+
+@pytest.fixture
+def session(home: Path) -> str:
+    """A conversation of which the last message waits for the index."""
+
+    async def write() -> str:
+        store = Store(home / "crushpy.db")
+        info = a_session(title="about a zebra")
+        await store.create_session(info, said("a zebra"))
+        while await store.tidy():
+            pass
+        await store.add_message(info.id, said("and a lion"))
+        await store.close()
+        return info.id
+
+    return asyncio.run(write())
+
+
+@pytest.fixture
+def held(home: Path, session: str) -> Iterator[sqlite3.Connection]:
+    """Another program that writes all the while."""
+    with closing(sqlite3.connect(home / "crushpy.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        yield other
+
+
+@pytest.mark.parametrize("words", READING)
+@pytest.mark.usefixtures("held")
+def test_nobody_who_reads_waits_for_another_that_writes(cli: Cli, session: str, words: list[str]) -> None:
+    done = cli(*(word.replace("SESSION", session) for word in words))
+    assert done.returncode == 0, done.stderr
+    assert "zebra" in done.stdout or "lion" in done.stdout
+    assert "Waiting" not in done.stderr
+    if words[:3] == ["sessions", "search", "zebra"]:
+        assert "1 message could not be searched yet" in done.stderr
+
+
+async def test_a_write_that_waits_says_so_once_and_when_it_goes_on(
+    home: Path, session: str, held: sqlite3.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.storage.sqlite.patience.UNTOLD", 0.0)
+    store = Store(home / "crushpy.db")
+    heard: list[str] = []
+    told = asyncio.Event()
+
+    def hear(words: str) -> None:
+        heard.append(words)
+        told.set()
+
+    store.listen(hear)
+    writing = asyncio.create_task(store.add_message(session, said("and a bear")))
+    await told.wait()
+    assert not writing.done()
+    held.execute("ROLLBACK")
+    await writing
+    await asyncio.sleep(0)
+    await store.close()
+    place = home / "crushpy.db"
+    assert heard == [
+        f"Another program is writing to the database {place}. Waiting for it, up to a minute.",
+        f"The database {place} is free again.",
+    ]
+
+
+def as_owner(*words: str) -> "subprocess.CompletedProcess[str]":
+    """Without the rights by which root writes to anything."""
+    root = os.geteuid() == 0
+    if root and shutil.which("setpriv") is None:
+        pytest.skip("nothing is read-only to root, and setpriv is not here")
+    dropped = f"--bounding-set={BY_THE_RIGHTS_OF_FILES}", f"--inh-caps={BY_THE_RIGHTS_OF_FILES}"
+    before = ["setpriv", *dropped] if root else []
+    return subprocess.run(
+        [*before, sys.executable, "-m", "crushpy", *words], capture_output=True, text=True, timeout=60
+    )
+
+
+@pytest.mark.parametrize("words", READING[:4])
+def test_a_database_that_is_only_to_be_read_is_read(home: Path, session: str, words: list[str]) -> None:
+    """The folder too: nothing can be made in it, as reading otherwise wants to."""
+    (home / "crushpy.db").chmod(0o400)
+    home.chmod(0o500)
+    done = as_owner(*(word.replace("SESSION", session) for word in words))
+    home.chmod(0o700)
+    assert done.returncode == 0, done.stderr
+    assert "zebra" in done.stdout or "lion" in done.stdout
+
+
+def test_a_file_made_read_only_stays_so_and_can_be_written_to_once_it_may(home: Path, session: str) -> None:
+    file = home / "crushpy.db"
+    file.chmod(0o444)
+    assert as_owner("sessions", "list", "--all").returncode == 0
+    assert file.stat().st_mode & 0o777 == 0o400, "others may not look; nobody may write"
+    refused = as_owner("sessions", "delete", session, "--yes")
+    assert refused.returncode == 1 and "Make the file and its folder writable" in refused.stderr
+    doctor = as_owner("doctor")
+    assert f"{file} cannot be written to" in doctor.stdout
+    file.chmod(0o600)
+    assert as_owner("sessions", "delete", session, "--yes").returncode == 0
