@@ -282,7 +282,7 @@ class Message(Data, frozen=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(part for part in self.parts if isinstance(part, ToolCall))
+        return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
     @property
     def images(self) -> tuple[Image, ...]:
@@ -298,7 +298,10 @@ class Message(Data, frozen=True):
     @property
     def result(self) -> ToolResult | None:
         """The result a tool message carries."""
-        return next((part for part in self.parts if isinstance(part, ToolResult)), None)
+        for part in self.parts:
+            if isinstance(part, ToolResult):
+                return part
+        return None
 
 
 class Pin(Data, frozen=True, omit_defaults=False):

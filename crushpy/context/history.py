@@ -22,10 +22,9 @@ def missing_results(messages: Sequence[Message], begun: Iterable[str]) -> list[T
     """
     started = set(begun)
     found: list[ToolResult] = []
-    for message, results in _units(messages):
-        answered = {result.call_id for result in results}
+    for message, answers in _units(messages):
         for call in message.calls:
-            if call.id not in answered:
+            if call.id not in answers:
                 text = INTERRUPTED if call.id in started else NOT_RUN
                 found.append(ToolResult(call.id, call.name, text, is_error=True))
     return found
@@ -40,7 +39,7 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
     start with a reply.
     """
     valid: list[Message] = []
-    for message, results in _units(messages):
+    for message, answers in _units(messages):
         if is_void(message):
             continue
         if message.role == "user":
@@ -57,12 +56,11 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
                 )
             )
         valid.append(message)
-        by_call: dict[str, ToolResult] = {}
-        for result in results:
-            by_call.setdefault(result.call_id, result)
         for call in message.calls:
-            result = by_call.get(call.id) or ToolResult(call.id, call.name, NOT_RUN, is_error=True)
-            valid.append(Message(id=f"{message.id}-{call.id}", role="tool", parts=(result,)))
+            if call.id not in answers:
+                missing = ToolResult(call.id, call.name, NOT_RUN, is_error=True)
+                answers[call.id] = Message(id=f"{message.id}-{call.id}", role="tool", parts=(missing,))
+            valid.append(answers[call.id])
     return tuple(valid)
 
 
@@ -83,13 +81,12 @@ def _as_text(part: Part) -> Part:
             return part
 
 
-def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, list[ToolResult]]]:
-    """Each message that is not a tool's, with the results of its calls, wherever they stand."""
-    results: dict[int, list[ToolResult]] = {}
-    for place, call in asked_at(messages).items():
-        result = messages[place].result
-        if result is not None:
-            results.setdefault(call, []).append(result)
+def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, dict[str, Message]]]:
+    """Each message that is not a tool's, with those that answer its calls, by call, wherever they stand."""
+    answers: dict[int, dict[str, Message]] = {}
+    for place, asked in asked_at(messages).items():
+        if (result := messages[place].result) is not None:
+            answers.setdefault(asked, {})[result.call_id] = messages[place]
     for place, message in enumerate(messages):
         if message.role != "tool":
-            yield message, results.get(place, [])
+            yield message, answers.get(place, {})

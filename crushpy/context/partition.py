@@ -35,9 +35,10 @@ def asked_at(messages: Sequence[Message]) -> dict[int, int]:
     waiting: dict[str, int] = {}
     found: dict[int, int] = {}
     for place, message in enumerate(messages):
-        waiting.update((call.id, place) for call in message.calls)
-        if message.result is not None and message.result.call_id in waiting:
-            found[place] = waiting.pop(message.result.call_id)
+        if message.role == "assistant":
+            waiting.update([(call.id, place) for call in message.calls])
+        elif (result := message.result) is not None and result.call_id in waiting:
+            found[place] = waiting.pop(result.call_id)
     return found
 
 

@@ -71,10 +71,10 @@ def _answered_before_a_reply(messages: Sequence[Message]) -> int:
     """
     place, waiting = 0, set[str]()
     for number, message in enumerate(messages):
-        if message.role == "assistant" and not is_void(message) and not waiting:
-            place = number
-        if message.role == "tool" and message.result is not None:
-            waiting.discard(message.result.call_id)
-        elif message.role == "assistant":
-            waiting.update(call.id for call in message.calls)
+        if message.role == "assistant":
+            if not waiting and not is_void(message):
+                place = number
+            waiting.update([call.id for call in message.calls])
+        elif message.role == "tool" and (result := message.result) is not None:
+            waiting.discard(result.call_id)
     return place

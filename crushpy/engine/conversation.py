@@ -415,7 +415,7 @@ class Conversation:
 
     def budget(self) -> Budget:
         """How full the model's window is."""
-        return self._agent.view.figures().budget
+        return self._agent.view.now().budget
 
     def inspect(self) -> Inspection:
         """What fills the model's window, part by part."""

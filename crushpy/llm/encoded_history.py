@@ -6,6 +6,7 @@ cache marks and the status touch the last two turns of the user's side alone.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from threading import Lock
 
 import msgspec
 
@@ -33,6 +34,13 @@ class EncodedHistories:
 
     def __init__(self) -> None:
         self._known: OrderedDict[tuple[str, str], _Beginning] = OrderedDict()
+        self._writing = Lock()
+        """Of a large history a thread takes care, and a sub-agent may ask meanwhile."""
+
+    def unwritten(self, model: str, messages: tuple[Message, ...]) -> int:
+        """About how many of these messages the next request has to write."""
+        known = self._known.get((model, messages[0].id)) if messages else None
+        return len(messages) - len(known.messages if known is not None else ())
 
     def written(
         self,
@@ -49,21 +57,22 @@ class EncodedHistories:
         `plain` writes messages without marks and status, `end` with them. Both write what begins with a reply
         as they would after other messages. `form` is equal as long as they write in the same way.
         """
-        beginning = self._beginning(model, messages, form)
-        known = len(beginning.messages)
-        settled = _settled(messages)
-        if settled < known or (known and not _stands_apart(messages, known)):  # some of it was taken back
-            beginning, known = _Beginning(form), 0
-        if settled > known:
-            beginning.data += b"".join(_entry(one) for one in plain(messages[known:settled]))
-            beginning.messages = messages[:settled]
-            self._keep(model, messages, beginning)
-        last = end(messages[len(beginning.messages) :])
-        pieces = [*map(_entry, first), beginning.data, *map(_entry, last)]
-        pieces = [memoryview(piece) for piece in pieces if piece]
-        if pieces:  # each has its comma before it
-            pieces[0] = pieces[0][1:]
-        return msgspec.Raw(b"".join((b"[", *pieces, b"]")))
+        with self._writing:
+            beginning = self._beginning(model, messages, form)
+            known = len(beginning.messages)
+            settled = _settled(messages)
+            if settled < known or (known and not _stands_apart(messages, known)):  # some of it was taken back
+                beginning, known = _Beginning(form), 0
+            if settled > known:
+                beginning.data += b"".join(_entry(one) for one in plain(messages[known:settled]))
+                beginning.messages = messages[:settled]
+                self._keep(model, messages, beginning)
+            last = end(messages[len(beginning.messages) :])
+            pieces = [*map(_entry, first), beginning.data, *map(_entry, last)]
+            pieces = [memoryview(piece) for piece in pieces if piece]
+            if pieces:  # each has its comma before it
+                pieces[0] = pieces[0][1:]
+            return msgspec.Raw(b"".join((b"[", *pieces, b"]")))
 
     def _beginning(self, model: str, messages: tuple[Message, ...], form: object) -> _Beginning:
         if messages and (found := self._known.get((model, messages[0].id))) is not None:

@@ -34,6 +34,8 @@ AFTER_DONE = 0.05
 """Seconds to wait for the connection to become free for the next request."""
 MOST_LESSONS = 6
 """A server that refuses one form after another is not asked for ever."""
+WRITTEN_AT_ONCE = 500
+"""Messages that are new to a request: more of them are written in a thread."""
 
 
 class Reported(Exception):
@@ -141,9 +143,7 @@ class HttpWire(ABC):
         reader, sent, lessons = self._reader(request), False, 0
         try:
             while True:
-                body = {**self._body(request, reader.unfinished), **self._extra}
-                headers = {**self._headers, **self._more_headers(request, body)}
-                data = encoded_body(body)
+                headers, data = await self._written(request, reader.unfinished)
                 exchange = await self._client.send("POST", self._url(request), headers, data)
                 try:
                     if not sent:
@@ -174,6 +174,16 @@ class HttpWire(ABC):
         finally:
             if response is not None:
                 response.close()
+
+    async def _written(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
+        """Headers and body. Much that is new is written in a thread: the app goes on meanwhile."""
+        if self._histories.unwritten(request.model, request.messages) > WRITTEN_AT_ONCE:
+            return await asyncio.to_thread(self._write, request, unfinished)
+        return self._write(request, unfinished)
+
+    def _write(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
+        body = {**self._body(request, unfinished), **self._extra}
+        return {**self._headers, **self._more_headers(request, body)}, encoded_body(body)
 
     async def close(self) -> None:
         await self._client.close()

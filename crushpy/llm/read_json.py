@@ -48,13 +48,13 @@ def is_json(text: str) -> bool:
     return True
 
 
-def decode_json(data: bytes) -> Any:
+def decode_json(data: bytes | str) -> Any:
     """Any JSON. Raises ValueError where it is none, or nested too deeply to be meant."""
     try:
         return msgspec.json.decode(data)
     except RecursionError:
         raise ValueError("nested too deeply") from None
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeEncodeError):
         # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
         import json
 

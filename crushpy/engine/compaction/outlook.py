@@ -32,7 +32,7 @@ class Outlook:
         self._turns = TurnUsages()
 
     def forecast(self) -> Forecast:
-        state = self._view.figures()
+        state = self._view.now()
         own = self._session.own_messages
         carried = self._session.history[: len(self._session.history) - len(own)]
         limits = self._planner.token_budget(state)

@@ -229,7 +229,7 @@ class Summarizer:
             raise
         self._in_vain = 0
         self.progress.ended(number, job.target_tokens)
-        usage = self._models.priced(draft.message(model, set())).usage or Usage()
+        usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
         self._usage += usage
         if self._count_usage is not None:
             await self._count_usage(usage)

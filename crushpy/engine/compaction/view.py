@@ -24,6 +24,7 @@ class WindowState(Data, frozen=True):
     history: tuple[Message, ...]
     """As a request shows it: with the cuts that were made."""
     request: Request
+    """Without its messages: those are put together when it is sent."""
     budget: Budget
     fixed_tokens: int
     """Of the system prompt and the tools: what no boundary can make smaller."""
@@ -53,17 +54,9 @@ class ContextView:
         self.moment = ""
         """The natural moment at which the next request is made; in `llm` the status names it."""
 
-    def now(self, pending: Sequence[Message] = ()) -> WindowState:
-        """The state by the figures at hand; `pending` is not stored yet."""
-        history = self.shown(pending)
-        request = self._models.request(self._session.info, self._sent.valid)
-        return self._state(history, request, self._gauge.reading(request, history))
-
-    def figures(self) -> WindowState:
-        """The same figures as those of `now`, with a request that holds no messages: cheap at any moment."""
-        history = self.shown()
-        request = self._models.request(self._session.info, ())
-        return self._state(history, request, self._gauge.reading(request, history))
+    def now(self) -> WindowState:
+        """The state by the figures at hand: cheap at any moment."""
+        return self._state(self.shown())
 
     def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
         """The history as a request shows it: with the cuts that were made, and for the eyes of its model."""
@@ -92,22 +85,22 @@ class ContextView:
     async def settled(self, threshold: float) -> WindowState:
         """The state, counted exactly where it might reach `threshold`."""
         state = self.now()
-        return self._state(
-            state.history,
-            state.request,
-            await self._gauge.settled(state.request, state.history, threshold),
-        )
+        budget = await self._gauge.settled(state.request, state.history, threshold)
+        return WindowState(state.history, state.request, budget, self._gauge.fixed_tokens(state.request))
 
-    def _state(self, history: tuple[Message, ...], request: Request, budget: Budget) -> WindowState:
+    def _state(self, history: tuple[Message, ...]) -> WindowState:
+        request = self._models.request(self._session.info, ())
+        budget = self._gauge.reading(request, history)
         return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
 
     def next_request(self, pending: Sequence[Message] = ()) -> Request:
-        """The next model call; in `llm` with the status of this very moment."""
-        state = self.now(pending)
+        """The next model call; in `llm` with the status of this very moment. `pending` is not stored yet."""
+        state = self._state(self.shown(pending))
         info, limit = self._session.info, state.request.max_output_tokens
         self.explain(state.budget)
         return msgspec.structs.replace(
             state.request,
+            messages=self._sent.valid,
             status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
             status_placement=self._models.placement(info.model),
             max_output_tokens=output_limit(state.budget, limit) if limit else None,

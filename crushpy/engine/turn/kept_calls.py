@@ -42,7 +42,7 @@ class KeptCalls:
         empty = isinstance(error, EmptyReply)
         if draft.usage is None and not empty:
             return
-        message = self._models.priced(draft.message(self._session.info.model, set()))
+        message = self._models.priced(await draft.message(self._session.info.model, set()))
         used = message.usage or Usage()
         self._spent.use(used)
         if empty and "".join(draft.thinking).strip():

@@ -1,7 +1,6 @@
 """One model call: pieces of a stream become events, and at the end one complete reply."""
 
 import asyncio
-import json
 import random
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -22,13 +21,14 @@ from crushpy.llm.protocol import (
     ThinkingOpaque,
     ThinkingPiece,
 )
-from crushpy.llm.read_json import too_deep
+from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.retry import MAX_RETRIES, delay
 from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.pieces import Pieces
-from crushpy.sanitize import encodable
 
 Emit = Callable[[Event], None]
+JOINED_AT_A_TIME = 500
+"""Calls of a reply that are put together in one go."""
 
 
 class Draft:
@@ -57,17 +57,19 @@ class Draft:
             self._thinking_seconds += time.monotonic() - self._thinking_since
             self._thinking_since = None
 
-    def message(self, model: str, taken_ids: set[str]) -> Message:
+    async def message(self, model: str, taken_ids: set[str]) -> Message:
         """The assistant's message. Call ids are made unique within the session: providers repeat them."""
         parts: list[Part] = []
         if self.thinking or self.opaque:
             parts.append(Thinking("".join(self.thinking), tuple(self.opaque), int(self._thinking_seconds)))
         if self.text:
             parts.append(Text("".join(self.text)))
-        for index in sorted(self.calls):
+        for number, index in enumerate(sorted(self.calls), start=1):
             call = _join(self.calls[index], taken_ids)
             taken_ids.add(call.id)
             parts.append(call)
+            if number % JOINED_AT_A_TIME == 0:
+                await asyncio.sleep(0)  # keys are heard in between
         return Message(
             id=new_id(),
             role="assistant",
@@ -108,10 +110,10 @@ def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
     call_id = given if given and given not in taken_ids else f"call_{new_id()}"
     name = "".join(piece.name for piece in pieces)
     opaque = next((piece.opaque for piece in pieces if piece.opaque), None)
-    source = "".join(piece.args for piece in pieces)
+    source = "".join([piece.args for piece in pieces])
     try:
-        args: Any = encodable(json.loads(source)) if source.strip() else {}
-    except (ValueError, RecursionError):
+        args: Any = decode_json(source) if source.strip() else {}
+    except ValueError:
         args = None
     if too_deep(args):
         args = None

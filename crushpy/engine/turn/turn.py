@@ -134,6 +134,7 @@ class Turn:
             if commit.done:
                 await self._policy.before_call()
                 await self._mode_notes.tell()
+                await asyncio.sleep(0)  # after thousands of results: keys are heard in between
             request = self._view.next_request(() if commit.done else (prompt,))
             call = self._calls.begin(request, commit)
             try:
@@ -147,8 +148,7 @@ class Turn:
             return await self._keep(draft, request)
 
     async def _keep(self, draft: Draft, request: Request) -> Message:
-        message = self._models.priced(draft.message(request.model, self._session.call_ids))
-        await shielded(self._session.add_reply(message))
+        message = await shielded(self._stored(draft, request.model))
         self._overflow.replied()
         await self._policy.after_reply(message)
         if draft.status_moved:
@@ -156,6 +156,11 @@ class Turn:
         if message.usage is not None:
             self._spent.use(message.usage)
             self._emit(UsageReported(message.usage, self._session.usage))
+        return message
+
+    async def _stored(self, draft: Draft, model: str) -> Message:
+        message = self._models.priced(await draft.message(model, self._session.call_ids))
+        await self._session.add_reply(message)
         return message
 
     async def _keep_partial(self, draft: Draft, model: str) -> None:
