@@ -21,7 +21,15 @@ def measure(tokens: int) -> dict[str, float]:
         app.wait_quiet()
         app.type_line("Go on.")
         app.record(1.0)
-        before, steps = app.cpu(), stepper.asked
-        waits = app.work(lambda: stepper.asked > STEPS, 120)
-        spent = (app.cpu() - before) / (stepper.asked - steps) * 1_000
-    return {"ms CPU a step": spent, **of_keys(waits)}
+        spent: list[float] = []
+        waits: list[float] = []
+        for typing in (False, True):
+            before, steps = app.cpu(), stepper.asked
+            until = STEPS if typing else (steps + STEPS) // 2
+            if typing:
+                waits = app.work(lambda: stepper.asked > STEPS, 120)
+            else:
+                while stepper.asked <= until:
+                    app.record(0.05)
+            spent.append((app.cpu() - before) / (stepper.asked - steps) * 1_000)
+    return {"ms CPU a step": spent[0], "with keys": spent[1], **of_keys(waits)}

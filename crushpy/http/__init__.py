@@ -1,6 +1,7 @@
 """A lean asynchronous HTTP/1.1 client: what a model call and a fetched page need, and quick to import."""
 
 from crushpy.http.client import Client, Exchange
+from crushpy.http.connection import Body
 from crushpy.http.errors import BadAddress, ConnectFailed, HttpError, HttpTimeout, ProtocolBroken
 from crushpy.http.proxies import proxy_for
 from crushpy.http.response import Response
@@ -9,6 +10,7 @@ from crushpy.http.urls import Target, parse_url
 
 __all__ = [
     "BadAddress",
+    "Body",
     "Client",
     "ConnectFailed",
     "Exchange",

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from crushpy.http.connection import Connection, Headers
+from crushpy.http.connection import Body, Connection, Headers
 from crushpy.http.errors import HttpError, HttpTimeout
 from crushpy.http.proxies import proxy_for
 from crushpy.http.racing import connect
@@ -37,7 +37,7 @@ class Client:
         method: str,
         url: str,
         headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         *,
         timeouts: Timeouts | None = None,
         connect_to: str = "",
@@ -55,7 +55,7 @@ class Client:
         method: str,
         url: str,
         headers: Mapping[str, str] | None = None,
-        body: bytes = b"",
+        body: Body = b"",
         *,
         timeouts: Timeouts | None = None,
         connect_to: str = "",
@@ -146,9 +146,9 @@ class Exchange:
         self._url = url
         self._timeouts = timeouts
         self._connection: Connection
-        self._request: tuple[str, str, Headers, bytes]
+        self._request: tuple[str, str, Headers, Body]
 
-    async def start(self, method: str, path: str, headers: Headers, body: bytes) -> None:
+    async def start(self, method: str, path: str, headers: Headers, body: Body) -> None:
         self._request = (method, path, headers, body)
         kept = self._client.take(self._route)
         self._connection = kept or await self._client.open(self._route, self._timeouts.connect)

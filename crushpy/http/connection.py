@@ -2,7 +2,8 @@
 
 import asyncio
 import socket
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, cast
 
 import h11
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 HEAD_LIMIT = 1 << 16
 READ_SIZE = 1 << 16
 COPIED = 1 << 16
-"""Bytes of a request that are joined with its head; a larger one is written as it is."""
+"""Neighbouring pieces of a request are joined up to so many bytes; a larger one is written as it is."""
 EVENTS_AT_A_TIME = 200
 """So many pieces of an answer are handed out before the loop gets its turn: a piece may be a single byte."""
 INTERIM_LIMIT = 100
@@ -23,6 +24,8 @@ UNREAD_LIMIT = 1 << 20
 """More than this unread, and the socket is not read any further for a while."""
 
 Headers = list[tuple[str, str]]
+Body = bytes | Sequence[bytes | memoryview]
+"""Of a request, in one piece or in several that are sent one after the other."""
 Incoming = h11.Response | h11.Data | h11.EndOfMessage
 Parsed = h11.Event | type[h11.NEED_DATA] | type[h11.PAUSED] | h11.RemoteProtocolError
 
@@ -100,7 +103,7 @@ class Connection(asyncio.BufferedProtocol):
         """Whether the peer hung up on a connection that had served before, without a byte of an answer."""
         return self.reused and self._lost and not self._heard
 
-    async def send(self, method: str, target: str, headers: Headers, body: bytes, patience: float) -> None:
+    async def send(self, method: str, target: str, headers: Headers, body: Body, patience: float) -> None:
         """Writes a request and returns when its last byte left this process (or the peer hung up)."""
         self._busy, self._heard = True, False
         try:
@@ -111,16 +114,15 @@ class Connection(asyncio.BufferedProtocol):
                 f"the request to {self.peer} cannot be written: a header holds an illegal character",
                 "Check the key for a line break or a character that is not plain ASCII.",
             ) from None
-        if body:
-            self._h11.send_with_data_passthrough(h11.Data(data=body))  # its length is known: as it is
+        pieces = [body] if isinstance(body, bytes) else body
+        for piece in pieces:
+            # Its length is known: it is written as it is, and only counted here.
+            self._h11.send_with_data_passthrough(h11.Data(data=cast(bytes, piece)))
         self._h11.send(h11.EndOfMessage())
-        if len(body) <= COPIED:
-            self._transport.write(head + body)
-        else:
-            self._transport.write(head)
-            self._transport.write(memoryview(body))
-        while self._full and not self._lost:
-            await self._wait(patience, "took the request too slowly")
+        for block in _blocks([head, *pieces]):
+            self._transport.write(block)
+            while self._full and not self._lost:  # what waits in the transport is a copy
+                await self._wait(patience, "took the request too slowly")
 
     async def response(self, patience: float) -> h11.Response:
         """The head of the answer."""
@@ -181,8 +183,9 @@ class Connection(asyncio.BufferedProtocol):
 
     def _adopt(self, transport: asyncio.Transport) -> None:
         self._transport = transport
-        # No high-water mark: `send` is to return when the request is really on its way.
-        transport.set_write_buffer_limits(high=0)
+        # No high-water mark: `send` is to return when the request is really on its way. TLS counts its own
+        # bytes, and 0 of them as too many.
+        transport.set_write_buffer_limits(high=1 if transport.get_extra_info("ssl_object") else 0, low=0)
 
     async def _next(self, patience: float, silence: str) -> Incoming:
         interim = 0
@@ -252,3 +255,24 @@ class Connection(asyncio.BufferedProtocol):
             self._stop_timer()
             self._h11.receive_data(b"")
         self._wake()
+
+
+def _blocks(pieces: Sequence[bytes | memoryview]) -> Iterator[bytes | memoryview]:
+    """The same bytes in order; small neighbours are joined, so that one write carries them."""
+    small: list[bytes | memoryview] = []
+    size = 0
+    for piece in pieces:
+        if size + len(piece) > COPIED and small:
+            yield b"".join(small)
+            small, size = [], 0
+        if len(piece) > COPIED:
+            yield memoryview(piece)
+        elif piece:
+            small.append(piece)
+            size += len(piece)
+    if small:
+        yield b"".join(small)
+
+
+def size_of(body: Body) -> int:
+    return len(body) if isinstance(body, bytes) else sum(map(len, body))

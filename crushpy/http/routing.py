@@ -7,7 +7,7 @@ from collections.abc import Mapping
 import msgspec
 
 from crushpy import __version__
-from crushpy.http.connection import Connection, Headers
+from crushpy.http.connection import Body, Connection, Headers, size_of
 from crushpy.http.errors import ConnectFailed
 from crushpy.http.urls import Target
 
@@ -32,7 +32,7 @@ class Route(msgspec.Struct, frozen=True):
 
 
 def request_head(
-    target: Target, proxy: Target | None, method: str, given: Mapping[str, str], body: bytes
+    target: Target, proxy: Target | None, method: str, given: Mapping[str, str], body: Body
 ) -> tuple[str, Headers]:
     """The request's path and headers; what the caller gives wins."""
     headers = {
@@ -43,7 +43,7 @@ def request_head(
         "accept-encoding": "identity",
     }
     if body or method not in ("GET", "HEAD"):
-        headers["content-length"] = str(len(body))
+        headers["content-length"] = str(size_of(body))
     if target.userinfo:
         headers["authorization"] = _basic(target.userinfo)
     path = target.path

@@ -17,7 +17,16 @@ MOST_HISTORIES = 4
 TOUCHED = 2
 """Turns of the user's side at the end that are written anew each time."""
 
+BLOCK = 1 << 16
+"""Bytes up to which what is written for one request after the other is joined."""
+
 Write = Callable[[tuple[Message, ...]], Sequence[Json]]
+
+
+class Written(tuple[bytes | memoryview, ...]):
+    """JSON in pieces, for `encoded_body`."""
+
+    __slots__ = ()
 
 
 class _Beginning:
@@ -26,7 +35,14 @@ class _Beginning:
     def __init__(self, form: object) -> None:
         self.form = form
         self.messages: tuple[Message, ...] = ()
-        self.data = bytearray()
+        self.blocks: list[bytes] = []
+
+    def add(self, data: bytes) -> None:
+        """Each block stays as it is once a request holds it; small ones are joined."""
+        if self.blocks and len(self.blocks[-1]) + len(data) <= BLOCK:
+            self.blocks[-1] += data
+        else:
+            self.blocks.append(data)
 
 
 class EncodedHistories:
@@ -51,7 +67,7 @@ class EncodedHistories:
         first: Sequence[Json] = (),
         plain: Write,
         end: Write,
-    ) -> msgspec.Raw:
+    ) -> Written:
         """A JSON list: `first`, the messages, and what `end` adds to the last of them.
 
         `plain` writes messages without marks and status, `end` with them. Both write what begins with a reply
@@ -64,15 +80,13 @@ class EncodedHistories:
             if settled < known or (known and not _stands_apart(messages, known)):  # some of it was taken back
                 beginning, known = _Beginning(form), 0
             if settled > known:
-                beginning.data += b"".join(_entry(one) for one in plain(messages[known:settled]))
+                beginning.add(b"".join([_entry(one) for one in plain(messages[known:settled])]))
                 beginning.messages = messages[:settled]
                 self._keep(model, messages, beginning)
             last = end(messages[len(beginning.messages) :])
-            pieces = [*map(_entry, first), beginning.data, *map(_entry, last)]
-            pieces = [memoryview(piece) for piece in pieces if piece]
-            if pieces:  # each has its comma before it
-                pieces[0] = pieces[0][1:]
-            return msgspec.Raw(b"".join((b"[", *pieces, b"]")))
+            before, after = b"".join(map(_entry, first)), b"".join(map(_entry, last))
+            begin, *more = [piece for piece in (before, *beginning.blocks, after) if piece] or [b","]
+            return Written((b"[", memoryview(begin)[1:], *more, b"]"))  # each has its comma before it
 
     def _beginning(self, model: str, messages: tuple[Message, ...], form: object) -> _Beginning:
         if messages and (found := self._known.get((model, messages[0].id))) is not None:
@@ -89,13 +103,13 @@ class EncodedHistories:
             self._known.popitem(last=False)
 
 
-def encoded_body(body: Json) -> bytes:
-    """A request as JSON. What is written already is copied once, however large it is."""
+def encoded_body(body: Json) -> list[bytes | memoryview]:
+    """A request as JSON, in pieces: what is written already is not copied, however large it is."""
     pieces: list[bytes | memoryview] = []
     for name, value in body.items():
         pieces += [b"," if pieces else b"{", msgspec.json.encode(name), b":"]
-        pieces.append(memoryview(value) if isinstance(value, msgspec.Raw) else msgspec.json.encode(value))
-    return b"".join((*pieces, b"}" if pieces else b"{}"))
+        pieces += value if isinstance(value, Written) else [msgspec.json.encode(value)]
+    return [*pieces, b"}" if pieces else b"{}"]
 
 
 def _entry(entry: Json) -> bytes:

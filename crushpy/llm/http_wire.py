@@ -11,7 +11,7 @@ from contextlib import aclosing
 from itertools import groupby
 from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 
-from crushpy.http import BadAddress, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
+from crushpy.http import BadAddress, Body, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
 from crushpy.llm.encoded_history import EncodedHistories, encoded_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
@@ -175,13 +175,13 @@ class HttpWire(ABC):
             if response is not None:
                 response.close()
 
-    async def _written(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
+    async def _written(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], Body]:
         """Headers and body. Much that is new is written in a thread: the app goes on meanwhile."""
         if self._histories.unwritten(request.model, request.messages) > WRITTEN_AT_ONCE:
             return await asyncio.to_thread(self._write, request, unfinished)
         return self._write(request, unfinished)
 
-    def _write(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], bytes]:
+    def _write(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], Body]:
         body = {**self._body(request, unfinished), **self._extra}
         return {**self._headers, **self._more_headers(request, body)}, encoded_body(body)
 

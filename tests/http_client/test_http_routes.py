@@ -149,3 +149,29 @@ def test_a_socks_proxy_is_refused_with_the_way_out():
 
 def test_a_web_servers_proxy_header_is_not_taken_for_a_proxy():
     assert goes_through("http://x.test", HTTP_PROXY="http://evil:1", REQUEST_METHOD="GET") is None
+
+
+async def test_each_request_over_tls_is_sent_before_it_is_answered(raw, server_tls, certificate):
+    """A model may think for minutes: that the request has left is known at once, on a kept connection too."""
+    asked, go_on = asyncio.Event(), asyncio.Event()
+
+    async def handler(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while True:
+            await raw.head(reader)
+            asked.set()
+            await go_on.wait()
+            asked.clear()
+            go_on.clear()
+            writer.write(OK)
+
+    url = await raw.start(handler, server_tls)
+    client = Client(environ={"SSL_CERT_FILE": str(certificate)})
+    for body in (b"one", b"two", [b"x" * 3_000_000, b"y" * 70_000, b"end"], b"four"):
+        async with asyncio.timeout(20):
+            exchange = await client.send("POST", url, body=body)
+            await asked.wait()
+        go_on.set()
+        with await exchange.response() as answer:
+            assert await answer.read(100) == b"ok"
+    assert raw.connections == 1
+    await client.close()

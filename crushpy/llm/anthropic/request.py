@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.opaque_parts import in_order, signed
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
@@ -142,7 +142,7 @@ def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicHabits) -> list[Json]:
 
 def _encoded_messages(
     request: Request, habits: AnthropicHabits, unfinished: list[Json], histories: EncodedHistories
-) -> msgspec.Raw:
+) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
         return _messages(msgspec.structs.replace(request, messages=messages), habits, unfinished)
 

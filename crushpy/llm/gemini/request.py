@@ -7,7 +7,7 @@ import re
 
 import msgspec
 
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.read_json import as_object, as_text
 from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
@@ -97,7 +97,7 @@ def _tool(tool: ToolSpec) -> Json:
 
 def _encoded_contents(
     request: Request, model: str, habits: GeminiHabits, histories: EncodedHistories
-) -> msgspec.Raw:
+) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
         return _contents(msgspec.structs.replace(request, messages=messages), model, habits)
 

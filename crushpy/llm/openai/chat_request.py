@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.protocol import Request
 from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 
@@ -43,7 +43,7 @@ def chat_messages(request: Request, dialect: Dialect = PLAIN) -> list[Json]:
     return [*_system(request, dialect), *_marked_history(request, dialect)]
 
 
-def encoded_chat_messages(request: Request, histories: EncodedHistories) -> msgspec.Raw:
+def encoded_chat_messages(request: Request, histories: EncodedHistories) -> Written:
     """The same in the plain dialect, as bytes; most of them are those of the request before."""
     return histories.written(
         request.model,

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from crushpy.llm.encoded_history import EncodedHistories
+from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.opaque_parts import in_order
 from crushpy.llm.protocol import Request
 from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
@@ -83,7 +83,7 @@ def _wish(request: Request, habits: ResponsesHabits) -> Json:
 # --- the history
 
 
-def _encoded_input(request: Request, habits: ResponsesHabits, histories: EncodedHistories) -> msgspec.Raw:
+def _encoded_input(request: Request, habits: ResponsesHabits, histories: EncodedHistories) -> Written:
     return histories.written(
         request.model,
         request.messages,
