@@ -8,6 +8,7 @@ import traceback
 from contextlib import nullcontext
 from types import ModuleType
 
+from benchmarks.scale import message_texts
 from benchmarks.scale.database import on_server
 
 ROWS = {
@@ -43,7 +44,14 @@ def main() -> None:
     parser.add_argument(
         "--postgres", action="store_true", help="on a server of PostgreSQL that runs for this alone"
     )
+    parser.add_argument(
+        "--text",
+        choices=message_texts.KINDS,
+        default="work",
+        help="of many conversations: sources, prose and outputs, or words of random letters",
+    )
     chosen = parser.parse_args()
+    message_texts.kind = chosen.text
     names = ROWS if chosen.row == "all" else (chosen.row,)
     with on_server() if chosen.postgres else nullcontext():
         failed = [name for name in names if not _row(name, chosen)]

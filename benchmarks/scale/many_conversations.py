@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import random
 import shutil
 import sqlite3
 import time
@@ -14,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from benchmarks.scale.database import execute, fresh_database, server
+from benchmarks.scale.message_texts import texts
 from crushpy.messages import Message, Text, ToolCall, ToolResult, to_json
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import SessionInfo
@@ -22,11 +22,9 @@ from crushpy.storage.store import Store
 MODEL = "openai/bench"
 MESSAGES = 12
 """Of each conversation."""
-WORDS_A_RESULT = 120
 SYSTEM = "You are a coding agent. " * 400
 """About 10 KB, as system prompts are."""
 FIRST = "first0000000"
-_POOL = 2_000
 _masters: list[TemporaryDirectory[str]] = []
 
 
@@ -96,8 +94,7 @@ async def _make_first(file: Path) -> None:
     store = Store(file)
     now = time.time() - 1e6
     info = SessionInfo(FIRST, FIRST, None, "root", 0, "first", "/work", MODEL, "auto", SYSTEM, now, now)
-    texts = iter(_texts(1))
-    messages = [_message(number, next(texts), now) for number in range(MESSAGES)]
+    messages = [_message(number, text, now) for number, text in enumerate(texts(1, MESSAGES))]
     await store.create_session(info, messages[0])
     for message in messages[1:]:
         await store.add_message(info.id, message)
@@ -120,22 +117,6 @@ def _parts(number: int, text: str) -> Any:
             )
         case _:
             return (ToolResult(call, "view", text),)
-
-
-def _texts(conversation: int) -> Iterator[str]:
-    """Prose and identifiers; some words are everywhere, some in one message only."""
-    pool = _pool()
-    for number in range(MESSAGES):
-        yield f"unique_{conversation}_{number} " + pool[(conversation * 7 + number * 131) % len(pool)]
-
-
-@cache
-def _pool() -> list[str]:
-    chance = random.Random(11)
-    letters = "abcdefghijklmnopqrstuvwxyz"
-    known = ["".join(chance.choices(letters, k=chance.randint(2, 11))) for _ in range(20_000)]
-    weights = [1 / (place + 1) for place in range(len(known))]
-    return [" ".join(chance.choices(known, weights, k=WORDS_A_RESULT)) for _ in range(_POOL)]
 
 
 def _multiply(file: Path, many: int) -> None:
@@ -180,7 +161,7 @@ def _multiply(file: Path, many: int) -> None:
                     "parts": to_json(_parts(place, text)).decode(),
                 }
                 for number, name in enumerate(names)
-                for place, (row, text) in enumerate(zip(messages, _texts(number + 2), strict=True))
+                for place, (row, text) in enumerate(zip(messages, texts(number + 2, MESSAGES), strict=True))
             ),
         )
         db.execute("INSERT OR IGNORE INTO index_queue SELECT number FROM message")

@@ -12,7 +12,7 @@ _IN_FILE = (
     "SELECT (SELECT sum(length(block)) FROM message_words_data) "
     "+ (SELECT sum(length(block)) FROM message_parts_data)"
 )
-_ON_SERVER = "SELECT pg_total_relation_size('message_words') + pg_total_relation_size('message_parts')"
+_ON_SERVER = "SELECT pg_total_relation_size('message_words') + pg_total_relation_size('word')"
 
 
 def measure(conversations: int) -> dict[str, float]:

@@ -6,6 +6,7 @@ What is left over when a process ends is taken up by the next one that has time.
 from crushpy.login import login_name
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.search_index import SearchIndex
@@ -16,7 +17,7 @@ _MARK = "UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :d
 _NO_LEASE = "DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)"
 _SESSION = "SELECT id FROM session WHERE kind = 'deleted' LIMIT 1"
 _MESSAGES = "SELECT * FROM message WHERE session_id = :session ORDER BY seq LIMIT :many"
-_DELETE_MESSAGE = "DELETE FROM message WHERE number = :number"
+_DELETE_MESSAGES = "DELETE FROM message WHERE number IN ({})"
 _DELETE_RUNS = (
     "DELETE FROM tool_run WHERE number IN "
     "(SELECT number FROM tool_run WHERE session_id = :session LIMIT :many)"
@@ -44,6 +45,7 @@ class Cleaning:
         self._audit = audit
         self._prompts = prompts
         self._execute = connection.execute
+        self._delete_messages = _DELETE_MESSAGES.format(connection.dialect.numbers_of.format(":numbers"))
 
     def mark(self, root_id: str) -> int:
         """From now on nobody sees this conversation; how many sessions it had. Its audit says so."""
@@ -65,8 +67,7 @@ class Cleaning:
         with self._connection.overwriting(), self._connection.transaction():
             rows = self._execute(_MESSAGES, values).all()
             self._index.remove(rows)
-            for row in rows:
-                self._execute(_DELETE_MESSAGE, {"number": row.number})
+            self._execute(self._delete_messages, {"numbers": to_column([row.number for row in rows])})
             if not rows and not self._execute(_DELETE_RUNS, values).rowcount:
                 prompt = self._prompts.of(session)
                 self._execute(_DELETE_SESSION, values)

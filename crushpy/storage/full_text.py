@@ -1,10 +1,14 @@
 """What every kind of database offers for finding messages by their words."""
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
 from crushpy.messages import Data
+
+LETTERS = re.compile(r"[^\W_]")
+"""What a term must have one of to be found by its words."""
 
 
 class IndexedText(Data, frozen=True):
@@ -25,21 +29,24 @@ class FullText(ABC):
         """Inside a transaction. None of them is in it."""
 
     @abstractmethod
-    def remove(self, text: IndexedText) -> None:
-        """Inside the transaction that deletes the message; `text` is what was added."""
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        """Inside the transaction that deletes the messages; `texts` are what was added."""
 
     @abstractmethod
     def merge_some(self, *, begin: bool) -> bool:
         """Does a part of the work that makes removed words leave the disk. False where none is left."""
 
     @abstractmethod
-    def words_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        """A query of the numbers of messages with the words of `term`; its values go under `name`."""
+    def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:
+        """A query of the numbers of all messages in which `term` stands, and of few others.
 
-    @abstractmethod
-    def parts_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        """The same for messages in which `term` may be a part of words; it has three letters at least."""
+        Its values go under names that begin with `name`. None where the index cannot tell: each message is
+        looked at then. Of one or two plain letters and digits only the beginning of words is looked for.
+        """
 
     @abstractmethod
     def ranked(self, terms: Sequence[str], values: dict[str, Any]) -> str:
-        """A query of `number` and `rank` (less is better) of the messages with any of these terms."""
+        """A query of `number` and `rank` (less is better) of the messages with any of these terms.
+
+        Each was asked for just before (`messages_with`), and has a letter or a digit.
+        """

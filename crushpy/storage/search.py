@@ -17,7 +17,7 @@ from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED
-from crushpy.storage.full_text import FullText
+from crushpy.storage.full_text import LETTERS, FullText
 from crushpy.storage.records import EVERYTHING, SearchHit
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.rows import Row
@@ -34,9 +34,16 @@ _TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
 _PLACES = 8
 """Of one word, how many places in a text are weighed for the snippet."""
 _NOT_WORDS = re.compile(r"[\x00-\x1f\x7f]+")
-_LETTERS = re.compile(r"[^\W_]")
+
+_FIRST_PAGE, _LARGEST_PAGE = 32, 512
+"""Candidates whose texts are read at once."""
 
 _MESSAGE = "SELECT * FROM message WHERE id = :id"
+_PAGE = """
+    SELECT message.*, session.root_id, session.title FROM message
+    JOIN session ON session.id = message.session_id
+    WHERE message.number IN ({}) AND session.kind != 'deleted'
+"""
 # Tasks of the sessions that led here, begun before each was left, and all that came out of those tasks.
 _TASKS = """
     WITH RECURSIVE reach (id, last) AS MATERIALIZED ({}),
@@ -64,7 +71,9 @@ class Search:
         self._reach = connection.dialect.pairs_of.format(":reach")
         self._tasks = _TASKS.format(self._reach)
         self._waits = _WAITS.format(connection.dialect.items_of.format(":sessions"))
+        self._page = _PAGE.format(connection.dialect.numbers_of.format(":numbers"))
         self._boundaries = boundaries
+        self._execute = connection.execute
 
     def find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
         """All words first; where no message has them all, any of them. `within` a session also those messages
@@ -105,6 +114,18 @@ class Search:
     def _candidates(
         self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
     ) -> Iterator[Row]:
+        """Best first. The texts are read a page at a time: mostly the first ones are enough."""
+        numbers = self._numbers(terms, reach, cwd, every=every)
+        size = _FIRST_PAGE
+        while numbers:
+            page, numbers = numbers[:size], numbers[size:]
+            rows = {row.number: row for row in self._execute(self._page, {"numbers": to_column(page)})}
+            yield from (rows[number] for number in page if number in rows)
+            size = min(2 * size, _LARGEST_PAGE)
+
+    def _numbers(
+        self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
+    ) -> list[int]:
         values: dict[str, Any] = {"deleted": DELETED}
         sessions = {"sessions": to_column(list(reach or ()))}
         unindexed = reach is not None and self._connection.execute(self._waits, sessions).first() is not None
@@ -119,32 +140,32 @@ class Search:
             known = f"WITH reach (id, last) AS MATERIALIZED ({self._reach}) "
             join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
         ranked, order = "", "message.number DESC"
-        if spelled := [term for term in terms if _LETTERS.search(term)]:
+        if spelled := [term for term in terms if LETTERS.search(term)]:
             ranking = self._full_text.ranked(spelled, values)
             ranked = f"LEFT JOIN ({ranking}) AS ranked ON ranked.number = message.number "
             order = "coalesce(ranked.rank, 0), message.number DESC"
         statement = (
-            f"{known}SELECT message.*, session.root_id, session.title FROM message "  # noqa: S608
+            f"{known}SELECT message.number FROM message "  # noqa: S608
             f"JOIN session ON session.id = message.session_id {join}{ranked}"
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}"
         )
-        yield from self._connection.execute(statement, values)
+        return self._execute(statement, values).scalars()
 
     def _where(self, number: int, term: str, values: dict[str, Any], unindexed: bool) -> str:
         """A condition which every message that holds `term` fulfils, and few others."""
-        found = [_ALL_WAITING] if unindexed else []
-        if _LETTERS.search(term):
-            found.append(self._full_text.words_like(f"words{number}", term, values))
-        if len(term) >= 3:
-            found.append(self._full_text.parts_like(f"parts{number}", term, values))
-        elif not (term.isascii() and term.isalnum()):
-            # Too short for the index: one message after the other, in each case a letter may have.
-            forms = dict.fromkeys((term, term.lower(), term.upper(), term.title()))
-            names = [f"short{number}_{form}" for form in range(len(forms))]
+        found = self._full_text.messages_with(f"term{number}", term, values)
+        if found is not None:
+            waiting = f" UNION {_ALL_WAITING}" if unindexed else ""
+            return f"message.number IN ({found}{waiting})"
+        # The index cannot tell: one message after the other, in each case a letter may have.
+        conditions: list[str] = []
+        for place, piece in enumerate(term.split()):
+            forms = dict.fromkeys((piece, piece.lower(), piece.upper(), piece.title()))
+            names = [f"short{number}_{place}_{form}" for form in range(len(forms))]
             values |= {name: f"%{_as_stored(form)}%" for name, form in zip(names, forms, strict=True)}
             like = self._connection.dialect.like
-            return "(" + " OR ".join(f"message.parts {like} :{name} ESCAPE '\\'" for name in names) + ")"
-        return f"message.number IN ({' UNION '.join(found)})"
+            conditions.append(" OR ".join(f"message.parts {like} :{name} ESCAPE '\\'" for name in names))
+        return "(" + " AND ".join(f"({condition})" for condition in conditions) + ")"
 
 
 def terms_of(query: str) -> list[str]:

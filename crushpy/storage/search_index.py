@@ -44,7 +44,6 @@ _WAITING_OF = (
     "WHERE message.session_id IN ({}) ORDER BY index_queue.number DESC LIMIT :many"
 )
 _LEFT = "SELECT count(*) FROM index_queue"
-_TAKE = "DELETE FROM index_queue WHERE number = :number"
 _TAKE_ALL = "DELETE FROM index_queue WHERE number IN ({}) RETURNING number"
 _QUEUE = "INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING"
 _QUEUE_SESSION = (
@@ -94,9 +93,9 @@ class SearchIndex:
 
     def remove(self, rows: Sequence[Row]) -> None:
         """Inside the transaction that deletes these messages."""
-        for row in rows:
-            if not self._execute(_TAKE, {"number": row.number}).rowcount:
-                self._full_text.remove(_indexed(row))
+        numbers = to_column([row.number for row in rows])
+        waited = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
+        self._full_text.remove([_indexed(row) for row in rows if row.number not in waited])
 
     def merge_some(self, *, begin: bool) -> bool:
         """Rewrites a part of the index, so that what was removed leaves the disk. False where it has."""

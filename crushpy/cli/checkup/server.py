@@ -67,4 +67,4 @@ def _tables(found: "ServerReport") -> Iterator[Finding]:
         yield ok("pg_trgm: parts of words are found by an index")
     else:
         hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
-        yield warn("pg_trgm is missing: searches for parts of words read every message", hint)
+        yield warn("pg_trgm is missing: searches for parts of words read the list of all words", hint)

@@ -1,88 +1,110 @@
-"""The index on a server: words as tsvectors made here, parts of words by pg_trgm where the server has it.
+"""The index on a server: for each message the keys of its words, and a list of all words there are.
 
-The words are taken apart here and not by the server, whose rules follow the language of its database.
+Keys are four bytes each, so that the index is not larger than the messages; the words themselves are stored
+once (`word_list.py`), and pg_trgm finds parts of them where the server has it.
 """
 
-import re
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 from crushpy.storage.full_text import FullText, IndexedText
 from crushpy.storage.postgres.connection import PostgresConnection
+from crushpy.storage.postgres.text_runs import LetterRun, array_of, counted_runs, key_of, runs_of
+from crushpy.storage.postgres.word_list import SHORTEST_PART, WordList
 
-_WORD = re.compile(r"[^\W_]+")
-_LONGEST = 200
-_OCCURRENCES = 8
-"""How often a word stands in a message counts for its rank, up to this."""
-_PIECE = 600_000
-"""Bytes of words in one row; the server takes no more than a megabyte."""
-_CLEAR = "DELETE FROM message_words WHERE number = :number"
-_ADD_WORDS = "INSERT INTO message_words VALUES (:number, :piece, CAST(:words AS tsvector))"
-_ADD_PARTS = "INSERT INTO message_parts VALUES (:number, :parts)"
-_CLEAR_PARTS = "DELETE FROM message_parts WHERE number = :number"
+_RANKED = 24
+"""Different words that count for the rank."""
+_OFTEN, _VERY_OFTEN = 3, 8
+"""How often a word stands in a message counts for its rank."""
+_FEW = 8
+"""So many words that go on after what was typed count as well."""
+_ADD = "INSERT INTO message_words VALUES (:number, CAST(:words AS int[]))"
+_CLEAR = "DELETE FROM message_words WHERE number = ANY(CAST(:numbers AS bigint[]))"
+_EVERY = "SELECT number FROM message_words"
 
 
 class PostgresFullText(FullText):
     def __init__(self, connection: PostgresConnection) -> None:
         self._execute = connection.execute
+        self._words = WordList(connection)
+        self._keys: dict[str, list[int]] = {}
+        """Of each term that `messages_with` was asked for: what counts for its rank."""
 
     def add(self, texts: Sequence[IndexedText]) -> None:
-        rows = [
-            {"number": text.number, "piece": piece, "words": words}
-            for text in texts
-            for piece, words in enumerate(_vectors(text.words))
-        ]
-        self._execute(_ADD_WORDS, rows)
-        self._execute(_ADD_PARTS, [{"number": text.number, "parts": text.parts} for text in texts])
+        self._words.share()
+        rows: list[dict[str, Any]] = []
+        listed: dict[str, tuple[int, bool]] = {}
+        for text in texts:
+            words, pairs = counted_runs(text.words)
+            rows.append({"number": text.number, "words": array_of(list(_keys(words | pairs)))})
+            shallow, _ = counted_runs(text.parts)
+            for word in words:
+                if len(word) > 1:
+                    _, deep = listed.get(word, (0, True))
+                    listed[word] = (text.number, deep and len(word) > SHORTEST_PART and word not in shallow)
+        self._execute(_ADD, rows)
+        self._words.add(listed)
 
-    def remove(self, text: IndexedText) -> None:
-        self._execute(_CLEAR, {"number": text.number})
-        self._execute(_CLEAR_PARTS, {"number": text.number})
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        self._execute(_CLEAR, {"numbers": array_of([text.number for text in texts])})
+        self._words.release([(word, text.number) for text in texts for word in counted_runs(text.words)[0]])
 
     def merge_some(self, *, begin: bool) -> bool:
-        """The server does that by itself (autovacuum)."""
-        return False
+        """Words that no message holds any more leave the list; the server does the rest by itself."""
+        return self._words.clean_some()
 
-    def words_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        values[name] = _query(term)
-        return f"SELECT number FROM message_words WHERE words @@ CAST(:{name} AS tsquery)"  # noqa: S608
+    def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:
+        runs = list(runs_of(term))
+        every = [key_of(run.text) for run in runs if run.is_whole]
+        edges = [run for run in runs if not run.is_whole and len(run.text) >= SHORTEST_PART]
+        if not every and not edges:  # so few letters are only looked for where a word begins
+            edges = [run for run in runs if run.ends and (run.text.isascii() or not run.begins)]
+        found = [self._like(run) for run in edges]
+        any_of = min((keys for keys in found if keys is not None), key=len, default=None)
+        self._keys[term] = [key_of(run.text) for run in runs]
+        if any_of is not None and len(any_of) <= _FEW:
+            self._keys[term] += any_of
+        if every or any_of is not None:
+            return _query(name, every, any_of, values)
+        return _EVERY if found and len(runs[0].text) == len(term) else None
 
-    def parts_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        conditions: list[str] = []
-        for place, word in enumerate(one for one in term.lower().split() if len(one) >= 3):
-            values[f"{name}_{place}"] = f"%{_literally(word)}%"
-            conditions.append(f"parts LIKE :{name}_{place} ESCAPE '\\'")
-        return f"SELECT number FROM message_parts WHERE {' AND '.join(conditions) or 'false'}"  # noqa: S608
+    def _like(self, run: LetterRun) -> list[int] | None:
+        begins = run.begins and len(run.text) >= SHORTEST_PART
+        return self._words.like(run.text, begins=begins, ends=run.ends)
 
     def ranked(self, terms: Sequence[str], values: dict[str, Any]) -> str:
-        values["words"] = " | ".join(f"({_query(term)})" for term in terms)
+        keys = list(dict.fromkeys(key for term in terms for key in self._keys.pop(term)))[:_RANKED]
+        values["ranked"] = array_of(keys)
+        values |= {f"ranked{place}": key for place, key in enumerate(keys)}
+        worth = " + ".join(
+            f"1 - 1.0 / (1 + cardinality(array_positions(words, CAST(:ranked{place} AS int))))"
+            for place in range(len(keys))
+        )
         return (
-            "SELECT number, -max(ts_rank(words, CAST(:words AS tsquery), 1)) AS rank FROM message_words "
-            "WHERE words @@ CAST(:words AS tsquery) GROUP BY number"
+            f"SELECT number, -({worth or 0}) / ln(2 + cardinality(words)) AS rank FROM message_words "  # noqa: S608
+            "WHERE words && CAST(:ranked AS int[])"
         )
 
 
-def _vectors(body: str) -> Iterator[str]:
-    """The words of a text with how often they stand in it, in the server's own notation."""
-    counted = Counter(found[0][:_LONGEST].lower() for found in _WORD.finditer(body))
-    words: list[str] = []
-    size = 0
-    for word, count in counted.items():
-        many = min(count, _OCCURRENCES)
-        words.append(f"'{word}':{','.join(map(str, range(1, many + 1)))}")
-        size += len(word.encode()) + 4 + 2 * many
-        if size > _PIECE:
-            yield " ".join(words)
-            words, size = [], 0
-    yield " ".join(words)
+def _query(name: str, every: list[int], any_of: list[int] | None, values: dict[str, Any]) -> str:
+    """The messages that have each of these keys, and one at least of the others."""
+    values[name] = array_of(every)
+    if any_of is None:
+        return f"SELECT number FROM message_words WHERE words @> CAST(:{name} AS int[])"  # noqa: S608
+    values[f"{name}_any"] = array_of(any_of)
+    # One after the other: to compare each message with many keys at once takes much longer.
+    return (
+        f"SELECT number FROM unnest(CAST(:{name}_any AS int[])) AS wanted (key) "  # noqa: S608
+        f"JOIN message_words ON words @> (CAST(:{name} AS int[]) || wanted.key)"
+    )
 
 
-def _query(term: str) -> str:
-    """All its words; the last one may go on."""
-    words = [word[:_LONGEST] for word in _WORD.findall(term.lower())]
-    return " & ".join(f"'{word}'" for word in words) + ":*" if words else ""
-
-
-def _literally(word: str) -> str:
-    return word.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+def _keys(counted: dict[str, int]) -> Iterator[int]:
+    """Each once; twice for what stands there three times or more, three times for eight or more."""
+    for run, many in counted.items():
+        key = key_of(run)
+        yield key
+        if many >= _OFTEN:
+            yield key
+        if many >= _VERY_OFTEN:
+            yield key

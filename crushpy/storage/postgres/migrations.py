@@ -310,7 +310,30 @@ CREATE TABLE message_fact (
 )
 """
 
-STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS, _FACTS]
+# Made anew without a copy of the words in each message; all messages are put into it again, later.
+_SMALL_INDEX = """
+DROP TABLE message_parts;
+DROP TABLE message_words;
+CREATE TABLE message_words (
+    number BIGINT NOT NULL PRIMARY KEY REFERENCES message (number) ON DELETE CASCADE,
+    words INT[] NOT NULL
+);
+ALTER TABLE message_words ALTER COLUMN words SET STORAGE EXTERNAL;
+CREATE INDEX message_by_words ON message_words USING gin (words) WITH (gin_pending_list_limit = 256);
+CREATE TABLE word (
+    number BIGINT,
+    deep BOOLEAN NOT NULL,
+    text TEXT COLLATE "C" NOT NULL PRIMARY KEY
+);
+CREATE INDEX word_without_message ON word (text) WHERE number IS NULL;
+CREATE INDEX word_deep ON word (text) WHERE deep;
+DROP TABLE index_queue;
+CREATE TABLE index_queue AS SELECT number FROM message;
+ALTER TABLE index_queue ADD PRIMARY KEY (number);
+ALTER TABLE index_queue ADD FOREIGN KEY (number) REFERENCES message (number) ON DELETE CASCADE
+"""
+
+STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS, _FACTS, _SMALL_INDEX]
 """The first leads to FIRST_VERSION, each of the others one further."""
 NEWEST = FIRST_VERSION + len(STEPS) - 1
 
@@ -319,7 +342,7 @@ _STATE = """
 SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.migration') IS NOT NULL,
     EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('crushpy')),
     EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
-    to_regclass('crushpy.message_by_parts') IS NOT NULL
+    to_regclass('crushpy.word_by_part') IS NOT NULL
 """
 
 
@@ -342,7 +365,8 @@ def upgrade(connection: "psycopg.Connection[Any]", place: str) -> None:
             _add_trigrams(connection)
         if _wants_index(connection):
             connection.execute(
-                "CREATE INDEX message_by_parts ON crushpy.message_parts USING gin (parts gin_trgm_ops)"
+                "CREATE INDEX word_by_part ON crushpy.word USING gin (text gin_trgm_ops) "
+                "WITH (gin_pending_list_limit = 256) WHERE NOT deep"
             )
 
 

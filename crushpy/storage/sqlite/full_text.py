@@ -10,10 +10,12 @@ from typing import Any
 import msgspec
 
 from crushpy.storage.connection import Connection
-from crushpy.storage.full_text import FullText, IndexedText
+from crushpy.storage.full_text import LETTERS, FullText, IndexedText
 
 _MERGE_PAGES = 16
 """Of each table in one transaction: some milliseconds, overwriting included."""
+_RUN = 3
+"""Letters of which a part has one at least."""
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
 _ADD = tuple(
     f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})"  # noqa: S608  # our own names
@@ -39,9 +41,9 @@ class SqliteFullText(FullText):
         for statement in _ADD:
             self._execute(statement, [msgspec.structs.asdict(text) for text in texts])
 
-    def remove(self, text: IndexedText) -> None:
+    def remove(self, texts: Sequence[IndexedText]) -> None:
         for statement in _REMOVE:
-            self._execute(statement, msgspec.structs.asdict(text))
+            self._execute(statement, [msgspec.structs.asdict(text) for text in texts])
 
     def merge_some(self, *, begin: bool) -> bool:
         before = self._execute(_CHANGES).scalar()
@@ -50,13 +52,18 @@ class SqliteFullText(FullText):
                 self._execute(statement, {"pages": -_MERGE_PAGES if begin else _MERGE_PAGES})
         return self._execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
 
-    def words_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        values[name] = _phrase(term)
-        return f"SELECT rowid FROM message_words WHERE message_words MATCH :{name}"  # noqa: S608
-
-    def parts_like(self, name: str, term: str, values: dict[str, Any]) -> str:
-        values[name] = _all_parts(term)
-        return f"SELECT rowid FROM message_parts WHERE message_parts MATCH :{name}"  # noqa: S608
+    def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:
+        whole = len(term) >= _RUN
+        if not whole and not (term.isascii() and term.isalnum()):
+            return None
+        found: list[str] = []
+        if LETTERS.search(term):
+            values[f"{name}_words"] = _phrase(term)
+            found.append(f"SELECT rowid FROM message_words WHERE message_words MATCH :{name}_words")  # noqa: S608
+        if whole:
+            values[f"{name}_parts"] = _all_parts(term)
+            found.append(f"SELECT rowid FROM message_parts WHERE message_parts MATCH :{name}_parts")  # noqa: S608
+        return " UNION ".join(found)
 
     def ranked(self, terms: Sequence[str], values: dict[str, Any]) -> str:
         values["words"] = " OR ".join(map(_phrase, terms))
@@ -71,5 +78,5 @@ def _phrase(term: str) -> str:
 def _all_parts(term: str) -> str:
     """All runs of three letters of its words."""
     lower = term.lower()
-    runs = (word[at : at + 3] for word in lower.split() for at in range(len(word) - 2))
+    runs = (word[at : at + _RUN] for word in lower.split() for at in range(len(word) - _RUN + 1))
     return " AND ".join('"' + run.replace('"', '""') + '"' for run in dict.fromkeys(runs)) or '""'

@@ -350,6 +350,9 @@ CREATE TABLE message_fact (
 """
 """Those of messages that are there are read when a boundary needs them."""
 
+_OF_SERVERS = ""
+"""Where only a server's tables change."""
+
 STEPS: list[str] = [
     _FIRST,
     _LEDGER,
@@ -368,6 +371,7 @@ STEPS: list[str] = [
     _PROMPTS,
     _TASK_LISTS,
     _FACTS,
+    _OF_SERVERS,
 ]
 """Step n (counted from 0) leads from version n to n + 1: SQL statements, with no semicolon in their texts."""
 
@@ -408,7 +412,7 @@ def _step(connection: sqlite3.Connection, file: Path, *, back_up: bool) -> None:
     try:
         version = _version(connection)  # again: another process may have been quicker
         if version < len(STEPS):
-            if version > 0 and back_up:
+            if version > 0 and back_up and STEPS[version]:
                 _back_up(file, version)
             for statement in _statements(STEPS[version]):
                 connection.execute(statement)
