@@ -66,10 +66,15 @@ class MessageCommitted(Event, frozen=True, tag="message"):
     """The assistant's message of this step is stored. Before the `tool_call`s it asks for."""
 
     message_id: str
-    text: str
+    texts: tuple[str, ...]
+    """What it says; a very long one in parts that follow each other."""
     model: str
     cut: bool = False
     """It was cut off in the middle: by the user, or with crushpy."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
 
 
 class UsageReported(Event, frozen=True, tag="usage"):

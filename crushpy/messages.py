@@ -3,6 +3,7 @@
 Everything here is frozen data that round-trips through JSON. It knows no room of the house.
 """
 
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -91,6 +92,8 @@ Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport
 
 class Text(Data, frozen=True, tag="text"):
     text: str
+    goes_on: bool = False
+    """The next part is the rest of it: in one very long text a single wide letter would widen all others."""
 
 
 class ImageInfo(Data, frozen=True):
@@ -281,6 +284,16 @@ class Message(Data, frozen=True):
         return "".join(part.text for part in self.parts if isinstance(part, Text))
 
     @property
+    def says_something(self) -> bool:
+        """Whether there is more than blanks in its prose."""
+        return any(not part.text.isspace() for part in self.parts if isinstance(part, Text) and part.text)
+
+    @property
+    def length(self) -> int:
+        """Characters of its prose."""
+        return sum(len(part.text) for part in self.parts if isinstance(part, Text))
+
+    @property
     def calls(self) -> tuple[ToolCall, ...]:
         return tuple([part for part in self.parts if isinstance(part, ToolCall)])
 
@@ -302,6 +315,24 @@ class Message(Data, frozen=True):
             if isinstance(part, ToolResult):
                 return part
         return None
+
+
+def joined_texts(parts: Iterable[Part]) -> Iterator[Part]:
+    """The parts, each text whole."""
+    pieces: list[str] = []
+    for part in parts:
+        if isinstance(part, Text) and (part.goes_on or pieces):
+            pieces.append(part.text)
+            if part.goes_on:
+                continue
+        if pieces:
+            yield Text("".join(pieces))
+            pieces = []
+            if isinstance(part, Text):
+                continue
+        yield part
+    if pieces:
+        yield Text("".join(pieces))
 
 
 class Pin(Data, frozen=True, omit_defaults=False):

@@ -78,7 +78,7 @@ class TurnUsages:
         if tuple(messages[:known]) != self._messages:
             known, self._over, self._last = 0, [], _NOTHING
         for message in messages[known:]:
-            if message.role == "user" and message.text.strip():
+            if message.role == "user" and message.says_something:
                 self._over, self._last = self._turns(), _NOTHING
             elif (used := message.usage) is not None and used.total > 0:
                 self._last = TurnUsage(self._last.calls + 1, self._last.usage + used, used.total)

@@ -66,7 +66,7 @@ def well_formed(messages: Sequence[Message], *, begun: bool = False) -> tuple[Me
 
 def is_void(message: Message) -> bool:
     """It holds nothing, or is a reply that came to no words and no call: of no use to a model."""
-    thought = message.role == "assistant" and not message.calls and not message.text.strip()
+    thought = message.role == "assistant" and not message.calls and not message.says_something
     return thought or not message.parts
 
 

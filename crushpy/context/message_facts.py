@@ -82,7 +82,7 @@ class FactReader:
             self._waiting.pop(result.call_id, None)
         if message.role == "user" and facts.asked(message):
             self._asked += 1
-        elif message.role == "assistant" and self._may_be_first and message.text.strip():
+        elif message.role == "assistant" and self._may_be_first and message.says_something:
             self._replied.add(self._asked)
 
     def all_of(self, messages: Sequence[Message]) -> list[MessageFacts]:

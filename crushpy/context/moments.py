@@ -33,7 +33,7 @@ def moment_at(history: Sequence[Message], before: Iterable[Todo], now: Iterable[
         return ""
     last = history[-1]
     if last.role == "user":
-        return NEW_PROMPT if last.text.strip() and not facts.open_todos(tuple(now)) else ""
+        return NEW_PROMPT if last.says_something and not facts.open_todos(tuple(now)) else ""
     step = units(history)[-1]
     if _finished(step, before, now):
         return TODO_DONE

@@ -142,8 +142,8 @@ def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:
     """The last request and the last answer, quoted where the tail does not hold them."""
     blocks: list[str] = []
     for role, title in (("user", "last request"), ("assistant", "last answer")):
-        in_tail = any(message.role == role and message.text.strip() for message in parts.tail)
-        last = next((m for m in reversed(parts.middle) if m.role == role and m.text.strip()), None)
+        in_tail = any(message.role == role and message.says_something for message in parts.tail)
+        last = next((m for m in reversed(parts.middle) if m.role == role and m.says_something), None)
         if in_tail or last is None or limit <= 0:
             continue
         text = quoted(last.text.strip(), limit, count, last.id)

@@ -6,7 +6,18 @@ from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context.cuts import cut_text, image_line
 from crushpy.context.tags import element, own_words, safe
-from crushpy.messages import Cut, Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.messages import (
+    Cut,
+    Image,
+    Message,
+    Note,
+    Seed,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    joined_texts,
+)
 
 Count = Callable[[str], int]
 
@@ -47,7 +58,7 @@ def message_text(message: Message, cut: Cut | None = None) -> str:
         return own_words(cut_text(text, cut) if cut else text)
 
     blocks: list[str] = []
-    for part in message.parts:
+    for part in joined_texts(message.parts):
         match part:
             case Text():
                 blocks.append(f"[{message.role} {message.id}]\n{body(part.text)}")

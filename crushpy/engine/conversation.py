@@ -363,8 +363,8 @@ class Conversation:
 
     async def _find_title(self, prompt: str) -> None:
         """Asks the small model for a title. Nothing depends on it, so a failure is only logged."""
-        replies = (one.text for one in reversed(self._session.history) if one.role == "assistant")
-        reply = next((text for text in replies if text.strip()), "")
+        replies = (one for one in reversed(self._session.history) if one.role == "assistant")
+        reply = next((one.text for one in replies if one.says_something), "")
         model = self._settings.small_model or self._session.info.model
         try:
             title = await suggest_title(self._models, self._templates, model, prompt, reply)
@@ -403,7 +403,7 @@ class Conversation:
             return None
         last = self._session.history[-1]
         done = last.role == "assistant" and last.finish != "interrupted" and not last.calls
-        return last if done and last.text.strip() else None
+        return last if done and last.says_something else None
 
     async def accept_plan(self, mode: Mode) -> None:
         """Leaves plan mode and has the plan carried out."""
@@ -546,7 +546,7 @@ class Conversation:
     @property
     def began_afresh(self) -> bool:
         """True right after a fresh start: the user has said nothing since."""
-        said = any(one.role == "user" and one.text.strip() for one in self._session.own_messages)
+        said = any(one.role == "user" and one.says_something for one in self._session.own_messages)
         return self._session.seed is not None and not said
 
     async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:

@@ -142,4 +142,4 @@ def _stands_apart(messages: Sequence[Message], place: int) -> bool:
 
 def _says_something(reply: Message) -> bool:
     """Others may be left out, and what is around them is joined."""
-    return bool(reply.calls or reply.text.strip())
+    return bool(reply.calls or reply.says_something)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 END_MARK = b"[DONE]"
 """OpenAI's; gateways put it at the end of other protocols too."""
-LONGEST_HOLD = 0.02
+LONGEST_HOLD = 0.005
 """Seconds for which a reply may keep everything else waiting."""
 ERROR_BODY_LIMIT = 64 * 1024
 AFTER_FINISH = 5.0

@@ -7,10 +7,15 @@ from crushpy.sanitize import encodable
 
 def to_column(value: object) -> str:
     """`value` as JSON text."""
+    return encoded(value).decode()
+
+
+def encoded(value: object) -> bytes:
+    """`value` as JSON."""
     try:
-        return msgspec.json.encode(value).decode()
+        return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, from a file name or a reply that is not Unicode
-        return msgspec.json.encode(encodable(msgspec.to_builtins(value))).decode()
+        return msgspec.json.encode(encodable(msgspec.to_builtins(value)))
 
 
 def folder_key(cwd: str) -> str:

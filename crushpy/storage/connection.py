@@ -33,6 +33,8 @@ class Dialect(Data, frozen=True):
     """A moment as something that `Connection.day` makes a local day of."""
     figure_of: str
     """A number out of the JSON of `message.usage`, by its name."""
+    bytes_of: str
+    """A text as bytes, where it need not be decoded: one wide letter would widen all others."""
     locking: str
     """At the end of a query: nobody else changes these rows until the transaction is over."""
 
@@ -65,6 +67,10 @@ class Connection(ABC):
     @abstractmethod
     def overwriting(self) -> AbstractContextManager[None]:
         """What its body deletes is overwritten, where the database can, not only unlinked."""
+
+    @abstractmethod
+    def as_text(self, data: bytes) -> str | bytes:
+        """Encoded text as a value that a statement casts to text, for a column that must not be NULL."""
 
     @abstractmethod
     def day(self, moment: Any) -> str:

@@ -9,6 +9,10 @@ from crushpy.storage.connection import Connection
 from crushpy.storage.row_mapping import message_from_row, message_to_row
 from crushpy.storage.session_table import SessionTable
 
+_KEEP = """
+    INSERT INTO draft (id, session_id, role, parts, model, usage, finish, tokens, created_at)
+    VALUES (:id, :session_id, :role, CAST(:parts AS TEXT), :model, :usage, :finish, :tokens, :created_at)
+"""
 _DROP = "DELETE FROM draft WHERE session_id = :session"
 _FIND = "SELECT * FROM draft WHERE session_id = :session"
 
@@ -20,10 +24,10 @@ class Drafts:
 
     def keep(self, session_id: str, message: Message) -> None:
         """What has come of a reply so far, instead of what was kept before."""
-        row = message_to_row(session_id, message)
+        row = message_to_row(session_id, message, self._connection.as_text)
         with self._connection.transaction(session=session_id):
             self._connection.execute(_DROP, {"session": session_id})
-            self._connection.insert("draft", row)
+            self._connection.execute(_KEEP, row)
 
     def drop(self, session_id: str) -> None:
         with self._connection.transaction(session=session_id):

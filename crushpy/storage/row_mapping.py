@@ -1,12 +1,13 @@
 """Between a row and the frozen data that leaves the room."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from crushpy.messages import Message, Part, Todo, Usage
 from crushpy.sanitize import encodable
-from crushpy.storage.codec import folder_key, to_column
+from crushpy.storage.codec import encoded, folder_key, to_column
 from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
 from crushpy.storage.rows import Row
 
@@ -18,6 +19,10 @@ _pair = msgspec.json.Decoder(tuple[int, int])
 _grants = msgspec.json.Decoder(tuple[str, ...])
 _breaker = msgspec.json.Decoder(BreakerState)
 
+AsText = Callable[[bytes], str | bytes]
+
+MESSAGE_COLUMNS = "id, role, {} AS parts, created_at, model, usage, finish, tokens"
+"""What a message is read from; `{}` is its `parts`, as text or as bytes."""
 SESSION_COLUMNS = (
     *("id", "root_id", "parent_id", "kind", "generation", "title", "cwd", "model", "compaction"),
     *("created_at", "updated_at", "ended_at", "end_reason", "message_count"),
@@ -85,13 +90,13 @@ def session_from_row(row: Row) -> SessionInfo:
     )
 
 
-def message_to_row(session_id: str, message: Message) -> dict[str, Any]:
-    """All but `seq`, which the statement finds by itself."""
+def message_to_row(session_id: str, message: Message, as_text: AsText = bytes.decode) -> dict[str, Any]:
+    """All but `seq`, which the statement finds by itself. `as_text`: where that casts `parts` to text."""
     return {
         "id": message.id,
         "session_id": session_id,
         "role": message.role,
-        "parts": to_column(message.parts),
+        "parts": as_text(encoded(message.parts)),
         "model": message.model,
         "usage": to_column(message.usage) if message.usage is not None else None,
         "finish": message.finish,

@@ -14,11 +14,12 @@ from typing import Any
 
 import msgspec
 
-from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.freed_memory import LARGE, hand_back_freed
+from crushpy.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import FullText, IndexedText
-from crushpy.storage.row_mapping import message_from_row
+from crushpy.storage.row_mapping import MESSAGE_COLUMNS, message_from_row
 from crushpy.storage.rows import Row
 
 MAX_TEXT = 1_000_000
@@ -34,15 +35,16 @@ _REPEATS = "recall"
 _WORD = re.compile(r"\S+")
 
 _WAITING = (
-    "SELECT message.*, length(parts) AS size FROM index_queue "
+    "SELECT message.number, length(parts) AS size FROM index_queue "
     "JOIN message ON message.number = index_queue.number "
     "ORDER BY index_queue.number DESC LIMIT :many"
 )
 _WAITING_OF = (
-    "SELECT message.*, length(parts) AS size FROM index_queue "
+    "SELECT message.number, length(parts) AS size FROM index_queue "
     "JOIN message ON message.number = index_queue.number "
     "WHERE message.session_id IN ({}) ORDER BY index_queue.number DESC LIMIT :many"
 )
+_MESSAGES = f"SELECT number, {MESSAGE_COLUMNS} FROM message WHERE number IN ({{}})"  # noqa: S608  # our own names
 _LEFT = "SELECT count(*) FROM index_queue"
 _TAKE_ALL = "DELETE FROM index_queue WHERE number IN ({}) RETURNING number"
 _QUEUE = "INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING"
@@ -57,6 +59,9 @@ class SearchIndex:
         self._connection = connection
         self._full_text = full_text
         self._waiting_of = _WAITING_OF.format(connection.dialect.items_of.format(":sessions"))
+        self._messages = _MESSAGES.format(
+            connection.dialect.bytes_of.format("parts"), connection.dialect.numbers_of.format(":numbers")
+        )
         self._take_all = _TAKE_ALL.format(connection.dialect.numbers_of.format(":numbers"))
         self._execute = connection.execute
 
@@ -82,14 +87,21 @@ class SearchIndex:
         if sessions:
             values["sessions"] = to_column(sessions)
         rows = self._execute(self._waiting_of if sessions else _WAITING, values).all()
-        texts = [_indexed(row) for row in _up_to(rows, _BATCH_CHARS)]  # made before others have to wait
+        texts = self._texts([row.number for row in _up_to(rows, _BATCH_CHARS)])
         if texts:
             with self._connection.transaction():
                 numbers = to_column([each.number for each in texts])
                 taken = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
                 if mine := [each for each in texts if each.number in taken]:  # others took the rest
                     self._full_text.add(mine)
+        if rows and rows[0].size > LARGE:
+            hand_back_freed()
         return bool(rows)
+
+    def _texts(self, numbers: Sequence[int]) -> list[IndexedText]:
+        """Of these messages; made before others have to wait."""
+        rows = self._execute(self._messages, {"numbers": to_column(numbers)}) if numbers else ()
+        return [_indexed(row) for row in rows]
 
     def remove(self, rows: Sequence[Row]) -> None:
         """Inside the transaction that deletes these messages."""
@@ -105,21 +117,29 @@ class SearchIndex:
 def searchable(message: Message) -> str:
     """What a message can be found by."""
     pieces: list[str] = []
+    size = 0
     for part in message.parts:
-        match part:
-            case ToolCall(name=name) | ToolResult(name=name) if name == _REPEATS:
-                pass
-            case Text() | Note() | ToolResult():
-                pieces.append(part.text)
-            case ToolCall():
-                pieces.append(f"{part.name} {part.bad_json or _plain(part.args)}")
-            case Seed():
-                pieces.append(part.summary)
-            case Image():
-                pieces.append(part.name)
-            case Thinking():
-                pass
-    return "\n".join(pieces)[:MAX_TEXT].replace("\0", " ")
+        text = _found_by(part)
+        if text is not None and size <= MAX_TEXT:
+            pieces += [text, "" if isinstance(part, Text) and part.goes_on else "\n"]
+            size += len(text) + 1
+    return "".join(pieces[:-1])[:MAX_TEXT].replace("\0", " ")
+
+
+def _found_by(part: Part) -> str | None:
+    match part:
+        case ToolCall(name=name) | ToolResult(name=name) if name == _REPEATS:
+            return None
+        case Text() | Note() | ToolResult():
+            return part.text
+        case ToolCall():
+            return f"{part.name} {part.bad_json or _plain(part.args)}"
+        case Seed():
+            return part.summary
+        case Image():
+            return part.name
+        case Thinking():
+            return None
 
 
 def parts_field(body: str) -> str:

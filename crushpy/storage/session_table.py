@@ -16,7 +16,7 @@ from crushpy.storage.conversation_table import ConversationTable
 from crushpy.storage.fact_table import FactTable
 from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.records import BreakerState, SessionInfo, StorageError
-from crushpy.storage.row_mapping import message_from_row, message_to_row, session_from_row
+from crushpy.storage.row_mapping import MESSAGE_COLUMNS, message_from_row, message_to_row, session_from_row
 from crushpy.storage.search_index import SearchIndex
 from crushpy.storage.system_prompts import SystemPrompts, insert_session
 
@@ -128,7 +128,9 @@ class SessionTable:
     # --- messages and tool runs ------------------------------------------------------------------------
 
     def messages(self, session_id: str) -> list[Message]:
-        return [message_from_row(row) for row in self._execute(statements.MESSAGES, {"session": session_id})]
+        columns = MESSAGE_COLUMNS.format(self._connection.dialect.bytes_of.format("parts"))
+        rows = self._execute(statements.MESSAGES.format(columns), {"session": session_id})
+        return [message_from_row(row) for row in rows]
 
     def add_message(self, session_id: str, message: Message, facts: Mapping[str, Data]) -> None:
         with self._connection.transaction(durable=message.role == "user", session=session_id):
@@ -164,7 +166,10 @@ class SessionTable:
         self.require(counted.rowcount, session_id)
         self._conversations.counted(session_id, now, len(messages))
         self._leases.beat(session_id)
-        self._execute(statements.INSERT_MESSAGE, [message_to_row(session_id, one) for one in messages])
+        as_text = self._connection.as_text
+        rows = [message_to_row(session_id, message, as_text) for message in messages]
+        self._execute(statements.INSERT_MESSAGE, rows)
+        del rows  # they may be large
         self._index.queue([message.id for message in messages])
         self._facts.add({message.id: facts[message.id] for message in messages if message.id in facts})
         if any(message.role == "assistant" for message in messages):

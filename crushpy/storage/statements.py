@@ -26,9 +26,9 @@ DROP_DRAFT = "DELETE FROM draft WHERE session_id = :session"
 INSERT_MESSAGE = """
     INSERT INTO message (id, session_id, seq, role, parts, model, usage, finish, tokens, created_at)
     VALUES (:id, :session_id, (SELECT coalesce(max(seq), 0) + 1 FROM message WHERE session_id = :session_id),
-        :role, :parts, :model, :usage, :finish, :tokens, :created_at)
+        :role, CAST(:parts AS TEXT), :model, :usage, :finish, :tokens, :created_at)
 """
-MESSAGES = "SELECT * FROM message WHERE session_id = :session ORDER BY seq"
+MESSAGES = "SELECT {} FROM message WHERE session_id = :session ORDER BY seq"
 
 OPEN_RUNS = "SELECT call_id FROM tool_run WHERE session_id = :session AND ended_at IS NULL"
 # Where a provider repeats an id, the result belongs to the run that was begun last.

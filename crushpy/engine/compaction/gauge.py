@@ -204,4 +204,4 @@ class RunningTotals:
 
 def _length(message: Message) -> int:
     result = message.result
-    return len(result.text) if result else len(message.text)
+    return len(result.text) if result else message.length

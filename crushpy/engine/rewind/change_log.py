@@ -98,7 +98,7 @@ def is_prompt(message: Message) -> bool:
     """True for what the user wrote; not for what a session starts with, nor for our notes."""
     if message.role != "user" or any(isinstance(part, Seed) for part in message.parts):
         return False
-    return bool(message.text.strip() or message.images)
+    return bool(message.says_something or message.images)
 
 
 async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]) -> int:

@@ -179,7 +179,8 @@ class LiveSession:
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
         cut = message.finish == "interrupted"
-        self._emit(MessageCommitted(message.id, message.text, message.model, cut))
+        texts = tuple(part.text for part in message.parts if isinstance(part, Text))
+        self._emit(MessageCommitted(message.id, texts, message.model, cut))
 
     async def first_report(self, tokens: int) -> None:
         """Stores with the boundary what the first reply after it said it used."""

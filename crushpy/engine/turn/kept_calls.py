@@ -45,7 +45,7 @@ class KeptCalls:
         message = self._models.priced(await draft.message(self._session.info.model, set()))
         used = message.usage or Usage()
         self._spent.use(used)
-        if empty and "".join(draft.thinking).strip():
+        if empty and not draft.thinking.is_blank:
             await shielded(self._session.add_reply(msgspec.structs.replace(message, parts=message.parts[:1])))
             if message.usage is not None:
                 self._emit(UsageReported(used, self._session.usage))

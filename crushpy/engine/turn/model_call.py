@@ -62,8 +62,7 @@ class Draft:
         parts: list[Part] = []
         if self.thinking or self.opaque:
             parts.append(Thinking("".join(self.thinking), tuple(self.opaque), int(self._thinking_seconds)))
-        if self.text:
-            parts.append(Text("".join(self.text)))
+        parts += _texts(self.text)
         for number, index in enumerate(sorted(self.calls), start=1):
             call = _join(self.calls[index], taken_ids)
             taken_ids.add(call.id)
@@ -87,12 +86,11 @@ class Draft:
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
         """What a reply that was stopped half-way thought and said; its calls are dropped, never run."""
-        text, thinking = "".join(self.text), "".join(self.thinking)
         parts: list[Part] = []
-        if thinking.strip():
-            parts.append(Thinking(thinking, seconds=int(self._thinking_seconds)))
-        if text.strip():
-            parts.append(Text(text))
+        if not self.thinking.is_blank:
+            parts.append(Thinking("".join(self.thinking), seconds=int(self._thinking_seconds)))
+        if not self.text.is_blank:
+            parts += _texts(self.text)
         if not parts:
             return None
         return Message(
@@ -103,6 +101,13 @@ class Draft:
             model=model,
             finish="interrupted",
         )
+
+
+def _texts(pieces: Pieces) -> list[Part]:
+    """What was said, as parts of a message."""
+    *others, last = pieces.whole() if pieces else [""]
+    said: list[Part] = [Text(text, goes_on=True) for text in others]
+    return [*said, Text(last)] if last else said
 
 
 def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
@@ -182,7 +187,7 @@ class ModelCall:
             raise Refused(
                 f"{model} refused to answer (content filter).", "Put it differently, or switch models."
             )
-        if not self.draft.calls and not "".join(self.draft.text).strip():
+        if not self.draft.calls and self.draft.text.is_blank:
             raise EmptyReply(f"{model} sent an empty reply.", "Ask again, or switch the model.")
 
     async def _stream(self, draft: Draft) -> None:

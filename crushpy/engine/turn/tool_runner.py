@@ -157,7 +157,7 @@ class ToolRunner:
         """True once another tool call has ended or a prompt has come since this session was opened."""
         return any(
             (message.result is not None and message.result.name != NEW_SESSION)
-            or (message.role == "user" and (message.text.strip() or message.images))
+            or (message.role == "user" and (message.says_something or message.images))
             for message in self._session.own_messages
         )
 

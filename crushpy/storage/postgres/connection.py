@@ -33,6 +33,7 @@ SPELLING = Dialect(
     like="ILIKE",
     day_of=f"floor({{}} / {_QUARTER})",
     figure_of="sum(CAST(CAST(message.usage AS json) ->> '{}' AS double precision))",
+    bytes_of="{}",
     locking=" FOR UPDATE",
 )
 # The writer's row tells after a lost connection whether that transaction was committed. (The number that the
@@ -193,6 +194,9 @@ class PostgresConnection(Connection):
         yield
 
     # --- the rest --------------------------------------------------------------------------------------
+
+    def as_text(self, data: bytes) -> str:
+        return data.decode()
 
     def day(self, moment: float) -> str:
         return time.strftime("%Y-%m-%d", time.localtime(float(moment) * _QUARTER))

@@ -5,11 +5,13 @@ write.
 """
 
 import sqlite3
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 from types import MappingProxyType
+from typing import Any
 
+from crushpy.freed_memory import LARGE, hand_back_freed
 from crushpy.storage.connection import Connection, Dialect, Values
 from crushpy.storage.rows import Rows
 from crushpy.storage.sqlite.patience import Patience
@@ -22,6 +24,7 @@ SPELLING = Dialect(
     like="LIKE",
     day_of="date({}, 'unixepoch', 'localtime')",
     figure_of="sum(json_extract(message.usage, '$.{}'))",
+    bytes_of="CAST({} AS BLOB)",
     locking="",
 )
 
@@ -43,8 +46,18 @@ class SqliteConnection(Connection):
 
     def _run(self, statement: str, values: Values) -> Rows:
         if isinstance(values, Mapping):
-            return Rows(self._raw.execute(statement, dict(values)))
-        return Rows(self._raw.executemany(statement, values))
+            rows = Rows(self._raw.execute(statement, dict(values)))
+        else:
+            rows = Rows(self._raw.executemany(statement, values))
+        if any(map(_is_large, (values,) if isinstance(values, Mapping) else values)):
+            self._let_go(statement, values if isinstance(values, Mapping) else values[0])
+        return rows
+
+    def _let_go(self, statement: str, names: Iterable[str]) -> None:
+        """A statement is kept for the next time, with a copy of what it was given last."""
+        with suppress(sqlite3.IntegrityError):  # none of it may be NULL, and the transaction goes on
+            self._raw.execute(statement, dict.fromkeys(names))
+        hand_back_freed()
 
     @contextmanager
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
@@ -75,6 +88,9 @@ class SqliteConnection(Connection):
         finally:
             self._raw.execute("PRAGMA secure_delete = OFF")
 
+    def as_text(self, data: bytes) -> bytes:
+        return data
+
     def day(self, moment: str) -> str:
         return moment
 
@@ -92,3 +108,7 @@ class SqliteConnection(Connection):
 
     def close(self) -> None:
         self._raw.close()
+
+
+def _is_large(values: Mapping[str, Any]) -> bool:
+    return any(isinstance(value, bytes) and len(value) > LARGE for value in values.values())

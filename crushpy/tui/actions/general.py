@@ -23,7 +23,9 @@ async def show_words(chat: CommandHost, argument: str) -> None:
 @performs("copy_reply")
 async def copy_last_reply(chat: CommandHost, argument: str) -> None:
     history = chat.conversation.history if chat.conversation else ()
-    reply = next((one.text for one in reversed(history) if one.role == "assistant" and one.text.strip()), "")
+    reply = next(
+        (one.text for one in reversed(history) if one.role == "assistant" and one.says_something), ""
+    )
     if not reply:
         chat.say("There is no reply to copy yet.", warning=True)
         return

@@ -6,7 +6,18 @@ from textual.content import Content
 
 from crushpy.engine.session.browser import Preview
 from crushpy.engine.session.export import age
-from crushpy.messages import Image, Message, Note, Seed, Text, Thinking, ToolCall, ToolResult, headline
+from crushpy.messages import (
+    Image,
+    Message,
+    Note,
+    Seed,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    headline,
+    joined_texts,
+)
 from crushpy.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
 from crushpy.tui.items import image_label
@@ -85,7 +96,7 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
 
 
 def _message(message: Message) -> Content:
-    lines = [line for part in message.parts if (line := _part(part))]
+    lines = [line for part in joined_texts(message.parts) if (line := _part(part))]
     who = "" if message.role == "tool" else f"{message.role}: "
     return Content.assemble((who, "bold"), Content("\n").join(lines) if lines else Content("(empty)"))
 

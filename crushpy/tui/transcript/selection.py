@@ -19,7 +19,7 @@ ROWS = 1 << 22
 """More rows than any item has."""
 MANY = 200
 """Of a selection over more entries, those wholly inside give their source: drawing them takes too long."""
-MANY_PARTS = 8
+MANY_PARTS = 16
 """The same for parts of a long reply, which are large."""
 
 

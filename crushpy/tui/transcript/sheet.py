@@ -13,12 +13,12 @@ from crushpy.pieces import Pieces
 from crushpy.tui.items import ReadingItem, ReplyItem, ThinkingItem, ToolItem, TranscriptItem
 from crushpy.tui.transcript.entry_list import EntryList
 from crushpy.tui.transcript.heights import Heights
-from crushpy.tui.transcript.markdown.sections import TextSection
+from crushpy.tui.transcript.markdown.sections import FULL
 from crushpy.tui.transcript.reading_runs import end_run, gather, is_reading, run_at_end
 from crushpy.tui.transcript.render.draw_item import estimate, is_foldable, stands_close
 from crushpy.tui.transcript.render.drawn import Drawn, LiveDrawn
 from crushpy.tui.transcript.render.highlight import Highlighter
-from crushpy.tui.transcript.render.reply_part import ReplyPart, part_of, split_reply
+from crushpy.tui.transcript.render.reply_part import ReplyPart, part_of, split_reply, unpacked
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.sheet_entry import SheetEntry
@@ -126,7 +126,7 @@ class Sheet(EntryList):
         entry = self[index]
         entry.before = self._forget(entry) or entry.before
         self._remove(range(index + 1, self.extent(index)[1] + 1))
-        entry.item, entry.parts, entry.cutter = item, None, None
+        entry.end(item)
         self._replaced.add(entry.key)
 
     def remove(self, index: int) -> None:
@@ -200,6 +200,8 @@ class Sheet(EntryList):
         entry.parts.append(text)
         if isinstance(entry.drawn, LiveDrawn) and entry.cutter is None:
             entry.drawn.feed(text)
+        if entry.parts.characters > FULL:
+            entry.cut()  # in small steps: what comes between two frames may be megabytes
         self._growing.add(entry.key)
 
     def flush(self) -> None:
@@ -231,14 +233,14 @@ class Sheet(EntryList):
         cutter = entry.cutter
         if cutter is None or entry.parts is None or not isinstance(entry.item, ReplyItem):
             return index
-        streamed, entry.parts = "".join(entry.parts), Pieces()
-        done = cutter.feed(streamed)
-        if done:
-            first, *others = done
-            self._end_part(index, first)
-            for section in (*others, cutter.section):
+        entry.cut()
+        if entry.complete:
+            first, *others = entry.complete
+            self._end_part(index, first, far=bool(others))
+            for part in others:
                 # Those between were never seen: they are drawn when somebody scrolls to them.
-                index = self._add_part(index, section)
+                index = self._add_part(index, part)
+            index = self._add_part(index, part_of(first, cutter.section, first.number + 1 + len(others)))
             entry = self[index]
             entry.parts, entry.cutter = Pieces(), cutter
             self._begin(entry)
@@ -247,20 +249,19 @@ class Sheet(EntryList):
             entry.drawn.show(cutter.text)
         return index
 
-    def _end_part(self, index: int, section: TextSection) -> None:
+    def _end_part(self, index: int, part: ReplyPart, *, far: bool) -> None:
+        """A part is complete. It stays drawn where somebody saw it; not where the end is `far` from it."""
         entry = self[index]
-        assert isinstance(entry.item, ReplyItem)
-        number = entry.item.number if isinstance(entry.item, ReplyPart) else 0
-        entry.item = part_of(entry.item, section, number)
-        drawn, entry.drawn, entry.parts, entry.cutter = entry.drawn, None, None, None
-        if isinstance(drawn, LiveDrawn):
-            drawn.show(section.text)
-            self._complete(index, drawn, broken=section.broken)
+        drawn = entry.drawn
+        entry.end(part)
+        if isinstance(drawn, LiveDrawn) and drawn.rows and not far:
+            drawn.show(unpacked(part).text)
+            self._complete(index, drawn, broken=part.broken)
+        else:
+            self.heights[index] = self._estimate(index, entry)
 
-    def _add_part(self, index: int, section: TextSection) -> int:
-        before = self[index].item
-        assert isinstance(before, ReplyPart)
-        entry = self.insert_part(index + 1, part_of(before, section, before.number + 1))
+    def _add_part(self, index: int, part: ReplyPart) -> int:
+        entry = self.insert_part(index + 1, part)
         self.heights[index + 1] = self._estimate(index + 1, entry)
         return index + 1
 
@@ -279,8 +280,8 @@ class Sheet(EntryList):
         index = self._take_streamed(index)
         entry = self[index]
         item = entry.grown()
-        entry.item = item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True)
-        drawn, entry.drawn, entry.parts, entry.cutter = entry.drawn, None, None, None
+        drawn = entry.drawn
+        entry.end(item if isinstance(item, ToolItem) else msgspec.structs.replace(item, done=True))
         if isinstance(drawn, LiveDrawn) and isinstance(item, ReplyItem):
             self._complete(index, drawn)
             return
@@ -296,7 +297,7 @@ class Sheet(EntryList):
             return []
         drawn = entry.drawn or self._drawn.get(entry.key)
         if drawn is None:
-            drawn = self._draw(entry, entry.item)
+            drawn = self._draw(entry, entry.grown())
             drawn.keep_rows(entry.before[:200])
             entry.before = ()
             self._keep(entry.key, drawn)
@@ -392,7 +393,7 @@ class Sheet(EntryList):
         if entry.parts is not None:
             self.flush()
             return
-        drawn = self._draw(entry, entry.item)
+        drawn = self._draw(entry, entry.grown())
         drawn.keep_rows(before[:200])
         self._keep(entry.key, drawn)
         self._measured(index, drawn)

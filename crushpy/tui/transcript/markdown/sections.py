@@ -11,11 +11,11 @@ from typing import NamedTuple
 from crushpy.messages import Data
 from crushpy.tui.transcript.markdown.units import TABLE_HEAD, is_blank, units_of
 
-SHORT = 12_000
+SHORT = 6_000
 """Characters from which on a section ends where nothing goes on."""
-FULL = 16_000
+FULL = 8_000
 """From here on also between two items, rows or lines of code, and inside a long line."""
-LONGEST = 32_000
+LONGEST = 16_000
 """And from here on between any two lines."""
 LONG_LINE = 4_000
 """A line longer than this (in characters) is a unit of its own and shown as it came."""

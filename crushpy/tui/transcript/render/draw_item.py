@@ -86,6 +86,8 @@ def estimate(item: TranscriptItem, width: int, *, opened: bool) -> int:
             return LONG_PROMPT // 2 + 1
         case BoundaryItem() if not opened:
             return 7
+        case ReplyPart() if item.packed:
+            return 1 + item.breaks + item.characters // max(8, width - 4)
         case _:
             text = source_text(item)
             return 1 + text.count("\n") + len(text) // max(8, width - 4)
