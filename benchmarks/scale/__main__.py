@@ -37,7 +37,9 @@ def main() -> None:
         epilog="\n".join(f"{name:<12} {text}" for name, text in ROWS.items()),
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("row", choices=(*ROWS, "all"))
+    parser.add_argument(
+        "rows", nargs="+", metavar="ROW", help="all, or some of those below", choices=(*ROWS, "all")
+    )
     parser.add_argument("--sizes", help="such as 10k,100k,1m")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
@@ -52,7 +54,7 @@ def main() -> None:
     )
     chosen = parser.parse_args()
     message_texts.kind = chosen.text
-    names = ROWS if chosen.row == "all" else (chosen.row,)
+    names = ROWS if "all" in chosen.rows else chosen.rows
     with on_server() if chosen.postgres else nullcontext():
         failed = [name for name in names if not _row(name, chosen)]
     if failed:

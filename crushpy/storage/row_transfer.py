@@ -1,7 +1,6 @@
 """Rows as they are, for copying a database into another kind. Lives on the storage thread.
 
-Not copied: leases, the full-text index and the facts of messages (both come anew), and work on the database
-itself.
+Not copied: leases, the full-text index, which comes anew, and work on the database itself.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,9 +16,9 @@ from crushpy.storage.built_statements import run_built
 from crushpy.storage.connection import Connection
 from crushpy.storage.rows import Row
 from crushpy.storage.search_index import SearchIndex
-from crushpy.storage.tables import sessions
+from crushpy.storage.tables import messages, sessions
 
-_NOT_COPIED = frozenset({"lease", "index_queue", "message_fact", "chore"})
+_NOT_COPIED = frozenset({"lease", "index_queue", "chore"})
 PAGE = 200
 _PAGE_CHARS = 4_000_000
 
@@ -105,12 +104,11 @@ class RowTransfer:
     def count_on(self) -> None:
         """The next row of each table gets a number of its own."""
         for table in SQLModel.metadata.sorted_tables:
-            if [key.name for key in table.primary_key] == ["number"] and table.name not in _NOT_COPIED:
+            if [key.name for key in table.primary_key] == ["number"] and not _follows_messages(table):
                 self._connection.count_on(table.name)
 
     def digests(self, name: str) -> dict[str, RowDigest]:
         """What a table holds, session by session; under an empty name what belongs to none."""
-        owners = _OWNERS.get(name, ("session_id", "root_id"))
         hashes: dict[str, Any] = {}
         counts: dict[str, int] = {}
         place: Place | None = None
@@ -118,12 +116,29 @@ class RowTransfer:
             rows, place = self.page(name, place)
             if not rows:
                 return {one: RowDigest(counts[one], found.hexdigest()) for one, found in hashes.items()}
-            for row in rows:
-                owner: str = next((row[column] for column in owners if row.get(column)), "")
+            for row, owner in zip(rows, self._owners(name, rows), strict=True):
                 if owner not in hashes:
                     hashes[owner], counts[owner] = sha256(), 0
                 hashes[owner].update(msgspec.json.encode(row, order="sorted"))
                 counts[owner] += 1
+
+    def _owners(self, name: str, rows: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The session of each row; empty where it belongs to none."""
+        if _follows_messages(_table(name)):
+            numbers = [row["number"] for row in rows]
+            found = run_built(
+                self._connection,
+                select(messages.c.number, messages.c.session_id).where(messages.c.number.in_(numbers)),
+            )
+            owners = {row.number: row.session_id for row in found}
+            return [owners.get(number, "") for number in numbers]
+        columns = _OWNERS.get(name, ("session_id", "root_id"))
+        return [next((row[column] for column in columns if row.get(column)), "") for row in rows]
+
+
+def _follows_messages(table: Table) -> bool:
+    """Whether its rows have the numbers of messages, and none of their own."""
+    return "number" in table.c and bool(table.c.number.foreign_keys)
 
 
 def _as_defined(table: Table, row: Row) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 # pyright: basic
 """The tables, as SQLModel sees them. Importing this costs half a second: only what is seldom done does it.
 
-Copies, imports and lists of tasks build their statements from it. `sqlite/migrations.py` holds the same
+Copies and imports build their statements from it. `sqlite/migrations.py` holds the same
 tables as SQL, step by step; tests compare the two.
 """
 

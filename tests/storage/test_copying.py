@@ -18,7 +18,7 @@ from tcp_proxy import Proxy
 
 from crushpy.errors import UsageError
 from crushpy.marks import Mark
-from crushpy.messages import Cut, Pin, ToolCall, Usage
+from crushpy.messages import Cut, Pin, Text, ToolCall, Usage
 from crushpy.storage.audit_records import AuditEntry, find_fault
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import StorageError
@@ -43,7 +43,7 @@ def quiet(table: str, done: int, whole: int) -> None:
 async def filled(store: Store) -> str:
     """Some of everything; the tip of a conversation of three sessions."""
     info = a_session(system="Be \0 brief", title="walrus \U0010fff0")
-    await store.create_session(info, said("about a walrus\0"))
+    await store.create_session(info, said("about a walrus\0"), Text("a fact \0"))
     for number in range(2):
         reply = replied(f"reply {number}", CALL, usage=Usage(5, 1, 0, 0, 0.1 + 0.2))
         await store.add_message(info.id, reply)
@@ -70,7 +70,7 @@ async def test_all_that_is_stored_goes_to_a_server_and_back(
     (outputs / root).mkdir(parents=True)
     (outputs / root / "output-abc.txt").write_bytes(b"whole \xff\0" * 200_000)
     report = await copy_storage(source, server, outputs, quiet)
-    assert report.rows["message"] == report.rows["message"] > 0
+    assert report.rows["message"] > report.rows["message_fact"] > 0
     assert report.outputs == 1
     assert await server.output(root, "output-abc.txt") == b"whole \xff\0" * 200_000
 
@@ -82,6 +82,8 @@ async def test_all_that_is_stored_goes_to_a_server_and_back(
         assert await store.lineage_messages(tip) == await source.lineage_messages(tip)
         assert await store.conversation_rows() == await source.conversation_rows()
         assert await store.pins(root) == await source.pins(root)
+        facts = await store.facts(root)
+        assert facts == await source.facts(root) and "a fact" in str(facts[0])
         assert await store.marks(tip) == await source.marks(tip)
         assert await store.carried(tip) == await source.carried(tip)
         assert [one.parent_id for one in await store.lineage(tip)] == [
