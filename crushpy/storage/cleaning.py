@@ -9,14 +9,19 @@ from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
-from crushpy.storage.search_index import SearchIndex
+from crushpy.storage.search_index import SearchIndex, up_to
 from crushpy.storage.system_prompts import SystemPrompts
 
 _BATCH = 50
+_BATCH_CHARS = 200_000
+"""So much is deleted in one transaction: some milliseconds."""
 _MARK = "UPDATE session SET kind = :deleted WHERE root_id = :root AND kind != :deleted"
 _NO_LEASE = "DELETE FROM lease WHERE session_id IN (SELECT id FROM session WHERE root_id = :root)"
 _SESSION = "SELECT id FROM session WHERE kind = 'deleted' LIMIT 1"
-_MESSAGES = "SELECT * FROM message WHERE session_id = :session ORDER BY seq LIMIT :many"
+_MESSAGES = (
+    "SELECT number, length(parts) AS size FROM message WHERE session_id = :session ORDER BY seq LIMIT :many"
+)
+_THERE = "SELECT number FROM message WHERE number IN ({})"
 _DELETE_MESSAGES = "DELETE FROM message WHERE number IN ({})"
 _DELETE_RUNS = (
     "DELETE FROM tool_run WHERE number IN "
@@ -45,7 +50,9 @@ class Cleaning:
         self._audit = audit
         self._prompts = prompts
         self._execute = connection.execute
-        self._delete_messages = _DELETE_MESSAGES.format(connection.dialect.numbers_of.format(":numbers"))
+        these = connection.dialect.numbers_of.format(":numbers")
+        self._there = _THERE.format(these) + connection.dialect.locking
+        self._delete_messages = _DELETE_MESSAGES.format(these)
 
     def mark(self, root_id: str) -> int:
         """From now on nobody sees this conversation; how many sessions it had. Its audit says so."""
@@ -64,10 +71,13 @@ class Cleaning:
         if session is None:
             return False
         values = {"session": session, "many": _BATCH}
+        rows = up_to(self._execute(_MESSAGES, values).all(), _BATCH_CHARS)
+        texts = self._index.texts([row.number for row in rows])
+        numbers = {"numbers": to_column([row.number for row in rows])}
         with self._connection.overwriting(), self._connection.transaction():
-            rows = self._execute(_MESSAGES, values).all()
-            self._index.remove(rows)
-            self._execute(self._delete_messages, {"numbers": to_column([row.number for row in rows])})
+            there = set(self._execute(self._there, numbers).scalars())  # others may clean up as well
+            self._index.remove([text for text in texts if text.number in there])
+            self._execute(self._delete_messages, numbers)
             if not rows and not self._execute(_DELETE_RUNS, values).rowcount:
                 prompt = self._prompts.of(session)
                 self._execute(_DELETE_SESSION, values)
@@ -80,6 +90,7 @@ class Cleaning:
         if state is None:
             return False
         more = self._index.merge_some(begin=state == "begin")
-        with self._connection.transaction():
-            self._execute(*((_SET_CHORE, {"state": "go on"}) if more else (_NO_CHORE, {})))
+        if state == "begin" or not more:
+            with self._connection.transaction():
+                self._execute(*((_SET_CHORE, {"state": "go on"}) if more else (_NO_CHORE, {})))
         return more

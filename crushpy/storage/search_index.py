@@ -87,7 +87,7 @@ class SearchIndex:
         if sessions:
             values["sessions"] = to_column(sessions)
         rows = self._execute(self._waiting_of if sessions else _WAITING, values).all()
-        texts = self._texts([row.number for row in _up_to(rows, _BATCH_CHARS)])
+        texts = self.texts([row.number for row in up_to(rows, _BATCH_CHARS)])
         if texts:
             with self._connection.transaction():
                 numbers = to_column([each.number for each in texts])
@@ -98,16 +98,16 @@ class SearchIndex:
             hand_back_freed()
         return bool(rows)
 
-    def _texts(self, numbers: Sequence[int]) -> list[IndexedText]:
+    def texts(self, numbers: Sequence[int]) -> list[IndexedText]:
         """Of these messages; made before others have to wait."""
         rows = self._execute(self._messages, {"numbers": to_column(numbers)}) if numbers else ()
         return [_indexed(row) for row in rows]
 
-    def remove(self, rows: Sequence[Row]) -> None:
-        """Inside the transaction that deletes these messages."""
-        numbers = to_column([row.number for row in rows])
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        """Inside the transaction that deletes these messages, before they are."""
+        numbers = to_column([text.number for text in texts])
         waited = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
-        self._full_text.remove([_indexed(row) for row in rows if row.number not in waited])
+        self._full_text.remove([text for text in texts if text.number not in waited])
 
     def merge_some(self, *, begin: bool) -> bool:
         """Rewrites a part of the index, so that what was removed leaves the disk. False where it has."""
@@ -162,7 +162,7 @@ def _indexed(row: Row) -> IndexedText:
     return IndexedText(row.number, body, parts_field(body))
 
 
-def _up_to(rows: Sequence[Row], most: int) -> Sequence[Row]:
+def up_to(rows: Sequence[Row], most: int) -> Sequence[Row]:
     """The first of them, one at least, up to so many characters."""
     size = 0
     for place, row in enumerate(rows):

@@ -450,3 +450,42 @@ async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is
     assert "a walrus of today" in {hit.snippet for hit in hits}
     assert await store.unindexed() == 181 - len(hits)
     assert len(await store.search("walrus", within=old.id, limit=500)) == 180, "a lineage is searched whole"
+
+
+async def test_a_deletion_of_huge_messages_takes_few_of_them_at_a_time(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("crushpy.storage.door.storage_thread._A_PAUSE", 600.0)  # nobody else does it
+    gone = await talk(store, *(f"walrus {number} " + "hay " * 60_000 for number in range(4)))
+    stays = await talk(store, "a walrus that stays")
+    while await store.tidy():
+        pass
+    assert len(await store.search("walrus")) == 5
+    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    steps = 0
+    while await store._do(lambda database: database.cleaning.rows_left()):  # pyright: ignore[reportPrivateUsage]
+        steps += 1
+    assert steps >= 4
+    assert [hit.session_id for hit in await store.search("walrus")] == [stays.id]
+
+
+async def test_two_that_clean_up_after_the_same_deletion_do_not_undo_each_others_work(
+    store: Store, place: Place
+) -> None:
+    gone = await talk(store, *(f"walrus number{number}" for number in range(160)))
+    await talk(store, "a walrus that stays")
+    while await store.tidy():
+        pass
+    assert len(await store.search("walrus", limit=999)) == 161
+    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    other = place.store()
+
+    async def clean(one: Store) -> None:
+        while await one.tidy():
+            pass
+
+    await asyncio.gather(clean(store), clean(other))
+    assert await texts(store, "walrus") == ["a walrus that stays"]
+    assert await texts(other, "number7") == []
+    assert await other.check() == []
+    await other.close()

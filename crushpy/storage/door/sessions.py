@@ -2,6 +2,8 @@
 
 import asyncio
 import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from crushpy.access import Mode
 from crushpy.messages import Data, Message, Todo, ToolCall
@@ -9,10 +11,14 @@ from crushpy.storage.call_records import CallAnswered, CallBegun, CallStart
 from crushpy.storage.door.outputs import StoredOutputs
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo
 
+if TYPE_CHECKING:
+    from crushpy.storage.database import Database
+
 _A_MOMENT = 0.3
 """Seconds that a deletion gives to the index."""
 _GAP = 0.003
-"""Seconds between its steps: who waits to write looks only now and then whether it may."""
+"""Seconds between its steps at least, as long as one took after a longer one: who waits to write looks only
+now and then whether it may."""
 
 
 class StoredSessions(StoredOutputs):
@@ -97,14 +103,21 @@ class StoredSessions(StoredOutputs):
         between which others write; where the index is large, words of it may leave that later (`tidy`).
         """
         deleted = await self._do(lambda database: database.cleaning.mark(root_id))
-        while await self._do(lambda database: database.cleaning.rows_left()):  # noqa: ASYNC110  # leaves room
-            await asyncio.sleep(_GAP)
+        while await self._step(lambda database: database.cleaning.rows_left()):
+            pass
         deadline = time.monotonic() + _A_MOMENT
-        while await self._do(lambda database: database.cleaning.words_left()):
+        while await self._step(lambda database: database.cleaning.words_left()):
             if time.monotonic() > deadline:
                 break
-            await asyncio.sleep(_GAP)
         return deleted
+
+    async def _step(self, job: "Callable[[Database], bool]") -> bool:
+        """Whether something is left to do. Leaves room for others."""
+        began = time.monotonic()
+        left = await self._do(job)
+        if left:
+            await asyncio.sleep(max(_GAP, time.monotonic() - began))
+        return left
 
     # --- messages and tool runs ------------------------------------------------------------------------
 

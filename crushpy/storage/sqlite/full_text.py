@@ -4,6 +4,7 @@
 as it was put in.
 """
 
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,8 +13,10 @@ import msgspec
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import LETTERS, FullText, IndexedText
 
+_STEP_SECONDS = 0.008
+"""So long others should wait for a merge at most: it takes as many pages at once as that allows."""
 _MERGE_PAGES = 16
-"""Of each table in one transaction: some milliseconds, overwriting included."""
+_FEWEST_PAGES, _MOST_PAGES = 2, 64
 _RUN = 3
 """Letters of which a part has one at least."""
 _FIELDS = (("message_words", "words"), ("message_parts", "parts"))
@@ -36,6 +39,8 @@ class SqliteFullText(FullText):
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
+        self._pages = _MERGE_PAGES
+        """Of each table that are merged in one transaction, overwriting included."""
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         for statement in _ADD:
@@ -48,8 +53,14 @@ class SqliteFullText(FullText):
     def merge_some(self, *, begin: bool) -> bool:
         before = self._execute(_CHANGES).scalar()
         with self._connection.overwriting(), self._connection.transaction():
+            began = time.monotonic()
             for statement in _MERGE:
-                self._execute(statement, {"pages": -_MERGE_PAGES if begin else _MERGE_PAGES})
+                self._execute(statement, {"pages": -self._pages if begin else self._pages})
+            took = time.monotonic() - began
+        if took > _STEP_SECONDS:
+            self._pages = max(self._pages // 2, _FEWEST_PAGES)
+        elif took < _STEP_SECONDS / 4:
+            self._pages = min(self._pages * 2, _MOST_PAGES)
         return self._execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
 
     def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:

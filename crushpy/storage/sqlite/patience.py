@@ -13,13 +13,15 @@ from crushpy.storage.sqlite.faults import fault_name
 T = TypeVar("T")
 BUSY_SECONDS = 60.0
 """How long a write waits for other processes."""
-AT_A_TIME = 0.1
+AT_A_TIME = 0.004
 """Of these, how long SQLite waits by itself: the longer it does, the more seldom it looks."""
 BRIEFLY = 0.3
 """How long work waits that may as well be done later."""
 UNTOLD = 2.0
 """How long is waited before a person is told."""
-_PAUSE = 0.02
+_FIRST_PAUSE, _PAUSE = 0.003, 0.03
+"""The longest between two looks; in the first moment more often, since most writes are over soon."""
+_FIRST_MOMENT = 0.15
 
 
 class Patience:
@@ -64,7 +66,8 @@ class Patience:
                 if told:
                     self._say(f"The database {self._place} is free again.")
                 return done
-            time.sleep(random.uniform(0, _PAUSE))  # noqa: S311  # not for secrets
+            longest = _FIRST_PAUSE if waited < _FIRST_MOMENT else _PAUSE
+            time.sleep(random.uniform(0, longest))  # noqa: S311  # not for secrets
 
 
 def is_busy(fault: sqlite3.Error) -> bool:
