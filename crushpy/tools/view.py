@@ -11,7 +11,7 @@ from msgspec import Meta
 from crushpy.access import Access, ToolAccess
 from crushpy.errors import UsageError
 from crushpy.images import ImageLimits, image_type, scale_image
-from crushpy.messages import Excerpt
+from crushpy.messages import Excerpt, counted
 from crushpy.safe_open import NotRegular
 from crushpy.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
@@ -72,7 +72,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
         kind = f"{describe_binary(raw)}, {len(raw):,} bytes"
         raise ToolError(f"{shown} is a binary file ({kind}): it cannot be shown as text.")
     lines = split_lines(encodable(normalize(file.text)))
-    wanted = lines[offset - 1 : offset - 1 + args.limit]
+    wanted = [cut_line(line) for line in lines[offset - 1 : offset - 1 + args.limit]]
     outcome = _lines(shown, file.form, wanted, len(lines), offset, args.limit)
     context.memory.remember(real, raw)
     return outcome
@@ -92,16 +92,16 @@ def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
 
 
 def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int) -> Outcome:
-    """The lines from number `offset` on, `total` of which the file has, as far as there is room."""
+    """The lines from number `offset` on, cut, `total` of which the file has, as far as there is room."""
     if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:
-        raise ToolError(f"{shown} has {total:,} lines: offset {offset:,} is beyond its end.")
+        raise ToolError(f"{shown} has {counted(total, 'line')}: offset {offset:,} is beyond its end.")
     room = MAX_RESULT_CHARS - _NOTE_ROOM
     width = len(str(min(offset + limit - 1, total)))
     rows: list[str] = []
     for number, line in enumerate(lines, start=offset):
-        row = f"{number:>{width}}\t{cut_line(line)}"
+        row = f"{number:>{width}}\t{line}"
         room -= len(row) + 1
         if room < 0:
             break
@@ -115,7 +115,7 @@ def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int,
     whole = offset == 1 and last == total
     excerpt = Excerpt(
         shown if whole else f"{shown}:{offset}-{last}",
-        "\n".join(cut_line(line) for line in lines[: min(count, _EXCERPT_LINES)]),
+        "\n".join(lines[: min(count, _EXCERPT_LINES)]),
         Path(shown).suffix.removeprefix("."),
     )
     return Outcome("\n".join(rows), display=excerpt)

@@ -11,18 +11,18 @@ from crushpy.messages import Data
 from crushpy.safe_open import open_regular
 from crushpy.tools.files.file_memory import DIGEST_SIZE
 from crushpy.tools.files.text_file import MAX_FILE_BYTES, has_mark
-from crushpy.tools.truncate import MAX_RESULT_CHARS
+from crushpy.tools.truncate import MAX_LINE_CHARS, MAX_RESULT_CHARS, marker
 
 _FROM = 2_000_000
 """Smaller files are read whole."""
 _CHUNK = 1 << 18
-_KEPT = 4 * MAX_RESULT_CHARS
-"""Bytes of lines that are kept: more do not fit into a result."""
+_KEPT = 2 * MAX_RESULT_CHARS
+"""Characters of lines that are kept: more do not fit into a result."""
 
 
 class FileWindow(Data, frozen=True):
     lines: list[str]
-    """From the first one asked for on, as many as can be shown."""
+    """From the first one asked for on, as many as can be shown, long ones cut."""
     total: int
     """Lines of the whole file."""
     digest: str
@@ -40,7 +40,7 @@ def is_windowed(path: Path) -> bool:
 def read_window(path: Path, offset: int, limit: int) -> FileWindow | None:
     """`limit` lines from number `offset` on; None where the file is better read whole.
 
-    That is: a small one, one that is not plain UTF-8 with newlines, or with lines of megabytes.
+    That is: a small one, or one that is not plain UTF-8 with newlines.
     """
     handle = open_regular(path)
     with os.fdopen(handle, "rb", buffering=0) as file:
@@ -52,42 +52,87 @@ def read_window(path: Path, offset: int, limit: int) -> FileWindow | None:
 def _window(chunks: Iterator[bytes], offset: int, limit: int) -> FileWindow | None:
     digest = blake2b(digest_size=DIGEST_SIZE)
     decoder = codecs.getincrementaldecoder("utf-8")()
-    kept = bytearray()
-    number = 1  # of the line at hand
+    found = _FoundLines(offset, limit)
     size = 0
-    last = b""
-    cut = False
     try:
         for chunk in chunks:
             if not size and (b"\0" in chunk[:8_192] or has_mark(chunk) or image_type(chunk)):
                 return None
-            decoder.decode(chunk)
+            found.add(decoder.decode(chunk))
             digest.update(chunk)
             size += len(chunk)
-            last = chunk[-1:]
-            here = chunk.count(b"\n")
-            if number < offset + limit and number + here >= offset:
-                if len(kept) >= _KEPT:
-                    cut = True
-                else:
-                    kept += _from_line(chunk, offset - number) if number < offset else chunk
-            number += here
-            if size > MAX_FILE_BYTES or (number == 1 and size > _FROM):
+            if size > MAX_FILE_BYTES:
                 return None
-        decoder.decode(b"", final=True)
+        found.add(decoder.decode(b"", final=True))
     except UnicodeDecodeError:
         return None
-    lines = bytes(kept).decode("utf-8", "replace").replace("\r\n", "\n").split("\n")
-    if cut and len(lines) < 3:
-        return None
-    total = number - (last == b"\n")
-    wanted = min(limit, max(total - offset + 1, 0), len(lines) - cut)  # the last one that is kept may be half
-    return FileWindow(lines[:wanted], total, digest.hexdigest())
+    found.end()
+    return None if found.has_old_endings else FileWindow(found.lines, found.total, digest.hexdigest())
 
 
-def _from_line(chunk: bytes, skipped: int) -> bytes:
-    """What follows the first `skipped` line endings."""
-    start = 0
-    for _ in range(skipped):
-        start = chunk.index(b"\n", start) + 1
-    return chunk[start:]
+class _FoundLines:
+    """Takes a text in pieces; keeps the beginnings of the lines that are wanted, as many as can be shown."""
+
+    def __init__(self, offset: int, limit: int) -> None:
+        self._wanted = range(offset, offset + limit)
+        self._room = _KEPT
+        self._head = ""
+        """Of the line at hand, where it is wanted."""
+        self._length = 0
+        """Of that line."""
+        self._last = ""
+        """The last character so far."""
+        self._ended = 0
+        """Lines that have."""
+        self._newlines = self._returns = False
+        self.lines: list[str] = []
+
+    @property
+    def total(self) -> int:
+        return self._ended + (self._last not in ("", "\n"))
+
+    @property
+    def has_old_endings(self) -> bool:
+        """No newline, but carriage returns alone."""
+        return self._returns and not self._newlines
+
+    def add(self, text: str) -> None:
+        if not text:
+            return
+        ends = text.count("\n")
+        number = self._ended + 1
+        if number + ends < self._wanted.start or number >= self._wanted.stop or self._room < 0:
+            self._ended += ends
+        else:
+            *whole, rest = text.split("\n")
+            for piece in whole:
+                self._grow(piece)
+                self._end_line(returned=(piece or self._last)[-1:] == "\r")
+                self._last = "\n"
+            self._grow(rest)
+        self._last = text[-1]
+        self._newlines = self._newlines or ends > 0
+        self._returns = self._returns or (not self._newlines and "\r" in text)
+
+    def end(self) -> None:
+        """The last line may go without an ending."""
+        if self._last not in ("", "\n"):
+            self._end_line(returned=False)
+            self._last = "\n"
+
+    def _grow(self, piece: str) -> None:
+        if self._ended + 1 in self._wanted:
+            self._head += piece[: MAX_LINE_CHARS + 1 - len(self._head)]
+            self._length += len(piece)
+
+    def _end_line(self, *, returned: bool) -> None:
+        """`returned`: with a carriage return before the newline."""
+        if self._ended + 1 in self._wanted and self._room >= 0:
+            length = self._length - returned
+            line = self._head[:length]
+            if length > MAX_LINE_CHARS:
+                line = f"{line[:MAX_LINE_CHARS]} {marker(length - MAX_LINE_CHARS)}"
+            self.lines.append(line)
+            self._room -= len(line)
+        self._head, self._length = "", 0
+        self._ended += 1
