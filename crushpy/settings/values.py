@@ -7,7 +7,7 @@ import msgspec
 from crushpy.errors import SettingsError
 from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
 
-_PASSWORD_OPTION = re.compile(r"[?&]password=.")
+_PASSWORD_OPTION = re.compile(r"[?&](?:ssl)?password=.")
 
 
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:

@@ -171,6 +171,8 @@ def test_a_password_is_taken_from_the_environment_alone_and_never_shown(
     url = f"postgresql://me:hunter2@127.0.0.1:{proxy.port}/x"
     refused = cli("config", "set", "database_url", url)
     assert refused.returncode != 0 and ".pgpass" in refused.stderr and "hunter2" not in refused.stderr
+    refused = cli("config", "set", "database_url", "postgresql://me@db/x?sslpassword=hunter2")
+    assert refused.returncode != 0 and "hunter2" not in refused.stderr
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.toml").write_text(f'database_url = "{url}"\n')
     refused = cli("sessions", "list")

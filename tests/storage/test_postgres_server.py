@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import Cli
 from places import Place
 from postgres_server import Server
 from stored import a_session, replied, said
@@ -242,8 +243,10 @@ async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_comm
         ("postgresql+psycopg://me:hunter2@/x?host=/run&password=hunter2", "postgresql://me@/x?host=%2Frun"),
         ("postgresql://db/x?sslmode=require", "postgresql://db/x?sslmode=require"),
         ("postgresql://me:hu%6eter2@db/x", "postgresql://me@db/x"),
+        ("postgresql:///x?host=/run", "postgresql:///x?host=%2Frun"),
+        ("postgresql://", "postgresql://"),
     ],
-    ids=["plain", "option", "none", "escaped"],
+    ids=["plain", "option", "none", "escaped", "socket", "all by default"],
 )
 def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
     address = ServerAddress(url)
@@ -251,6 +254,20 @@ def test_an_address_is_shown_without_its_password(url: str, shown: str) -> None:
     if address.has_password:
         assert "hunter2" not in address.without_secrets("it says hunter2, password=hunter2")
     assert address.has_password == ("hunter2" in url or "hu%6e" in url)
+
+
+def test_a_server_is_reached_by_its_socket(server: Server, empty: Place, cli: Cli) -> None:
+    url = f"postgresql:///{name_of(empty)}?host={server.folder}&port={server.port}&user=owner"
+    done = cli("sessions", "list", "--all", env={"CRUSHPY_DATABASE_URL": url})
+    assert done.returncode == 0, done.stderr
+
+
+def test_what_is_no_address_is_told_without_showing_it(cli: Cli) -> None:
+    for command in (("sessions", "list"), ("doctor",), ("run", "hello")):
+        done = cli(*command, env={"CRUSHPY_DATABASE_URL": "postgresql://me:hunter2@[db/x"})
+        told = done.stdout + done.stderr
+        assert done.returncode and "database_url is no address" in told
+        assert "hunter2" not in told and "Traceback" not in told, told
 
 
 def test_psycopg_is_imported_only_for_a_server(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from crushpy.cli.checkup.finding import Finding, fail, ok, warn
+from crushpy.messages import counted
 
 if TYPE_CHECKING:
     from crushpy.storage.server_report import ServerReport
@@ -57,7 +58,7 @@ def _tables(found: "ServerReport") -> Iterator[Finding]:
     elif found.schema_version < found.newest:
         yield warn(f"tables of version {found.schema_version}; the next start makes them {found.newest}")
     else:
-        yield ok(f"tables of version {found.schema_version}, {found.conversations:,} conversations")
+        yield ok(f"tables of version {found.schema_version}, {counted(found.conversations, 'conversation')}")
     if not found.may_write:
         yield fail("the role may not write to all tables", "docs/storage.md lists the rights.")
     if found.unfinished:

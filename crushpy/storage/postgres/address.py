@@ -1,7 +1,9 @@
 """The address of a server: what is given to psycopg, and what of it people may see."""
 
 import re
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
+
+from crushpy.errors import SettingsError
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _SECRET = frozenset({"password", "sslpassword", "passfile", "sslkey"})
@@ -9,9 +11,9 @@ _SECRET = frozenset({"password", "sslpassword", "passfile", "sslkey"})
 
 class ServerAddress:
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        parts = _parts(url)
         options = parse_qsl(parts.query, keep_blank_values=True)
-        self.url = urlunsplit(("postgresql", *parts[1:]))
+        self.url = _joined(parts.netloc, parts.path, parts.query)
         """As libpq takes it."""
         self._secrets = [value for name, value in options if name in _SECRET and value]
         user, separator, host = parts.netloc.rpartition("@")
@@ -19,7 +21,7 @@ class ServerAddress:
         if colon:
             self._secrets += [one for one in (password, unquote(password)) if one]
         shown = urlencode([pair for pair in options if pair[0] not in _SECRET])
-        self.shown = urlunsplit(("postgresql", f"{name}{separator}{host}", parts.path, shown, ""))
+        self.shown = _joined(f"{name}{separator}{host}", parts.path, shown)
         """Without passwords."""
 
     @property
@@ -30,6 +32,21 @@ class ServerAddress:
         for secret in sorted(self._secrets, key=len, reverse=True):
             text = text.replace(secret, "***")
         return re.sub(r"(password\s*=\s*)('[^']*'|\S+)", r"\1***", text)
+
+
+def _parts(url: str) -> SplitResult:
+    try:
+        return urlsplit(url)
+    except ValueError as error:  # what is wrong may be the password: it is not shown
+        raise SettingsError(
+            f"database_url is no address: {str(error).partition(':')[0]}",
+            "Write it as postgresql://user@host:port/database; what is neither letter nor digit in it as %XX.",
+        ) from error
+
+
+def _joined(place: str, path: str, options: str) -> str:
+    """With two slashes where no host is named too: the server's socket on this machine."""
+    return f"postgresql://{place}{path}" + (f"?{options}" if options else "")
 
 
 def is_server(url: str) -> bool:
