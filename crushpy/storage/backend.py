@@ -13,6 +13,10 @@ if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
 T = TypeVar("T")
+LONG_AGO = float("-inf")
+"""Asked for then, a job waits for nobody: it may as well be done later."""
+JUST_NOW = 10.0
+"""Seconds after waiting in vain in which nobody waits again: a turn that ends has more to store."""
 
 
 class Backend(ABC):
@@ -48,8 +52,11 @@ class Backend(ABC):
         """The open database."""
 
     @abstractmethod
-    def work(self, job: "Callable[[Database], T]") -> T:
-        """What `job` gives. It is done again where the connection was lost."""
+    def work(self, job: "Callable[[Database], T]", asked: float | None = None) -> T:
+        """What `job` gives. It is done again where the connection was lost.
+
+        It waits a minute at most, from the moment on at which it was `asked` for (of the monotonic clock).
+        """
 
     def refuse_unfinished(self, source: str | None) -> None:
         """An error where `storage copy` was interrupted; `source` is what it copied."""

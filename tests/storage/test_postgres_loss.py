@@ -143,6 +143,9 @@ async def test_a_server_that_stays_away_is_an_error_and_the_store_can_be_used_la
     with pytest.raises(StorageError) as caught:
         await far.add_message(info.id, said("two"))
     assert "What was acknowledged before is stored" in caught.value.hint
+    monkeypatch.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 10_000.0)
+    with pytest.raises(StorageError):  # at once: a turn that ends has more to store
+        await far.update_session(info.id, end_reason="error")
     proxy.mend()
     await far.add_message(info.id, said("three"))
     assert texts(await far.messages(info.id)) == ["one", "three"]

@@ -220,7 +220,7 @@ async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_comm
     await store.create_session(info, said())
     missing = FileState("missing")
     change = RecordedChange(
-        "/work/a", missing, FileState("dir"), 0, info.id, info.id, 0, "c", "write", "b", "", "m", "h", 1.0
+        "/work/a", missing, FileState("folder"), 0, info.id, info.id, 0, "c", "write", "b", "", "m", "h", 1.0
     )
     import psycopg
 

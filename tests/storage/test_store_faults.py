@@ -245,6 +245,9 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
             await store.create_session(a_session())
         assert "locked" in caught.value.message
         assert "Another program" in caught.value.hint
+        monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 10_000.0)
+        with pytest.raises(StorageError, match="locked"):  # soon: a turn that ends has more to store
+            await store.create_session(a_session())
         other.execute("ROLLBACK")
     await store.create_session(a_session())
     await store.close()

@@ -4,6 +4,7 @@ The database is opened on that thread when the first job arrives, so that having
 """
 
 import asyncio
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -11,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.start_soon import start_soon
+from crushpy.storage.backend import LONG_AGO
 from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.location import backend_at
 from crushpy.storage.records import CannotWriteNow, StorageError
@@ -67,12 +69,14 @@ class StorageThread:
 
         self._backend.say = say
 
-    async def _do(self, job: "Callable[[Database], T]") -> T:
-        """What `job` gives, done on the thread; again where the connection was lost."""
+    async def _do(self, job: "Callable[[Database], T]", *, patient: bool = True) -> T:
+        """What `job` gives, done on the thread; again where the connection was lost, if `patient`."""
         self._calls.send()
-        future = self._thread.submit(self._backend.work, job)
+        asked = time.monotonic() if patient else LONG_AGO
+        future = asyncio.wrap_future(self._thread.submit(self._backend.work, job, asked))
+        future.add_done_callback(_heard)
         # Shielded: cancelling whoever waits must not take a queued write back.
-        return await asyncio.shield(asyncio.wrap_future(future))
+        return await asyncio.shield(future)
 
     async def close(self) -> None:
         """Finishes what is queued and closes the database. The store cannot be used afterwards."""
@@ -108,7 +112,7 @@ class StorageThread:
         with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
             while self._tidying is None:
                 try:
-                    if not await self._do(_tidied_briefly):
+                    if not await self._do(_tidied_briefly, patient=False):
                         return
                     await asyncio.sleep(_BETWEEN)  # leaves room for others
                 except CannotWriteNow:  # nobody who reads has to wait for that
@@ -126,11 +130,17 @@ class StorageThread:
         while pause is not None:
             await asyncio.sleep(pause)
             try:
-                pause = await self._do(lambda database: database.leases.beat_all())
+                pause = await self._do(lambda database: database.leases.beat_all(), patient=False)
             except StorageError:  # the next write tells what is wrong
                 pause = _AFTER_A_FAULT
             except RuntimeError:  # closed
                 return
+
+
+def _heard(future: "asyncio.Future[T]") -> None:
+    """A fault of a job that nobody waits for any more is no news: the next one meets it too."""
+    if not future.cancelled():
+        future.exception()
 
 
 def _tidied_briefly(database: "Database") -> bool:

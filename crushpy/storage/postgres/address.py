@@ -40,7 +40,7 @@ def _parts(url: str) -> SplitResult:
     except ValueError as error:  # what is wrong may be the password: it is not shown
         raise SettingsError(
             f"database_url is no address: {str(error).partition(':')[0]}",
-            "Write it as postgresql://user@host:port/database; what is neither letter nor digit in it as %XX.",
+            "Write it as postgresql://user@host:port/database, other signs than letters and digits as %XX.",
         ) from error
 
 

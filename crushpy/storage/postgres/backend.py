@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
 from crushpy.ids import new_id
-from crushpy.storage.backend import Backend
+from crushpy.storage.backend import JUST_NOW, LONG_AGO, Backend
 from crushpy.storage.postgres.address import ServerAddress
 from crushpy.storage.postgres.server import NO_LIBRARY, refuse_unsuited
 from crushpy.storage.records import StorageError
@@ -29,6 +29,10 @@ class PostgresBackend(Backend):
         self._address = ServerAddress(url)
         self._connection: PostgresConnection | None = None
         self._told = False
+        self._until = 0.0
+        """When the job at hand has waited long enough."""
+        self._gave_up = LONG_AGO
+        """When a job last waited in vain."""
 
     @property
     def place(self) -> str:
@@ -78,8 +82,11 @@ class PostgresBackend(Backend):
         outputs = PostgresOutputs(connection)
         return Database(connection, PostgresLeases(connection), PostgresFullText(connection), outputs)
 
-    def work(self, job: "Callable[[Database], T]") -> T:
+    def work(self, job: "Callable[[Database], T]", asked: float | None = None) -> T:
         database = self.open()
+        began = time.monotonic() if asked is None else asked
+        in_vain = 0 <= began - self._gave_up < JUST_NOW
+        self._until = began + (0 if in_vain else PATIENCE_SECONDS)
         from psycopg import Error
 
         from crushpy.storage.postgres.faults import OTHER, Interrupted, explain
@@ -106,20 +113,22 @@ class PostgresBackend(Backend):
                 return done
 
     def _reconnect(self) -> None:
-        """Waits for the server, a minute at most; says so once."""
+        """Waits for the server, as long as the job at hand may; says so once."""
         from psycopg import Error
 
         from crushpy.storage.postgres.faults import explain, may_pass
 
         assert self._connection is not None
-        deadline = time.monotonic() + PATIENCE_SECONDS
         pause = 0.05
         while True:
             try:
                 self._connection.connect()
+                self._gave_up = LONG_AGO
                 return
             except Error as fault:
-                if not may_pass(fault) or time.monotonic() >= deadline:
+                if not may_pass(fault) or time.monotonic() >= self._until:
+                    if self._until > LONG_AGO:
+                        self._gave_up = time.monotonic()
                     raise self._given_up(explain(self._address, fault)) from fault
             if not self._told and pause > 0.2:
                 self._told = True

@@ -41,7 +41,8 @@ class SqliteBackend(Backend):
     def _told_later(self, words: str) -> None:
         self.say(words)  # whoever listens by then
 
-    def work(self, job: "Callable[[Database], T]") -> T:
+    def work(self, job: "Callable[[Database], T]", asked: float | None = None) -> T:
+        """Others that write are waited for by the transactions themselves."""
         from crushpy.storage.sqlite.faults import explained
 
         with explained(self._file):

@@ -7,6 +7,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from typing import TypeVar
 
+from crushpy.storage.backend import JUST_NOW, LONG_AGO
 from crushpy.storage.records import CannotWriteNow
 from crushpy.storage.sqlite.faults import fault_name
 
@@ -31,6 +32,7 @@ class Patience:
         self._place = place
         self._say = say
         self._brief = False
+        self._gave_up = LONG_AGO
 
     @contextmanager
     def briefly(self) -> Generator[None]:
@@ -54,7 +56,11 @@ class Patience:
                 done = action()
             except sqlite3.Error as fault:
                 waited = time.monotonic() - began
-                if not is_busy(fault) or waited >= (BRIEFLY if self._brief else BUSY_SECONDS):
+                if not is_busy(fault):
+                    raise
+                if waited >= (BRIEFLY if self._brief or began - self._gave_up < JUST_NOW else BUSY_SECONDS):
+                    if not self._brief:
+                        self._gave_up = time.monotonic()
                     raise
                 if waited >= UNTOLD and not told:
                     told = True
