@@ -27,8 +27,15 @@ class Terminal:
     """Runs a program in a pty of its own. `with Terminal(...) as terminal:` ends it, come what may."""
 
     def __init__(
-        self, *args: str, cwd: Path, env: dict[str, str] | None = None, columns: int = 100, rows: int = 30
+        self,
+        *args: str,
+        cwd: Path,
+        env: dict[str, str] | None = None,
+        columns: int = 100,
+        rows: int = 30,
+        launcher: tuple[str, ...] = (),
     ) -> None:
+        """`launcher` is a program that becomes crushpy, which follows it as its arguments."""
         self.raw = bytearray()
         self._screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self._screen)
@@ -37,7 +44,7 @@ class Terminal:
         self.before = termios.tcgetattr(slave)
         self._slave = slave
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "crushpy", *args],
+            [*launcher, sys.executable, "-m", "crushpy", *args],
             stdin=slave,
             stdout=slave,
             stderr=slave,

@@ -162,9 +162,14 @@ def start(workspace: Path, llm_env: dict[str, str]) -> Iterator[Start]:
     """`start("--yolo", "prompt")` returns while it runs; whatever is left at the end is killed."""
     started: list[subprocess.Popen[str]] = []
 
-    def start_it(*args: str, stdin: int = subprocess.DEVNULL, env: dict[str, str] | None = None) -> Live:
+    def start_it(
+        *args: str,
+        stdin: int = subprocess.DEVNULL,
+        env: dict[str, str] | None = None,
+        launcher: tuple[str, ...] = (),
+    ) -> Live:
         process = subprocess.Popen(
-            [sys.executable, "-m", "crushpy", "run", *STREAM, *args],
+            [*launcher, sys.executable, "-m", "crushpy", "run", *STREAM, *args],
             stdin=stdin,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -23,7 +23,9 @@ from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
 DEFAULT = "default"
 
-NOT_SETTINGS = frozenset({"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_PORTS"})
+NOT_SETTINGS = frozenset(
+    {"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_PORTS", "CRUSHPY_LEASE_SECONDS"}
+)
 """Variables of ours that are no settings."""
 
 PROJECT_MAY_NOT = frozenset(

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from e2e_terminal import Terminal
@@ -14,9 +15,9 @@ Launch = Callable[..., Terminal]
 def launch(llm: ScriptedLLM, workspace: Path) -> Launch:
     """`with launch("--yolo") as terminal:` starts crushpy with the scripted model."""
 
-    def start(*args: str, env: dict[str, str] | None = None, **size: int) -> Terminal:
+    def start(*args: str, env: dict[str, str] | None = None, **more: Any) -> Terminal:
         own = {"CRUSHPY_MODEL": "openai/test-model", "CRUSHPY_RETRY_BASE": "0.01", **llm.env}
         own["CRUSHPY_SMALL_MODEL"] = "demo/tour"  # titles must not take steps of the script
-        return Terminal(*args, cwd=workspace, env={**own, **(env or {})}, **size)
+        return Terminal(*args, cwd=workspace, env={**own, **(env or {})}, **more)
 
     return start

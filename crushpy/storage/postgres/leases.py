@@ -17,7 +17,7 @@ from crushpy.storage.rows import Row
 
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 45.0
-"""After so long without a heartbeat a process counts as dead."""
+"""After so long without a heartbeat a process counts as dead; `CRUSHPY_LEASE_SECONDS` sets it."""
 
 _FIND = (
     "SELECT lease.*, extract(epoch FROM clock_timestamp() - heartbeat) AS silent "
@@ -95,7 +95,7 @@ class PostgresLeases(LeaseHolder):
     def beat_all(self) -> float | None:
         for token in {token for token, _ in self._held.values()}:
             self._beats(token)
-        return BEAT_SECONDS if self._held else None
+        return min(BEAT_SECONDS, _silent_seconds() / 4) if self._held else None
 
     def move(self, parent_id: str, child_id: str) -> None:
         held = self._held.get(parent_id)
@@ -119,11 +119,18 @@ class PostgresLeases(LeaseHolder):
 
 
 def _alive(row: Row) -> bool:
-    if row.silent >= SILENT_SECONDS:
+    if row.silent >= _silent_seconds():
         return False
     if row.place != _place():
         return True
     return still_runs(row.process, row.started)
+
+
+def _silent_seconds() -> float:
+    try:
+        return max(0.0, float(os.environ["CRUSHPY_LEASE_SECONDS"])) or SILENT_SECONDS
+    except (KeyError, ValueError):
+        return SILENT_SECONDS
 
 
 def _place() -> str:
