@@ -42,10 +42,11 @@ async def _copy(source: str, target: str, *, as_json: bool) -> None:
     old, new = _opened(source), _opened(target)
     for store in (old, new):
         store.listen(_say)
+        store.leave_broken()
     try:
         if not old.exists:
             raise UsageError(f"there is no database {old.place}", "Name the one that is to be copied.")
-        if old.place == new.place:
+        if _real(old) == _real(new):
             raise UsageError("both are the same database", "Name two.")
         report = await copy_storage(old, new, paths.outputs, _progress)
     except asyncio.CancelledError:
@@ -74,6 +75,11 @@ def _opened(name: str) -> "Store":
     if "://" in name:
         return Store(Path.cwd() / "crushpy.db", name)
     return Store(Path(name).expanduser().absolute())
+
+
+def _real(store: "Store") -> str:
+    """The database, by whatever name it was called."""
+    return store.place if "://" in store.place else str(Path(store.place).resolve())
 
 
 def _setting(store: "Store") -> str:

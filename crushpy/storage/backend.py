@@ -29,6 +29,8 @@ class Backend(ABC):
         """None until it was opened."""
         self.may_be_unfinished = False
         """Whether a copy that was interrupted may be opened: only by whoever goes on with it."""
+        self.sets_aside = True
+        """Whether a file that cannot be read is kept under another name, and a new one begun."""
         self.say: Callable[[str], None] = _nobody_listens
         """Called on the storage thread with what a person should know while a job waits."""
 

@@ -21,6 +21,10 @@ class StoredRows(StorageThread):
         """Before anything else: this store may go on with a copy that was interrupted here."""
         self._backend.may_be_unfinished = True
 
+    def leave_broken(self) -> None:
+        """Before anything else: a file that cannot be read is an error, and stays what and where it is."""
+        self._backend.sets_aside = False
+
     async def unfinished_copy(self) -> str | None:
         """Where the copy comes from that was interrupted here; None where there is none."""
         return await self._do(lambda database: database.copy_state.unfinished())

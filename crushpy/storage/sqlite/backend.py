@@ -29,7 +29,7 @@ class SqliteBackend(Backend):
         if self.database is None:
             from crushpy.storage.sqlite.open_database import open_database
 
-            database = open_database(self._file, self.warnings, self._told_later)
+            database = open_database(self._file, self.warnings, self._told_later, sets_aside=self.sets_aside)
             try:
                 self.refuse_unfinished(database.copy_state.unfinished())
             except BaseException:

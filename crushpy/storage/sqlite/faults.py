@@ -15,6 +15,7 @@ _HINTS = {
     "SQLITE_CANTOPEN": "Make sure the folder exists and is writable, or set CRUSHPY_HOME to one that is.",
     "SQLITE_PERM": "Make the file and its folder writable, or set CRUSHPY_HOME to a folder that is.",
     "SQLITE_BUSY": "Another program has been writing to it for over a minute. Close that one, try again.",
+    "SQLITE_NOTADB": "It is left as it is. Name a database of crushpy, or a file that is not there yet.",
     "SQLITE_CORRUPT": "The file is damaged. The next start keeps it under another name and begins a new one; "
     "`sqlite3 FILE .recover` can save what is in it.",
 }

@@ -28,13 +28,19 @@ class DamagedFile(sqlite3.DatabaseError):
     sqlite_errorname = "SQLITE_CORRUPT"
 
 
-def open_database(file: Path, warnings: list[str], say: Callable[[str], None]) -> "Database":
+def open_database(
+    file: Path, warnings: list[str], say: Callable[[str], None], *, sets_aside: bool = True
+) -> "Database":
     """The database in `file`, ready to use. Appends to `warnings` what a person should know.
 
-    `say` is told, then and later, that it waits for others.
+    `say` is told, then and later, that it waits for others. Unless it `sets_aside` what cannot be read, it is
+    left as it is.
     """
     patience = Patience(str(file), say)
-    connection = _open_file(file, warnings, patience)
+    if sets_aside or not file.exists():
+        connection = _open_file(file, warnings, patience)
+    else:
+        connection = patience(lambda: _connect(file))
     from crushpy.storage.database import Database
     from crushpy.storage.output_table import NoOutputs
     from crushpy.storage.sqlite.connection import SqliteConnection
