@@ -10,6 +10,7 @@ from types import ModuleType
 
 from benchmarks.scale import message_texts
 from benchmarks.scale.database import on_server
+from benchmarks.scale.long_texts import SHAPES
 
 ROWS = {
     "turns": "CPU of a tool turn by tokens of history, headless",
@@ -19,7 +20,8 @@ ROWS = {
     "soak": "turns of one process, with fresh starts on the way",
     "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
-    "markdown": "one markdown reply by its characters, in the app",
+    "markdown": "one markdown reply by its bytes, in the app (--shape, --warm-up)",
+    "markdown_after": "what is done with such a reply: resumed, resized, found, copied, exported (--shape)",
     "boundary": "a boundary by the generation it ends",
     "delete": "delete one of so many conversations, while another process writes",
     "search": "search among so many conversations",
@@ -42,6 +44,8 @@ def main() -> None:
     )
     parser.add_argument("--sizes", help="such as 10k,100k,1m")
     parser.add_argument("--quick", action="store_true", help="small sizes")
+    parser.add_argument("--shape", choices=SHAPES, help="of markdown and markdown_after: what the reply is")
+    parser.add_argument("--warm-up", help="of markdown: how long the reply before it is, such as 100k")
     parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
     parser.add_argument(
         "--postgres", action="store_true", help="on a server of PostgreSQL that runs for this alone"
@@ -66,6 +70,10 @@ def _row(name: str, chosen: argparse.Namespace) -> bool:
     row = importlib.import_module(f"benchmarks.scale.{name}")
     if chosen.at_a_time:
         row.AT_A_TIME = chosen.at_a_time
+    if chosen.shape:
+        row.SHAPE = chosen.shape
+    if chosen.warm_up:
+        row.WARM_UP = number(chosen.warm_up)
     print(f"{name}: {ROWS[name]}; aim: {row.AIM}", flush=True)
     try:
         _measure(row, chosen.sizes or (_quick(row) if chosen.quick else row.SIZES))

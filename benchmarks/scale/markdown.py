@@ -6,36 +6,38 @@ from typing import Any
 
 from scripted_llm.replies import Answer, Reply
 
-from benchmarks.samples import everyday
 from benchmarks.scale.app_keys import WatchedApp, of_keys
 from benchmarks.scale.long_history import Stepper, served, stored_history
+from benchmarks.scale.long_texts import long_text
 
 SIZES = "100k,1m,10m"
 AIM = "5 MB a MB of text, stalls under 50 ms"
-WARM_UP = 100_000
+SHAPE = "mixed"
+WARM_UP = 1_000_000
 PIECE = 400
 """Characters that the server sends at a time."""
 
 
 class LongReply(Stepper):
-    """The first reply is short: what any reply loads is there when the long one comes."""
+    """Behind a first reply: what any reply loads, and what is kept of all of them up to a bound (pages of
+    SQLite, rows that were drawn), is there when the one that is measured comes."""
 
-    def __init__(self, characters: int) -> None:
+    def __init__(self, size: int) -> None:
         super().__init__(0, 1_000)
-        some = everyday(min(characters, WARM_UP))
-        self._texts = [f"{some}\n\nThe first end."]
-        whole = (some * (characters // len(some) + 1))[:characters]
-        self._texts.append(f"{whole}\n\nThe very end.")
+        self._texts = [
+            f"{long_text('mixed', WARM_UP)}\n\nThe first end.",
+            f"{long_text(SHAPE, size)}\n\nThe very end.",
+        ]
 
     def __call__(self, body: dict[str, Any]) -> Answer:
         self.asked += 1
         return Reply(self._texts[min(self.asked, 2) - 1], chunk=PIECE)
 
 
-def measure(characters: int) -> dict[str, float]:
+def measure(size: int) -> dict[str, float]:
     with (
         stored_history(1_000) as (cwd, env),
-        served(LongReply(characters)) as llm,
+        served(LongReply(size)) as llm,
         WatchedApp("-c", "--yolo", cwd=cwd, env={**env, **llm.env}, columns=120, rows=40) as app,
     ):
         app.wait_for("bench", "That is all.")
@@ -44,15 +46,15 @@ def measure(characters: int) -> dict[str, float]:
         app.wait_for("The first end.")
         app.wait_quiet()
         Path(f"/proc/{app.process.pid}/clear_refs").write_text("5")  # the peak is counted from here on
-        before, began, cpu = _memory(app, "VmRSS"), time.monotonic(), app.cpu()
+        before, began, cpu = memory(app, "VmRSS"), time.monotonic(), app.cpu()
         app.type_line("Go on.")
         waits = app.work(lambda: any(b"The very end." in data for _, data in app.drawn[-20:]), 300)
         took = app.ended - began
         app.wait_quiet()
         spent = app.cpu() - cpu
-        grown = _memory(app, "VmHWM") - before
-        kept = _memory(app, "VmRSS") - before
-    megabytes = characters / 1e6
+        grown = memory(app, "VmHWM") - before
+        kept = memory(app, "VmRSS") - before
+    megabytes = size / 1e6
     return {
         "seconds": took,
         "s CPU": spent,
@@ -63,7 +65,7 @@ def measure(characters: int) -> dict[str, float]:
     }
 
 
-def _memory(app: WatchedApp, name: str) -> float:
+def memory(app: WatchedApp, name: str) -> float:
     """In MB, of the app's process."""
     status = Path(f"/proc/{app.process.pid}/status").read_text()
     return int(status.partition(f"{name}:")[2].split()[0]) / 1_000

@@ -11,12 +11,15 @@ from threading import Lock
 import msgspec
 
 from crushpy.messages import Json, Message
+from crushpy.pieces import LONG
 
 MOST_HISTORIES = 4
 """How many are kept: the conversation's, and those of sub-agents beside it."""
 TOUCHED = 2
 """Turns of the user's side at the end that are written anew each time."""
 
+WRITTEN_AT_ONCE = 500
+"""Messages that are new to a request: more of them are written in a thread."""
 BLOCK = 1 << 16
 """Bytes up to which what is written for one request after the other is joined."""
 
@@ -53,10 +56,11 @@ class EncodedHistories:
         self._writing = Lock()
         """Of a large history a thread takes care, and a sub-agent may ask meanwhile."""
 
-    def unwritten(self, model: str, messages: tuple[Message, ...]) -> int:
-        """About how many of these messages the next request has to write."""
+    def has_much_to_write(self, model: str, messages: tuple[Message, ...]) -> bool:
+        """Whether the next request has to write many of these messages, or a very long one."""
         known = self._known.get((model, messages[0].id)) if messages else None
-        return len(messages) - len(known.messages if known is not None else ())
+        new = messages[len(known.messages if known is not None else ()) :]
+        return len(new) > WRITTEN_AT_ONCE or any(message.length > LONG for message in new)
 
     def written(
         self,

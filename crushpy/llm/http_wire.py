@@ -34,8 +34,6 @@ AFTER_DONE = 0.05
 """Seconds to wait for the connection to become free for the next request."""
 MOST_LESSONS = 6
 """A server that refuses one form after another is not asked for ever."""
-WRITTEN_AT_ONCE = 500
-"""Messages that are new to a request: more of them are written in a thread."""
 
 
 class Reported(Exception):
@@ -177,7 +175,7 @@ class HttpWire(ABC):
 
     async def _written(self, request: Request, unfinished: list[Json]) -> tuple[dict[str, str], Body]:
         """Headers and body. Much that is new is written in a thread: the app goes on meanwhile."""
-        if self._histories.unwritten(request.model, request.messages) > WRITTEN_AT_ONCE:
+        if self._histories.has_much_to_write(request.model, request.messages):
             return await asyncio.to_thread(self._write, request, unfinished)
         return self._write(request, unfinished)
 

@@ -3,10 +3,12 @@
 import random
 from itertools import accumulate
 
+import pytest
 from histories import history_by_chance, seed
 
-from crushpy.engine.compaction.gauge import RunningTotals
-from crushpy.messages import Message
+from crushpy.engine.compaction.gauge import Gauge, RunningTotals
+from crushpy.llm.protocol import Request
+from crushpy.messages import Message, Text
 
 
 def test_the_sums_are_those_of_all_messages_whatever_happens_to_the_history() -> None:
@@ -37,3 +39,21 @@ def test_each_message_is_measured_once() -> None:
     for number in range(len(history) + 1):
         assert totals.of(tuple(history[:number]), exact=True)[-1] == number
     assert len(measured) == len(history)
+
+
+def test_a_very_long_message_is_guessed_until_somebody_has_time_to_count_it() -> None:
+    gauge = Gauge(lambda _: 200_000, lambda *_: (), lambda _: 0)
+    gauge.load()
+    assert gauge.exact
+    text = "some words of a sentence, " * 4_000
+    long = Message("m1", "assistant", (Text(text[:50_000], goes_on=True), Text(text[50_000:])))
+    short = Message("m2", "assistant", (Text("some words of a sentence"),))
+    guessed = gauge.size(long)
+    assert guessed == pytest.approx(len(text) / 4, rel=0.01)
+    assert gauge.size(short) == gauge.exact_size(short)
+    history = (long, short)
+    before = gauge.reading(Request("m", "", ()), history)
+    gauge.load_for(history)
+    assert gauge.size(long) == gauge.exact_size(long) != guessed
+    after = gauge.reading(Request("m", "", ()), history)
+    assert before.used - after.used == guessed - gauge.size(long)

@@ -9,8 +9,9 @@ from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
 from crushpy.context.cuts import apply_cuts
 from crushpy.defaults import DEFAULT_WINDOW
 from crushpy.llm.protocol import Request
-from crushpy.llm.tokens import Counter
+from crushpy.llm.tokens import Counter, guess_message
 from crushpy.messages import Cut, Image, Message, Usage, to_json
+from crushpy.pieces import LONG
 
 REPORTS = 8
 """How many of the last reports are looked at."""
@@ -46,6 +47,14 @@ class Gauge:
         """Waits for the vocabulary: counts are exact afterwards, where there is one."""
         self._counter.wait()
 
+    def load_for(self, history: Sequence[Message]) -> None:
+        """The same, and counts the very long messages of a history. Takes seconds: for a thread."""
+        self.load()
+        for message in history if self.exact else ():
+            if self._is_guessed(message):
+                self._sizes[_key(message)] = self._counter.count_message(message, self._count_image)
+                self._totals = RunningTotals(self._counted)
+
     @property
     def exact(self) -> bool:
         """Whether texts are counted, not guessed."""
@@ -73,14 +82,16 @@ class Gauge:
 
     def _counted(self, message: Message) -> int:
         """Our own count of a message: as stored with it, or counted once and kept. While others are guessed
-        this one is too: a ratio holds for one way of counting."""
+        this one is too: a ratio holds for one way of counting. A very long one is guessed until it was
+        counted in a thread."""
         if message.tokens and self.exact:
             return message.tokens
-        key = (message.id, _length(message))  # a message that is shown cut keeps its id
+        key = _key(message)
         known = self._sizes.get(key)
-        if known is None or (not known[1] and self.exact):
-            known = self._counter.count_message(message, self._count_image)
-            self._sizes[key] = known
+        if known is None and _is_long(message):
+            known = self._sizes[key] = guess_message(message, self._count_image), False
+        elif known is None or (not known[1] and self.exact and not _is_long(message)):
+            known = self._sizes[key] = self._counter.count_message(message, self._count_image)
         return known[0]
 
     def _counted_fixed(self, request: Request) -> int:
@@ -157,12 +168,15 @@ class Gauge:
         the vocabulary (half a second, 30 MB) need not be loaded.
         """
         rough = self.reading(request, history)
-        if self.exact:
+        if self.exact and not any(map(self._is_guessed, history)):
             return rough
         if rough.believed and self._most(request, history) < threshold * rough.window:
             return rough
-        await asyncio.to_thread(self._counter.wait)
+        await asyncio.to_thread(self.load_for, history)
         return self.reading(request, history)
+
+    def _is_guessed(self, message: Message) -> bool:
+        return _is_long(message) and not message.tokens and not self._sizes.get(_key(message), (0, False))[1]
 
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the report plus every byte since, or all bytes."""
@@ -202,6 +216,11 @@ class RunningTotals:
         return self._sums
 
 
-def _length(message: Message) -> int:
+def _key(message: Message) -> tuple[str, int]:
+    """What a size is kept by: a message that is shown cut keeps its id."""
     result = message.result
-    return len(result.text) if result else message.length
+    return message.id, len(result.text) if result else message.length
+
+
+def _is_long(message: Message) -> bool:
+    return message.length > LONG

@@ -169,7 +169,7 @@ class Summarizer:
         merged = "\n\n".join(
             element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
         )
-        source = sum(map(self._count, (*chunks, job.previous)))
+        source = await asyncio.to_thread(lambda: sum(map(self._count, (*chunks, job.previous))))
         return await self._call(model, merged, job, job.previous, source), cut_chars
 
     async def _pieces(self, model: str, chunks: list[str], job: SummaryJob, limit: int) -> list[str]:
@@ -189,7 +189,7 @@ class Summarizer:
 
     async def _piece(self, model: str, chunk: str, job: SummaryJob, previous: str) -> str:
         """Summarises one chunk; one that overflows after all is halved once."""
-        source = self._count(chunk) + self._count(previous)
+        source = await asyncio.to_thread(lambda: self._count(chunk) + self._count(previous))
         try:
             return await self._call(model, chunk, job, previous, source)
         except ContextOverflow:
@@ -202,7 +202,7 @@ class Summarizer:
         if self._recovering and self._in_vain >= MAX_IN_VAIN:
             raise ContextOverflow(f"{model} said {self._in_vain} times that less is too much.")
         system, _ = self._instructions(job, previous)
-        content = element("transcript", text)
+        content = await asyncio.to_thread(element, "transcript", text)
         if safe(previous).strip() not in system:  # a template need not name it, but it must not be lost
             content = f"{element('previous_notes', previous)}\n\n{content}"
         request = Request(

@@ -79,7 +79,7 @@ class ContextView:
 
     async def counted(self) -> WindowState:
         """The state by exact figures: waits for the vocabulary, where there is one."""
-        await asyncio.to_thread(self._gauge.load)
+        await asyncio.to_thread(self._gauge.load_for, self.shown())
         return self.now()
 
     async def settled(self, threshold: float) -> WindowState:

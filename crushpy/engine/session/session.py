@@ -3,6 +3,7 @@
 What it holds is what is stored: a message enters the history when its record is committed.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Sequence
 
@@ -24,6 +25,7 @@ from crushpy.events import (
 from crushpy.ids import new_id
 from crushpy.marks import Mark
 from crushpy.messages import Cut, Data, Image, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
+from crushpy.pieces import LONG
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
@@ -173,7 +175,10 @@ class LiveSession:
         return msgspec.structs.replace(message, tokens=size) if size else message
 
     async def add_reply(self, message: Message) -> None:
-        message = self._sized(message)
+        if message.length > LONG:  # seconds, for megabytes
+            message = await asyncio.to_thread(self._sized, message)
+        else:
+            message = self._sized(message)
         await self._store.add_message(self.info.id, message, self.facts_of(message))
         self._committed(message)
         if message.usage is not None:

@@ -33,6 +33,7 @@ from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
+from crushpy.tui.long_replies import cut_long_replies
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.chat_layout import ChatLayout
 from crushpy.tui.terminal.attention import call, set_title
@@ -206,7 +207,8 @@ class ChatScreen(ChatLayout):
         if conversation.info.parent_id:
             with suppress(CrushpyError):
                 opening = await conversation.library.opening_boundary(conversation.info.id)
-        self.feed.load(conversation.history, opening, conversation.sent_states, conversation.marks)
+        parts = await cut_long_replies(conversation.history)
+        self.feed.load(conversation.history, opening, conversation.sent_states, conversation.marks, parts)
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""

@@ -16,6 +16,7 @@ from crushpy.tui.app_type import app_of
 from crushpy.tui.feed import Feed
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
+from crushpy.tui.long_replies import cut_long_replies
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
@@ -95,7 +96,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
         self._feed = Feed(transcript, offers=("open_parent",))
-        self._feed.load(messages, opening, states, marks)
+        self._feed.load(messages, opening, states, marks, await cut_long_replies(messages))
         self._is_task = info.kind == "task"
         self.refresh_bindings()
         if not again:

@@ -21,6 +21,8 @@ class TranscriptScreen(Screen[str | None]):
 
     _copied: tuple[int, int] = (-1, 0)
     """The reply and the code block of it that was copied last."""
+    _find_entered = False
+    """Enter was pressed behind the words that are looked for."""
 
     @property
     def library(self) -> "SessionBrowser | None":
@@ -88,18 +90,33 @@ class TranscriptScreen(Screen[str | None]):
     def on_input_changed(self, event: Input.Changed) -> None:
         if event.input in self.query("FindLine"):
             event.stop()
+            self._find_entered = False
             self.query_one(Transcript).find(event.value)
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         if event.input not in self.query("FindLine"):
             return
         event.stop()
-        transcript = self.query_one(Transcript)
-        if not transcript.find(event.value):
-            tell(self, f"{one_line(event.value)!r} does not stand in the transcript.", "warning")
+        self._find_entered = True
+        found = self.query_one(Transcript).find(event.value)
+        if found is not None:
+            self._end_of_find(found)
+
+    @on(Transcript.FindEnded)
+    def _found_later(self, event: Transcript.FindEnded) -> None:
+        self._end_of_find(event.found)
+
+    def _end_of_find(self, found: bool) -> None:
+        """Whoever pressed Enter goes where the words stand, or is told that they do not."""
+        if not self._find_entered:
             return
-        transcript.visit()
-        event.input.remove()
+        self._find_entered = False
+        for line in self.query("FindLine").results(Input):
+            if found:
+                self.query_one(Transcript).visit()
+                line.remove()
+            else:
+                tell(self, f"{one_line(line.value)!r} does not stand in the transcript.", "warning")
 
     def on_find_line_ended(self) -> None:
         transcript = self.query_one(Transcript)

@@ -13,6 +13,8 @@ TOOLS = (
     ("xsel", "--clipboard", "--input"),
     ("clip.exe",),
 )
+MOST = 1_000_000
+"""Characters that are sent to a terminal: it would show nothing else until it has taken them."""
 
 
 async def copy(app: App[object], text: str) -> str:
@@ -21,6 +23,9 @@ async def copy(app: App[object], text: str) -> str:
     in_system, in_tmux = await hand_on(text)
     if in_system:
         return f"Copied {many}, also to tmux's buffer." if in_tmux else f"Copied {many}."
+    if len(text) > MOST:
+        where = "Copied to tmux's buffer" if in_tmux else "Not copied"
+        return f"{where}: {many} are too many for the terminal's clipboard (OSC 52). /export writes a file."
     app.copy_to_clipboard(text)
     if in_tmux:
         return f"Copied {many} to tmux's buffer (its prefix and ] paste), and sent to the terminal (OSC 52)."

@@ -1,7 +1,7 @@
 """Finds words in the rows of a transcript, forwards and backwards, from wherever one is."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from crushpy.tui.items import source_text
@@ -27,6 +27,9 @@ class Match(NamedTuple):
     start: int
 
 
+Search = Generator[None, None, Match | None]
+
+
 def spans_of(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
     """Where `sought`, in lower case, stands in a row."""
     text = row.text.lower()
@@ -40,10 +43,12 @@ def spans_of(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def find_match(sheet: Sheet, sought: str, start: Match, step: int) -> Match | None:
-    """The first match after `start`, or before it where `step` is -1; goes on at the other end."""
+def find_match(sheet: Sheet, sought: str, start: Match, step: int) -> Search:
+    """The first match after `start`, or before it where `step` is -1; goes on at the other end. Step by step:
+    in megabytes it takes a while."""
     beyond: Match | None = None
     for index in _around(sheet, start.item, step):
+        yield
         matches = _in_item(sheet, index, sought)
         for match in matches if step > 0 else matches[::-1]:
             if index != start.item or (match > start if step > 0 else match < start):

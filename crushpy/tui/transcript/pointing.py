@@ -1,5 +1,6 @@
 """Keys and the mouse on the transcript: the cursor that walks from item to item, folding, links."""
 
+import time
 from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
@@ -22,11 +23,16 @@ from crushpy.tui.items import (
 )
 from crushpy.tui.transcript.code_blocks import ShownBlock, block_in
 from crushpy.tui.transcript.entry_list import item_key
-from crushpy.tui.transcript.finding import Match, find_match, hiding_run, stands_in_fold
+from crushpy.tui.transcript.finding import Match, Search, find_match, hiding_run, stands_in_fold
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.scrolling import Scrolling
 from crushpy.tui.transcript.selection import name_line, named_line, whole_item, word_at, words_in
+
+PATIENCE = 0.01
+"""Seconds for which words are looked for at a time."""
+SHORTLY = 0.001
+"""Seconds between two of these times, in which keys are heard."""
 
 
 class Pointing(Visited, Scrolling):
@@ -73,6 +79,8 @@ class Pointing(Visited, Scrolling):
         self._run_to_show: int | None = None
         """The item that was closed before finding led to it."""
         self._found: Match | None = None
+        self._search: Search | None = None
+        """What looks for the words that are sought, as long as it does."""
         self._led = False
         """The focus comes with `reveal`, which has set the cursor."""
 
@@ -135,23 +143,49 @@ class Pointing(Visited, Scrolling):
     @abstractmethod
     def ask_what_to_find(self) -> None: ...
 
-    def find(self, words: str) -> bool:
-        """Highlights the words wherever they stand, and goes to the first place from where it was begun."""
+    @abstractmethod
+    def tell_find_ended(self, found: bool) -> None: ...
+
+    def find(self, words: str) -> bool | None:
+        """Highlights the words wherever they stand, and goes to the first place from where it was begun.
+
+        None where that takes longer: `FindEnded` tells how it ends.
+        """
         self.sought = words.lower()
         index = self._cursor_index()
         self._origin = self._origin or Match(index if index is not None else 0, -1, 0)
         self._found = None
         self._close_what_finding_opened()
         self.screen.clear_selection()
-        if self.sought and self._go_to_match(self._origin, 1):
-            return True
-        self.show_changes()
-        return not self.sought
+        self._search = find_match(self._sheet, self.sought, self._origin, 1) if self.sought else None
+        return self._look_on() if self.sought else self._show_all()
 
-    def _go_to_match(self, start: Match, step: int) -> bool:
-        match = find_match(self._sheet, self.sought, start, step)
-        if match is None:
-            return False
+    def _show_all(self) -> bool:
+        self.show_changes()
+        return True
+
+    def _look_on(self) -> bool | None:
+        """Looks for what is sought for a moment. None: it goes on by itself, unless something else is."""
+        search, until = self._search, time.perf_counter() + PATIENCE
+        try:
+            while search is not None:
+                next(search)
+                if time.perf_counter() > until:
+                    self.set_timer(SHORTLY, lambda: self._look_later(search))
+                    return None
+        except StopIteration as end:
+            self._search = None
+            if end.value is not None:
+                self._go_to_match(end.value)
+                return True
+            self.show_changes()
+        return False
+
+    def _look_later(self, search: Search) -> None:
+        if self._search is search and (found := self._look_on()) is not None:
+            self.tell_find_ended(found)
+
+    def _go_to_match(self, match: Match) -> None:
         self._found = match
         if self._sheet[match.item].key != self._opened_to_show:
             self._close_what_finding_opened()
@@ -166,7 +200,6 @@ class Pointing(Visited, Scrolling):
         self._set_cursor(match.item)
         name = name_line(self._sheet[match.item].key, match.row)
         self._select(Selection(Offset(match.start, name), Offset(match.start + len(self.sought), name)))
-        return True
 
     def _close_what_finding_opened(self) -> None:
         opened = self._opened_to_show, self._run_to_show
@@ -185,7 +218,7 @@ class Pointing(Visited, Scrolling):
     def end_find(self) -> None:
         """Nothing is sought any more."""
         if self.sought or self._origin is not None:
-            self.sought, self._origin, self._found = "", None, None
+            self.sought, self._origin, self._found, self._search = "", None, None, None
             self._opened_to_show = self._run_to_show = None  # what one looks at stays open
             self.screen.clear_selection()
             self.show_changes()
@@ -198,7 +231,8 @@ class Pointing(Visited, Scrolling):
     def action_find_next(self, step: int) -> None:
         start = self._found or self._origin
         if start is not None:
-            self._go_to_match(start, step)
+            self._search = find_match(self._sheet, self.sought, start, step)
+            self._look_on()
 
     def action_end_find(self) -> None:
         self.end_find()

@@ -114,6 +114,8 @@ class Sheet(EntryList):
             header.hidden = True
             header.run = run
         first, *others = split_reply(item) if isinstance(item, ReplyItem) else [item]
+        if isinstance(first, ReplyPart) and first.number:  # it was split before
+            return self.append_part(first).key
         entry = self.append(first)
         entry.run = run
         for part in others:

@@ -77,6 +77,13 @@ class Transcript(Pointing):
     class FindAsked(Message):
         """Somebody wants to find words in it."""
 
+    class FindEnded(Message):
+        """Words were looked for that could not be found at once."""
+
+        def __init__(self, found: bool) -> None:
+            super().__init__()
+            self.found = found
+
     def __init__(self) -> None:
         super().__init__()
         self.auto_links = False
@@ -153,6 +160,9 @@ class Transcript(Pointing):
 
     def ask_what_to_find(self) -> None:
         self.post_message(self.FindAsked())
+
+    def tell_find_ended(self, found: bool) -> None:
+        self.post_message(self.FindEnded(found))
 
     def item(self, key: int) -> TranscriptItem | None:
         """The item with that key as it is now; None where it is gone."""

@@ -1,7 +1,7 @@
 """A long reply as parts: each is drawn, measured and forgotten by itself, and packed once it is complete."""
 
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
@@ -53,11 +53,20 @@ def unpacked(item: ReplyItem) -> ReplyItem:
 
 def split_reply(item: ReplyItem) -> list[ReplyItem]:
     """A stored reply as its parts; itself where it is short."""
-    if len(item.text) <= SHORT:
+    if len(item.text) <= SHORT or isinstance(item, ReplyPart):
         return [item]
+    return list(split_texts([item.text], item))
+
+
+def split_texts(texts: Iterable[str], item: ReplyItem) -> Iterator[ReplyPart]:
+    """The parts of a reply of which these texts are the whole, and `item` has the rest."""
     cutter = SectionCutter()
-    sections = [*cutter.feed(item.text), cutter.section]
-    return [packed_part(item, section, number, done=item.done) for number, section in enumerate(sections)]
+    number = 0
+    for text in texts:
+        for section in cutter.feed(text):
+            yield packed_part(item, section, number, done=item.done)
+            number += 1
+    yield packed_part(item, cutter.section, number, done=item.done)
 
 
 def joined_reply(parts: Iterable[ReplyItem]) -> ReplyItem:
