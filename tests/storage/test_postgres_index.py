@@ -68,9 +68,11 @@ async def test_an_index_of_an_older_crushpy_is_made_anew_in_the_background(
     server.drop(name)
 
 
+@pytest.mark.parametrize("recent", [300, 0])
 async def test_words_leave_the_list_with_the_last_message_that_holds_them(
-    server: Server, database: tuple[str, Place]
+    server: Server, database: tuple[str, Place], monkeypatch: pytest.MonkeyPatch, recent: int
 ) -> None:
+    monkeypatch.setattr("crushpy.storage.postgres.word_list._RECENT", recent)
     name, place = database
     store = place.store()
     gone = await talk(store, "the xylophone and the walrus", *(f"quizzical{n} filler" for n in range(120)))

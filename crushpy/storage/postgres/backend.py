@@ -63,15 +63,14 @@ class PostgresBackend(Backend):
         from crushpy.storage.postgres.faults import explain
         from crushpy.storage.postgres.full_text import PostgresFullText
         from crushpy.storage.postgres.leases import PostgresLeases
-        from crushpy.storage.postgres.migrations import unfinished_copy, upgrade
+        from crushpy.storage.postgres.migrations import made_ready
         from crushpy.storage.postgres.outputs import PostgresOutputs
 
         connection = PostgresConnection(self._address, f"crushpy {new_id()}", self._reconnect)
         try:
             raw = connection.connect()
             refuse_unsuited(raw, self.place)
-            upgrade(raw, self.place)
-            self.refuse_unfinished(unfinished_copy(raw))
+            self.refuse_unfinished(made_ready(raw, self.place))
         except psycopg.Error as fault:
             connection.close()
             raise explain(self._address, fault) from fault

@@ -50,6 +50,7 @@ _FORGOTTEN = "DELETE FROM crushpy.writer WHERE name = %s OR at < clock_timestamp
 _SETTINGS = """
 SET search_path = crushpy, public;
 SET client_encoding = 'UTF8';
+SET jit = off;
 SET lock_timeout = '60s';
 SET idle_in_transaction_session_timeout = '60s'
 """
@@ -65,6 +66,7 @@ class PostgresConnection(Connection):
         self._name = name
         self._reconnect = reconnect
         self.raw: psycopg.Connection[Any] | None = None
+        self._was_connected = False
         self._number = 0
         """Of the last transaction that locked a conversation."""
         self.on_lock: Callable[[str], None] = _nothing
@@ -88,13 +90,15 @@ class PostgresConnection(Connection):
         )
         try:
             raw.execute(_SETTINGS)
-            raw.execute(
-                "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
-                "WHERE application_name = %s AND pid <> pg_backend_pid()",
-                (self._name,),
-            )
+            if self._was_connected:
+                raw.execute(
+                    "SELECT pg_terminate_backend(pid, 5000) FROM pg_stat_activity "
+                    "WHERE application_name = %s AND pid <> pg_backend_pid()",
+                    (self._name,),
+                )
             adapt(raw)
             self.raw = raw
+            self._was_connected = True
         except BaseException:
             raw.close()
             raise

@@ -18,7 +18,10 @@ _OFTEN, _VERY_OFTEN = 3, 8
 """How often a word stands in a message counts for its rank."""
 _FEW = 8
 """So many words that go on after what was typed count as well."""
-_ADD = "INSERT INTO message_words VALUES (:number, CAST(:words AS int[]))"
+_ADD = """
+    INSERT INTO message_words SELECT number, CAST(words AS int[])
+    FROM unnest(CAST(:numbers AS bigint[]), CAST(:words AS text[])) AS new (number, words)
+"""
 _CLEAR = "DELETE FROM message_words WHERE number = ANY(CAST(:numbers AS bigint[]))"
 _EVERY = "SELECT number FROM message_words"
 
@@ -32,22 +35,24 @@ class PostgresFullText(FullText):
 
     def add(self, texts: Sequence[IndexedText]) -> None:
         self._words.share()
-        rows: list[dict[str, Any]] = []
+        keys: list[str] = []
         listed: dict[str, tuple[int, bool]] = {}
         for text in texts:
             words, pairs = counted_runs(text.words)
-            rows.append({"number": text.number, "words": array_of(list(_keys(words | pairs)))})
+            keys.append(f"{{{','.join(map(str, _keys(words | pairs)))}}}")
             shallow, _ = counted_runs(text.parts)
             for word in words:
                 if len(word) > 1:
                     _, deep = listed.get(word, (0, True))
                     listed[word] = (text.number, deep and len(word) > SHORTEST_PART and word not in shallow)
-        self._execute(_ADD, rows)
+        numbers = array_of([text.number for text in texts])
+        self._execute(_ADD, {"numbers": numbers, "words": array_of(keys)})
         self._words.add(listed)
 
     def remove(self, texts: Sequence[IndexedText]) -> None:
-        self._execute(_CLEAR, {"numbers": array_of([text.number for text in texts])})
-        self._words.release([(word, text.number) for text in texts for word in counted_runs(text.words)[0]])
+        numbers = [text.number for text in texts]
+        self._execute(_CLEAR, {"numbers": array_of(numbers)})
+        self._words.release({word for text in texts for word in counted_runs(text.words)[0]}, numbers)
 
     def merge_some(self, *, begin: bool) -> bool:
         """Words that no message holds any more leave the list; the server does the rest by itself."""

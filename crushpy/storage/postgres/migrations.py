@@ -338,12 +338,33 @@ STEPS: list[LiteralString] = [_FIRST, _PROMPTS, _TASK_LISTS, _FACTS, _SMALL_INDE
 NEWEST = FIRST_VERSION + len(STEPS) - 1
 
 _VERSION = "SELECT coalesce(max(version), 0) FROM crushpy.migration"
+_READY = """
+SELECT (SELECT max(version) FROM crushpy.migration),
+    to_regclass('crushpy.word_by_part') IS NULL
+        AND EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
+    (SELECT state FROM crushpy.chore WHERE name = 'copy')
+"""
 _STATE = """
 SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.migration') IS NOT NULL,
     EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('crushpy')),
     EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
     to_regclass('crushpy.word_by_part') IS NOT NULL
 """
+
+
+def made_ready(connection: "psycopg.Connection[Any]", place: str) -> str | None:
+    """Brings the schema to the newest version where it is not; where the copy comes from that was interrupted
+    here, None where there is none. Mostly one question and its answer."""
+    import psycopg
+
+    try:
+        row = connection.execute(_READY).fetchone()
+    except psycopg.errors.UndefinedTable:
+        row = None
+    if row is not None and row[0] == NEWEST and not row[1]:
+        return row[2]
+    upgrade(connection, place)
+    return unfinished_copy(connection)
 
 
 def upgrade(connection: "psycopg.Connection[Any]", place: str) -> None:
