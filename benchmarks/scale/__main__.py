@@ -42,11 +42,11 @@ def main() -> None:
     parser.add_argument(
         "rows", nargs="+", metavar="ROW", help="all, or some of those below", choices=(*ROWS, "all")
     )
-    parser.add_argument("--sizes", help="such as 10k,100k,1m")
+    parser.add_argument("--sizes", type=sizes, help="such as 10k,100k,1m; each row counts something else")
     parser.add_argument("--quick", action="store_true", help="small sizes")
     parser.add_argument("--shape", choices=SHAPES, help="of markdown and markdown_after: what the reply is")
-    parser.add_argument("--warm-up", help="of markdown: how long the reply before it is, such as 100k")
-    parser.add_argument("--at-a-time", type=int, help="of processes: how many at once")
+    parser.add_argument("--warm-up", type=number, help="of markdown: how long the reply before it is, such as 100k")
+    parser.add_argument("--at-a-time", type=number, help="of processes: how many at once")
     parser.add_argument(
         "--postgres", action="store_true", help="on a server of PostgreSQL that runs for this alone"
     )
@@ -57,6 +57,8 @@ def main() -> None:
         help="of many conversations: sources, prose and outputs, or words of random letters",
     )
     chosen = parser.parse_args()
+    if chosen.sizes and (len(chosen.rows) > 1 or "all" in chosen.rows):
+        parser.error("--sizes is for one row: each counts something else")
     message_texts.kind = chosen.text
     names = ROWS if "all" in chosen.rows else chosen.rows
     with on_server() if chosen.postgres else nullcontext():
@@ -73,10 +75,10 @@ def _row(name: str, chosen: argparse.Namespace) -> bool:
     if chosen.shape:
         row.SHAPE = chosen.shape
     if chosen.warm_up:
-        row.WARM_UP = number(chosen.warm_up)
+        row.WARM_UP = chosen.warm_up
     print(f"{name}: {ROWS[name]}; aim: {row.AIM}", flush=True)
     try:
-        _measure(row, chosen.sizes or (_quick(row) if chosen.quick else row.SIZES))
+        _measure(row, chosen.sizes or sizes(_quick(row) if chosen.quick else row.SIZES))
     except Exception:
         traceback.print_exc()
         return False
@@ -88,10 +90,10 @@ def _quick(row: ModuleType) -> str:
     return getattr(row, "QUICK", ",".join(row.SIZES.split(",")[:2]))
 
 
-def _measure(row: ModuleType, sizes: str) -> None:
+def _measure(row: ModuleType, wanted: list[int]) -> None:
     before: dict[str, float] = {}
     last = 0
-    for size in map(number, sizes.split(",")):
+    for size in wanted:
         found: dict[str, float] = row.measure(size)
         if not before:
             print("  ".join(f"{name:>14}" for name in ("size", *found)))
@@ -103,10 +105,21 @@ def _measure(row: ModuleType, sizes: str) -> None:
         before, last = found, size
 
 
+def sizes(text: str) -> list[int]:
+    """Those of a list with commas."""
+    return [number(one) for one in text.split(",")]
+
+
 def number(text: str) -> int:
     """10k is 10,000, 1m a million."""
     scale = {"k": 1_000, "m": 1_000_000}.get(text[-1:].lower(), 1)
-    return int(float(text.rstrip("kKmM")) * scale)
+    try:
+        found = int(float(text[:-1] if scale > 1 else text) * scale)
+    except (ValueError, OverflowError):
+        found = 0
+    if found < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is no size of 1 or more, such as 500, 10k or 1m")
+    return found
 
 
 def _power(small: int, large: int, before: float, after: float) -> str:
