@@ -192,7 +192,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         return WorkingFolder(context_in(cwd, own, shown), around.system_prompt(time.time(), cwd))
 
     events = EventBus(opened=stored is not None)
-    store.listen(lambda words: events(Notice(words, "warning")))
+    store.listen(lambda words: events.at_once(Notice(words, "warning")))
     templates = around.templates.reporting_to(
         lambda problem: events(
             Notice(f"{problem.message}. Another one is used meanwhile. {problem.hint}", "warning")

@@ -72,11 +72,19 @@ class Out:
 
 
 class StreamJson:
-    """Each event of the contract as one line, at once."""
+    """Each event of the contract as one line, at once; the first one is `session`, where it comes to one."""
+
+    def __init__(self) -> None:
+        self._early: list[Notice] | None = []
+        """What was told before that; None once it is there."""
 
     def __call__(self, event: Event) -> None:
-        if isinstance(event, STREAMED):
-            _write_json(event)
+        if isinstance(event, Notice) and self._early is not None:
+            self._early.append(event)
+        elif isinstance(event, STREAMED):
+            early, self._early = self._early or [], None
+            for one in (event, *early) if isinstance(event, SessionOpened) else (*early, event):
+                _write_json(one)
         elif isinstance(event, TaskEvent) and isinstance(event.event, STREAMED):
             _write_json(event.event, task=event.name)
 

@@ -8,7 +8,7 @@ Listener = Callable[[Event], None]
 
 
 class EventBus:
-    """Notices wait for a front end, and for a new session's first events, `session` and `prompt`, to pass."""
+    """Notices wait for a front end, and most for a new session's first events, `session` and `prompt`."""
 
     def __init__(self, *, opened: bool) -> None:
         self._listeners: list[Listener] = []
@@ -34,10 +34,20 @@ class EventBus:
             for notice in held_back:
                 self(notice)
 
+    def at_once(self, notice: Notice) -> None:
+        """Tells what a person should know while the first prompt itself is still waiting."""
+        if self._joined:
+            self._tell(notice)
+        else:
+            self._held_back.append(notice)
+
     def __call__(self, event: Event) -> None:
         if isinstance(event, Notice) and not (self._opened and self._joined):
             self._held_back.append(event)
             return
+        self._tell(event)
+
+    def _tell(self, event: Event) -> None:
         for listener in tuple(self._listeners):
             listener(event)
         if isinstance(event, PromptCommitted) and not self._opened:

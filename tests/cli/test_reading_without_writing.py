@@ -1,6 +1,7 @@
 """Lists, searches and exports write nothing: others may hold the database, or it is only to be read."""
 
 import asyncio
+import json
 import os
 import shutil
 import sqlite3
@@ -12,8 +13,13 @@ from pathlib import Path
 
 import pytest
 from command import Cli
+from pytest import CaptureFixture
+from scripted_llm import ScriptedLLM
 from stored import a_session, said
+from talk import Talks
 
+from crushpy.cli.printers import StreamJson
+from crushpy.events import Notice, PromptCommitted, SessionOpened
 from crushpy.storage.store import Store
 
 READING = [
@@ -88,6 +94,33 @@ async def test_a_write_that_waits_says_so_once_and_when_it_goes_on(
         f"Another program is writing to the database {place}. Waiting for it, up to a minute.",
         f"The database {place} is free again.",
     ]
+
+
+async def test_a_first_prompt_that_waits_is_not_without_a_word(
+    talks: Talks,
+    llm: ScriptedLLM,
+    home: Path,
+    session: str,
+    held: sqlite3.Connection,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("crushpy.storage.sqlite.patience.UNTOLD", 0.0)
+    llm.script("Hello.")
+    talk = await talks()
+    asking = asyncio.create_task(talk.ask("hi"))
+    told = await talk.until_event(Notice)
+    assert "Waiting for it" in told.text and not talk.of(PromptCommitted)
+    held.execute("ROLLBACK")
+    assert await asking == "done"
+
+
+def test_a_stream_of_json_begins_with_the_session_all_the_same(capfdbinary: CaptureFixture[bytes]) -> None:
+    out = StreamJson()
+    opened = SessionOpened("s", None, "m", "auto")
+    for event in (Notice("Waiting.", "warning"), opened, Notice("Free again.", "warning")):
+        out(event)
+    lines = [json.loads(line) for line in capfdbinary.readouterr().out.splitlines()]
+    assert [line["type"] for line in lines] == ["session", "notice", "notice"]
 
 
 def as_owner(*words: str) -> "subprocess.CompletedProcess[str]":
