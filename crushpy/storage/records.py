@@ -18,7 +18,7 @@ class StorageError(CrushpyError):
 
 
 class CannotWriteNow(StorageError):
-    """Others write, or the database is only to be read: what may as well be done later is not done."""
+    """Others write, the disk is full, or the file only to be read: work that can wait is not done."""
 
 
 class BreakerState(Data, frozen=True):

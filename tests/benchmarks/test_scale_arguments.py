@@ -22,11 +22,11 @@ def test_what_is_no_size_is_told(text: str) -> None:
         sizes(text)
 
 
-def test_sizes_are_for_one_row() -> None:
+def test_sizes_are_for_rows_that_are_named() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks.scale", "all", "--sizes", "5"],
         capture_output=True,
         text=True,
         cwd=HERE,
     )
-    assert done.returncode == 2 and "--sizes is for one row" in done.stderr
+    assert done.returncode == 2 and "--sizes is for rows by their names" in done.stderr

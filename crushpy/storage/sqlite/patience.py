@@ -41,7 +41,7 @@ class Patience:
         try:
             yield
         except sqlite3.Error as fault:
-            if not fault_name(fault).startswith(("SQLITE_BUSY", "SQLITE_READONLY")):
+            if not fault_name(fault).startswith(("SQLITE_BUSY", "SQLITE_READONLY", "SQLITE_FULL")):
                 raise
             raise CannotWriteNow(f"cannot write to the database {self._place} now: {fault}") from fault
         finally:
