@@ -2,9 +2,10 @@
 
 import asyncio
 import json
+import re
 
 import pytest
-from conversing import LS, hear
+from conversing import LS, hear, user
 from providers_under_test import (
     KEYS,
     SHORT,
@@ -45,7 +46,7 @@ from crushpy.llm.errors import (
     Unavailable,
 )
 from crushpy.llm.protocol import CallPiece, Sent, TextPiece
-from crushpy.messages import Usage
+from crushpy.messages import Message, Text, Usage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 
@@ -189,6 +190,22 @@ async def test_an_empty_reply_is_complete_and_empty(under, llm):
     llm.script(Empty())
     heard = await hear(under.provider(), under.ask())
     assert (heard.text, heard.calls) == ("", [])
+
+
+@every_provider
+async def test_a_long_history_is_sent_whole_and_in_order_each_time(under, llm):
+    """Much that is new is written beside the event loop; of the next request only the end is."""
+    history = [user("begin", 0)]
+    for number in range(1, 701):
+        said = Message(id=f"a{number}", role="assistant", parts=(Text(f"said-{number}. "),))
+        history += [said, user(f"asked-{number}. ", number)]
+    expected = [f"{word}-{number}" for number in range(1, 701) for word in ("said", "asked")]
+    llm.script("ok", "ok", "ok")
+    provider = under.provider()
+    await asyncio.gather(*(hear(provider, under.ask(messages=history[:1_001])) for _ in range(2)))
+    await hear(provider, under.ask(messages=history))
+    sent = [re.findall(r"(?:said|asked)-\d+", json.dumps(request.body)) for request in llm.requests]
+    assert sent == [expected[:1_000], expected[:1_000], expected]
 
 
 @every_provider
