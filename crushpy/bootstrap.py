@@ -12,8 +12,9 @@ from typing import Any, cast
 import msgspec
 
 from crushpy.access import Mode, Needs
+from crushpy.engine.agents.listed_work import WorkingFolder
 from crushpy.engine.attachments import image_limits, load_pictures
-from crushpy.engine.conversation import Choices, Conversation, WorkingFolder
+from crushpy.engine.conversation import Choices, Conversation
 from crushpy.engine.environment import context_files, describe
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.models import Models
@@ -225,7 +226,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
         worktrees=around.paths.worktrees,
     )
     if not options.read_only and any_unfinished(around.paths.undo):
-        await conversation.recover()
+        await conversation.files.recover()
     if not options.read_only and around.paths.worktrees.is_dir():
         from crushpy.engine.agents.worktrees import take_up_left
 

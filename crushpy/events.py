@@ -276,7 +276,8 @@ class PreparationChanged(Event, frozen=True, tag="preparation"):
 
 
 class ReviewNeeded(Event, frozen=True, tag="review"):
-    """A summary waits for the user's word before the boundary. Answer with `Conversation.review(id, ...)`.
+    """A summary waits for the user's word before the boundary. Answer with
+    `Conversation.context.review(id, ...)`.
 
     After `compacting`; closed by `review_done`.
     """

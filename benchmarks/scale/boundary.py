@@ -85,7 +85,7 @@ async def _run() -> None:
         status = await conversation.ask("Read on.")
         if status != "done":
             raise RuntimeError(f"{status}: {conversation.failure}")
-        await conversation.compact()
+        await conversation.context.compact()
     await conversation.close()
     print(json.dumps(took))
 

@@ -74,7 +74,7 @@ async def _compact(
         found = [template_from_file("summary", file) for file in files]
         if dry_run:
             await _compare(conversation, focus, found or [None], as_json=as_json)
-        elif not await conversation.compact(focus, template=found[0] if found else None):
+        elif not await conversation.context.compact(focus, template=found[0] if found else None):
             raise UsageError("Nothing was changed.")
     finally:
         await conversation.close()
@@ -89,7 +89,7 @@ async def _compare(
     results: list[tuple[str, Rehearsal | None]] = []
     for template in templates:
         name = template.path if template else "template in force"
-        results.append((name, await conversation.rehearse(focus, template)))
+        results.append((name, await conversation.context.rehearse(focus, template)))
     if as_json:
         print(to_json([{"template": name, "result": result} for name, result in results]).decode())
         return

@@ -109,7 +109,7 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
         goes_on = bool(options.session or options.resume_latest) and not options.image
         whole = _with_stdin(prompt, or_nothing=goes_on or bool(options.image), wait=not options.image)
         if goes_on and not whole:
-            return lambda conversation, _: conversation.go_on_with_tasks(parallel)
+            return lambda conversation, _: conversation.tasks.go_on(parallel)
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
@@ -125,14 +125,14 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
             "`crushpy run --resume ID` alone goes on with a list that is not done.",
         )
     listed = read_tasks(tasks, working_folder(options.cwd))
-    return lambda conversation, _: conversation.work_through(listed, parallel or 1)
+    return lambda conversation, _: conversation.tasks.work_through(listed, parallel or 1)
 
 
 async def _work(options: StartOptions, do: Work, out: Out) -> int:
     around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     images = await load_images(around, options)
     conversation = await open_conversation(around, options)
-    watch = _Watch(conversation, out, (*around.loaded.warnings, *conversation.recovered))
+    watch = _Watch(conversation, out, (*around.loaded.warnings, *conversation.files.recovered))
     conversation.subscribe(watch)
 
     def interrupt(number: int) -> None:

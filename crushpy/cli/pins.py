@@ -108,7 +108,7 @@ async def _with_board(name: str, do: "Callable[[PinBoard], Awaitable[PinResult]]
     wanted = StartOptions(session=info.id, read_only=True)
     conversation = await open_conversation(ProjectEnvironment(folder), wanted)
     try:
-        await conversation.count_exactly()
+        await conversation.context.count_exactly()
         return await do(conversation.pins)
     finally:
         await conversation.close()

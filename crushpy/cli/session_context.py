@@ -69,7 +69,7 @@ async def _context(name: str, edits: "list[ContextEdit]", *, dry_run: bool, as_j
     )
     conversation = await open_conversation(around, wanted)
     try:
-        await conversation.count_exactly()
+        await conversation.context.count_exactly()
         if edits:
             await _edit(conversation, edits, dry_run=dry_run, as_json=as_json)
         else:
@@ -81,7 +81,7 @@ async def _context(name: str, edits: "list[ContextEdit]", *, dry_run: bool, as_j
 async def _edit(
     conversation: "Conversation", edits: "list[ContextEdit]", *, dry_run: bool, as_json: bool
 ) -> None:
-    effect = await conversation.edit_context(edits, dry_run=dry_run)
+    effect = await conversation.context.edit(edits, dry_run=dry_run)
     session_id = conversation.info.id
     if as_json:
         import msgspec
@@ -90,7 +90,9 @@ async def _edit(
         del data["cuts"]
         print_json(data)
         return
-    print_text("\n".join(_effect_lines(session_id, effect, conversation.budget(), dry_run=dry_run)) + "\n")
+    print_text(
+        "\n".join(_effect_lines(session_id, effect, conversation.context.budget(), dry_run=dry_run)) + "\n"
+    )
 
 
 def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry_run: bool) -> list[str]:
@@ -115,7 +117,7 @@ def _figures(budget: "Budget") -> str:
 
 
 def _list(conversation: "Conversation", *, as_json: bool) -> None:
-    inspection = conversation.inspect()
+    inspection = conversation.context.inspect()
     session_id = conversation.info.id
     if as_json:
         import msgspec

@@ -5,54 +5,49 @@ Prompts go in, events come out. It wires the parts together; what they do is in 
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from crushpy.access import Mode, Needs
-from crushpy.context.budget import Budget
 from crushpy.context.cuts import SentState, sent_states
-from crushpy.context.edits import ContextEdit, EditEffect
-from crushpy.context.forecast import Forecast
-from crushpy.context.inspect import Inspection
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
-from crushpy.engine.agents.subagents import Subagents, Workplace
+from crushpy.engine.agents.listed_work import ListedWork, WorkingFolder
+from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.approvals import BY_LEAVING, Answer, Approvals
 from crushpy.engine.attachments import Attachments
-from crushpy.engine.compaction.boundary_record import Declined, Rehearsal
+from crushpy.engine.compaction.context_desk import ContextDesk
 from crushpy.engine.compaction.pin_board import PinBoard
-from crushpy.engine.compaction.review import Verdict
-from crushpy.engine.compaction.summarizer import Postponed
-from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
+from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.mark_keeper import MarkKeeper
-from crushpy.engine.session.session import LoadedSession, load_session, user_message
+from crushpy.engine.session.session import LoadedSession, user_message
 from crushpy.engine.session.tally import Tally
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
+from crushpy.engine.under_way import UnderWay
 from crushpy.engine.unexpected import unexpected
 from crushpy.engine.waiting_prompts import WaitingPrompts
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Error, JobEnded, ModeChanged, Notice, PlanReady, PromptQueued, TurnEnded
+from crushpy.errors import CrushpyError
+from crushpy.events import Error, JobEnded, ModeChanged, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
 from crushpy.marks import Mark
 from crushpy.messages import Data, Image, Message, Usage, headline
 from crushpy.permissions.guard import Guard
 from crushpy.permissions.rules import RuleSet
-from crushpy.prompts import Template, Templates
+from crushpy.prompts import Templates
 from crushpy.settings import Settings
-from crushpy.shield import shielded
 from crushpy.start_soon import start_soon
-from crushpy.storage.records import ConversationRow, ListedTask, SessionInfo, StorageError
+from crushpy.storage.records import ConversationRow, SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import RunningJob
@@ -60,9 +55,6 @@ from crushpy.tools.shell.jobs import RunningJob
 log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
-    from crushpy.engine.agents.task_list import TaskList
-    from crushpy.engine.agents.task_orders import TaskOrders
-    from crushpy.engine.rewind.rewinder import PlannedRestoration, Rewinder, RewindOutcome, RewindTarget
     from crushpy.engine.session.browser import SessionBrowser
 
 
@@ -80,13 +72,6 @@ class Choices(Data, frozen=True):
     mode: Mode = "ask"
     guard: Callable[[], Guard] = Guard
     """What holds commands back beside the rules."""
-
-
-class WorkingFolder(Data, frozen=True):
-    """What tools work with in a folder, and what the model is told of it."""
-
-    context: ToolContext
-    system: str
 
 
 class Conversation:
@@ -115,12 +100,12 @@ class Conversation:
         """`remember` stores a rule for good, `save` a choice made in the app; `undo_dir` is where what
         files held is kept, `worktrees` where tasks have folders of their own, with what `elsewhere` says."""
         self._emit = events
-        self._running: asyncio.Task[Any] | None = None
+        self._under_way = UnderWay(events)
         self._store = store
         self._settings = settings
         self._templates = templates
         self._save = save
-        self._context = context
+        self._workspace = context
         self._limits = choices.limits
         self._models = Models(settings, toolset.specs, learnt)
         at = AgentSession(store, loaded, self._models, events, stored=stored)
@@ -147,10 +132,10 @@ class Conversation:
             guard=choices.guard,
             sandbox=lambda: context.jobs.confinement.sandbox.name,
         )
-        self._files = UndoFiles(undo_dir, context.cwd, settings.undo)
+        self._undo_files = UndoFiles(undo_dir, context.cwd, settings.undo)
         self._recorder = ChangeRecorder(
             store,
-            self._files,
+            self._undo_files,
             context.jobs,
             lambda: self._session.info,
             events,
@@ -169,9 +154,6 @@ class Conversation:
             watches=(self._recorder, self._tally),
             interactive=choices.interactive,
         )
-        self._services = services
-        self._elsewhere = elsewhere
-        self._worktrees = worktrees
         self._subagents = Subagents(services, at, toolset, events)
         self.pins = PinBoard(at.live, store, services.settings, at.gauge, context, self._approvals.judge)
         self._agent = Agent(
@@ -182,6 +164,18 @@ class Conversation:
             delegate=self._subagents.run,
             pins=self.pins,
         )
+        self.context = ContextDesk(self._agent, at.live, store, self._under_way, lambda: self.mode)
+        self.files = ConversationFiles(store, self._undo_files, self._recorder, at.live, self._under_way)
+        self.tasks = ListedWork(
+            services,
+            self._subagents,
+            at.live,
+            self._under_way,
+            events,
+            limits=choices.limits,
+            elsewhere=elsewhere,
+            worktrees=worktrees,
+        )
         self.attachments = Attachments(context.cwd, self._models, lambda: self._session.info.model, events)
         """Pictures that go with prompts."""
         self._waiting = WaitingPrompts(self.attachments)
@@ -190,10 +184,6 @@ class Conversation:
         self._closed = False
         self._untitled = choices.interactive and not stored
         self._titling: asyncio.Task[None] | None = None
-        self.failure: CrushpyError | None = None
-        """Why the last turn ended in error."""
-        self.recovered: tuple[str, ...] = ()
-        """What was found unfinished when it was opened, in words for the user."""
         self.farewell = ""
         """What was done and what is left, in a line; there once it is closed."""
 
@@ -207,7 +197,12 @@ class Conversation:
 
     @property
     def busy(self) -> bool:
-        return self._running is not None
+        return self._under_way.busy
+
+    @property
+    def failure(self) -> CrushpyError | None:
+        """Why the last turn, or list of tasks, ended in error."""
+        return self._under_way.failure
 
     @property
     def queue(self) -> tuple[Message, ...]:
@@ -219,12 +214,12 @@ class Conversation:
         one starts and nobody chooses another meanwhile."""
         prompt = user_message(text, images)
         self.attachments.begin(prompt)
-        if self._running is not None:
+        if self.busy:
             soon = self._settings.queue == "step"
             self._waiting.add(prompt, next_step=soon)
             self._emit(PromptQueued(prompt.id, text, tuple(image.info for image in images), soon))
             return
-        self._start(self._turn_in(mode, prompt) if mode else self._turn(prompt))
+        self._under_way.start(self._turn_in(mode, prompt) if mode else self._turn(prompt))
 
     def goes_next(self, prompt_id: str) -> bool:
         """A waiting prompt goes out with the next step, and does not wait for the turn to end."""
@@ -241,10 +236,10 @@ class Conversation:
 
     def send_queued(self) -> bool:
         """Starts the next waiting prompt: after an interrupt the queue waits for the user to say so."""
-        prompt = self._waiting.pop() if self._running is None else None
+        prompt = None if self.busy else self._waiting.pop()
         if prompt is None:
             return False
-        self._start(self._turn(prompt))
+        self._under_way.start(self._turn(prompt))
         return True
 
     async def _steer(self) -> None:
@@ -255,68 +250,16 @@ class Conversation:
         """Submits `text` to an idle conversation and waits until that turn has ended."""
         prompt = user_message(text, images)
         self.attachments.begin(prompt)
-        return await asyncio.shield(self._start(self._turn(prompt)))
-
-    async def work_through(self, orders: "TaskOrders", parallel: int = 1) -> Status:
-        """Has a new conversation work through a list of tasks, each in a session of its own."""
-        listed = self._task_list()
-        work = listed.begin(orders, parallel, Spent(self._limits))
-        return await asyncio.shield(self._start(self._on_tasks(listed, work)))
-
-    async def go_on_with_tasks(self, parallel: int | None = None) -> Status:
-        """Goes on with the list of tasks that this conversation worked on before."""
-        listed = self._task_list()
-        work = listed.go_on(parallel, Spent(self._limits))
-        return await asyncio.shield(self._start(self._on_tasks(listed, work)))
-
-    async def unfinished_tasks(self) -> tuple[ListedTask, ...]:
-        """All tasks of the list that this conversation worked on, where some are not done; else none."""
-        listed = await self._store.task_list(self.info.root_id)
-        tasks = listed.tasks if listed else ()
-        if all(task.state == "done" for task in tasks):
-            return ()
-        stopped = msgspec.structs.replace
-        return tuple(
-            stopped(task, state="interrupted") if task.state == "running" and not self.busy else task
-            for task in tasks
-        )
-
-    def _task_list(self) -> "TaskList":
-        from crushpy.engine.agents.task_list import TaskList
-        from crushpy.engine.agents.task_places import TaskPlaces
-
-        def furnish(folder: Path) -> Workplace:
-            around = self._elsewhere(folder)
-            # What is changed there is a branch in the end: nothing to undo file by file.
-            watches = tuple(watch for watch in self._services.watches if watch is not self._recorder)
-            services = msgspec.structs.replace(self._services, workspace=around.context, watches=watches)
-            return Workplace(services, around.system, str(folder))
-
-        places = TaskPlaces(self._worktrees, self.info.root_id, self._context.cwd, furnish)
-        return TaskList(self._subagents, self._session, self._store, places, self._emit)
-
-    async def _on_tasks(self, listed: "TaskList", work: Coroutine[Any, Any, Status]) -> Status:
-        try:
-            return await work
-        finally:
-            self.failure = listed.failure
-            self._running = None
+        return await asyncio.shield(self._under_way.start(self._turn(prompt)))
 
     def interrupt(self) -> bool:
         """Stops what is running; what was stored stays, and the queue waits. False when idle."""
-        if self._running is None:
-            return False
-        # Not at once: a task cancelled before its first step never runs, and its prompt would be lost.
-        asyncio.get_running_loop().call_soon(self._running.cancel)
-        return True
-
-    def _start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
-        self._running = start_soon(work)
-        return self._running
+        return self._under_way.interrupt()
 
     async def _turn(self, prompt: Message) -> Status:
         status: Status = "error"
-        self.failure = None
+        now = self._under_way
+        now.failure = None
         session = self.info.id
         try:
             prompt = await self.attachments.complete(prompt)
@@ -325,15 +268,15 @@ class Conversation:
             self._recorder.turn_begins()
             status = await turn.run(prompt)
             self._recorder.turn_ended(self._session.history[-1].id if self._session.history else "")
-            self.failure = turn.failure
+            now.failure = turn.failure
         except Exception as error:  # a bug before the turn could begin: it must not go unseen
             log.exception("the turn could not begin")
-            self.failure = unexpected(error)
-            self._emit(Error("failed", self.failure.message, self.failure.hint))
+            now.failure = unexpected(error)
+            self._emit(Error("failed", now.failure.message, now.failure.hint))
             self._emit(TurnEnded("error"))
         finally:
-            self._running = None
-            if isinstance(self.failure, StorageError) and session == self.info.id:
+            now.over()
+            if isinstance(now.failure, StorageError) and session == self.info.id:
                 self._keep_unstored(prompt)
             if status == "done":
                 if self._untitled:
@@ -399,7 +342,7 @@ class Conversation:
     @property
     def plan(self) -> Message | None:
         """The plan that waits for the user's word: what the agent said last in plan mode."""
-        if self.mode != "plan" or self._running is not None or not self._session.history:
+        if self.mode != "plan" or self.busy or not self._session.history:
             return None
         last = self._session.history[-1]
         done = last.role == "assistant" and last.finish != "interrupted" and not last.calls
@@ -411,40 +354,7 @@ class Conversation:
             await self.select_mode(mode)
             self.submit(PLAN_ACCEPTED)
 
-    # --- the context ------------------------------------------------------------------------------------
-
-    def budget(self) -> Budget:
-        """How full the model's window is."""
-        return self._agent.view.now().budget
-
-    def inspect(self) -> Inspection:
-        """What fills the model's window, part by part."""
-        return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())
-
-    def forecast(self) -> Forecast:
-        """How long the session lasts at its pace, and what going on costs against starting afresh."""
-        return self._agent.outlook.forecast()
-
-    @property
-    def preparation(self) -> str:
-        """Whether the summary of the next fresh start is preparing or ready; empty where neither."""
-        return self._agent.policy.preparation
-
-    async def edit_context(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect:
-        """Drops, cuts or restores messages from the next request on, all or none; what that does."""
-        if dry_run:
-            return await self._agent.editor.plan(edits)
-        if self._running is not None:
-            raise UsageError("Not while the agent is working.", "Interrupt it first.")
-        return await self._agent.editor.apply(edits)
-
-    async def count_exactly(self) -> None:
-        """Loads the token vocabulary, so that figures are counts and not guesses."""
-        await asyncio.to_thread(self._agent.gauge.load)
-
-    def review(self, review_id: str, verdict: Verdict) -> bool:
-        """Answers a `review` event; False where that summary no longer waits."""
-        return self._agent.reviews.answer(review_id, verdict)
+    # --- choices ----------------------------------------------------------------------------------------
 
     async def select_compaction(self, method: str) -> None:
         """Switches who decides when a session ends: saved, and in force for the very next request."""
@@ -483,90 +393,6 @@ class Conversation:
         """Remembers what the user chose in the app."""
         self._save(key, value)
 
-    async def compact(
-        self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
-    ) -> bool:
-        """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
-        work = self._agent.policy.compact(focus, summary, review=review, template=template)
-        return await self._alone(work) or False
-
-    async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
-        """What `compact` would carry over. Writes nothing."""
-        return await self._agent.policy.rehearse(focus, template)
-
-    async def undo(self) -> bool:
-        """Takes the boundary before this session back: its parent is the tip again."""
-        return await self._alone(shielded(self._undo())) or False
-
-    async def _undo(self) -> bool:
-        parent = await undo_boundary(self._store, self._session.info.id, follow=True)
-        loaded = await load_session(self._store, parent)
-        self._agent.policy.history_replaced()
-        self._session.continue_in(loaded)
-        if self._session.info.mode != self.mode:  # as chosen since; not what held when it ended
-            await self._session.set_mode(self.mode)
-        await self._agent.policy.rearm()
-        return True
-
-    # --- files ------------------------------------------------------------------------------------------
-
-    @property
-    def rewinder(self) -> "Rewinder":
-        """What takes changes to files back."""
-        from crushpy.engine.rewind.rewinder import Rewinder
-
-        return Rewinder(self._store, self._files, self._recorder.settle)
-
-    async def recover(self) -> None:
-        """Finishes and records what a crushpy was doing to files when it was killed."""
-        from crushpy.engine.rewind.interrupted_commands import record_interrupted
-
-        root_id = self._session.info.root_id
-        finished = await self.rewinder.finish(root_id)
-        self.recovered = (*finished, *await record_interrupted(self._store, self._files, root_id))
-
-    async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
-        """Puts files back, and leaves the agent a note of it. None where that failed, which is told."""
-        return await self._alone(self._put_back(planned))
-
-    async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
-        from crushpy.engine.rewind.rewinder import PUT_BACK, restoration_note
-
-        outcome = await self.rewinder.apply(self._session.info, planned)
-        if outcome.restored:
-            await self._session.add_note(restoration_note(PUT_BACK, outcome.restored))
-        return outcome
-
-    async def rewind(
-        self, target: "RewindTarget", planned: "PlannedRestoration | None"
-    ) -> "RewindOutcome | None":
-        """Makes the branch that ends at `target`, files first. None where that failed, which is told."""
-        return await self._alone(self.rewinder.rewind(self._session.info, target, planned))
-
-    @property
-    def began_afresh(self) -> bool:
-        """True right after a fresh start: the user has said nothing since."""
-        said = any(one.role == "user" and one.says_something for one in self._session.own_messages)
-        return self._session.seed is not None and not said
-
-    async def _alone(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Does something that must not meet a running turn; a failure becomes a notice."""
-        if self._running is not None:
-            work.close()
-            self._emit(Notice("Not while the agent is working. Interrupt it first.", "warning"))
-            return None
-        try:
-            return await asyncio.shield(self._start(work))
-        except (Postponed, CrushpyError) as error:
-            self._emit(Notice(f"{error}", "warning"))
-        except Declined:
-            self._emit(Notice("Declined: nothing has changed."))
-        except asyncio.CancelledError:
-            self._emit(Notice("Interrupted: nothing has changed."))
-        finally:
-            self._running = None
-        return None
-
     # --- what it is -------------------------------------------------------------------------------------
 
     @property
@@ -590,8 +416,8 @@ class Conversation:
             self._store,
             open_root=self._session.info.root_id,
             renamed=self._session.renamed,
-            outputs=self._context.output_dir.parent,
-            undo=self._files.folder,
+            outputs=self._workspace.output_dir.parent,
+            undo=self._undo_files.folder,
         )
 
     @property
@@ -641,7 +467,7 @@ class Conversation:
     @property
     def running_jobs(self) -> tuple[RunningJob, ...]:
         """Background commands that have not ended."""
-        return self._context.jobs.running()
+        return self._workspace.jobs.running()
 
     @property
     def sandbox(self) -> str:
@@ -660,14 +486,13 @@ class Conversation:
 
     def _tell_of_jobs(self) -> None:
         """Background commands end with the conversation."""
-        for job in self._context.jobs.running():
+        for job in self._workspace.jobs.running():
             what = headline("bash", {"command": job.command})
             self._emit(JobEnded(job.id, job.command, f"{job.id} was ended as crushpy left: {what}"))
 
     async def close(self) -> None:
         """Ends the running turn and every background job, and lets go of connections and the database."""
-        if self._running is not None:
-            running = self._running
+        if (running := self._under_way.running) is not None:
             self._waiting.clear()
             self._approvals.ending = BY_LEAVING
             self.interrupt()
@@ -680,7 +505,7 @@ class Conversation:
             await asyncio.wait([self._titling])
         await self._agent.policy.close()
         self._tell_of_jobs()
-        left = await self._context.jobs.close()
+        left = await self._workspace.jobs.close()
         await self._recorder.close()
         if self._session.stored:
             root = self._session.info.root_id

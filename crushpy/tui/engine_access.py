@@ -22,7 +22,7 @@ async def open_for_app(options: StartOptions) -> "tuple[Conversation, tuple[str,
     around = ProjectEnvironment(Path(options.cwd), options.setting_flags())
     asked = msgspec.structs.replace(options, interactive=True)
     conversation = await open_conversation(around, asked)
-    return conversation, (*around.loaded.warnings, *conversation.recovered)
+    return conversation, (*around.loaded.warnings, *conversation.files.recovered)
 
 
 def _load() -> None:

@@ -77,7 +77,7 @@ class StatusPresenter:
             jobs=len(conversation.running_jobs),
             mode=MODE_WORDS[conversation.mode] if info.mode or conversation.mode != "ask" else "",
             reading=_reading(conversation),
-            forecast=soon(conversation.forecast()),
+            forecast=soon(conversation.context.forecast()),
         )
 
     def _ask_nothing(self) -> None:
@@ -161,7 +161,7 @@ class StatusPresenter:
 
 
 def _reading(conversation: "Conversation") -> Reading:
-    budget = conversation.budget()
+    budget = conversation.context.budget()
     return Reading(
-        budget.used, budget.window, budget.estimated, budget.window_known, conversation.preparation
+        budget.used, budget.window, budget.estimated, budget.window_known, conversation.context.preparation
     )

@@ -16,7 +16,7 @@ _EDGE = 8
 
 async def unfinished_list(conversation: "Conversation", width: int) -> NoticeItem | None:
     """The table of its tasks, to be read; None where there is no list, or all of it is done."""
-    tasks = await conversation.unfinished_tasks()
+    tasks = await conversation.tasks.unfinished()
     if not tasks:
         return None
     from crushpy.engine.agents.task_rows import table_lines

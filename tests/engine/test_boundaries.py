@@ -183,7 +183,7 @@ async def test_the_first_reply_to_the_first_request_is_kept_at_generation_30(
     talk = await talks(yolo=True)
     await talk.ask("Which plan do we follow?")
     for number in range(30):
-        assert await talk.conversation.compact(summary=f"Notes {number}.")
+        assert await talk.conversation.context.compact(summary=f"Notes {number}.")
         await talk.ask(f"request {number}")
     assert talk.conversation.info.generation == 30
     evidence = seed_of(talk).evidence
@@ -392,7 +392,7 @@ async def test_an_overflow_first_cuts_old_results_then_crosses(
     assert not talk.of(Boundary)
     assert "chars cut; recall" in texts(llm.requests[2])
     assert len(texts(llm.requests[2])) < len(texts(llm.requests[1]))
-    assert talk.conversation.budget().window == 8_192
+    assert talk.conversation.context.budget().window == 8_192
 
 
 async def test_an_overflow_that_cutting_does_not_cure_ends_in_a_boundary(
@@ -535,7 +535,7 @@ async def test_a_boundary_reads_no_message_of_the_sessions_before(
     root = talk.of(Boundary)[0].parent_id
     with contextlib.closing(sqlite3.connect(home / "crushpy.db")) as database, database:
         database.execute("UPDATE message SET parts = '[]' WHERE session_id = ?", (root,))
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     assert "the very first request" in seed_of(talk).evidence
     assert "echo 0" in seed_of(talk).evidence
     facts, carried = talk.of(Boundary)[-1].lineage
@@ -676,7 +676,7 @@ async def test_a_summary_that_cannot_be_written_again_leaves_the_agent_in_its_se
     )
     turn = asyncio.create_task(talk.ask("go"))
     review = await talk.until_event(ReviewNeeded)
-    talk.conversation.review(review.id, Verdict("regenerate", "shorter"))
+    talk.conversation.context.review(review.id, Verdict("regenerate", "shorter"))
     assert await turn == "done"
     assert not talk.of(Boundary)
     refused = talk.of(ToolFinished)[-1]
@@ -739,7 +739,7 @@ async def test_a_usage_of_zero_is_not_believed_and_said_once(talks: Talks, llm: 
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
     assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
-    assert talk.conversation.budget().estimated
+    assert talk.conversation.context.budget().estimated
 
 
 async def test_an_unknown_window_is_said_once(talks: Talks, llm: ScriptedLLM) -> None:
@@ -765,7 +765,7 @@ async def prepared(talks: Talks, llm: ScriptedLLM, **wanted: Any) -> Talk:
 async def test_compact_takes_the_users_words_for_this_once(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await prepared(talks, llm)
     llm.script("Notes about parsing.")
-    assert await talk.conversation.compact("the parser above all")
+    assert await talk.conversation.context.compact("the parser above all")
     assert "the parser above all" in texts(llm.requests[-1])
     (boundary,) = talk.of(Boundary)
     assert boundary.trigger == "manual"
@@ -777,7 +777,7 @@ async def test_a_hand_off_uses_the_users_own_summary_and_asks_no_model(
 ) -> None:
     talk = await prepared(talks, llm)
     asked = len(llm.requests)
-    assert await talk.conversation.compact(summary="My own words.")
+    assert await talk.conversation.context.compact(summary="My own words.")
     assert len(llm.requests) == asked
     assert seed_of(talk).summary == "My own words."
 
@@ -787,13 +787,13 @@ async def test_a_reviewed_summary_can_be_regenerated_edited_and_declined(
 ) -> None:
     talk = await prepared(talks, llm, interactive=True)
     llm.script("first try", "second try")
-    compacting = asyncio.create_task(talk.conversation.compact(review=True))
+    compacting = asyncio.create_task(talk.conversation.context.compact(review=True))
     first = await talk.until_event(ReviewNeeded)
     assert first.summary == "first try"
-    talk.conversation.review(first.id, Verdict("regenerate", "mention the port"))
+    talk.conversation.context.review(first.id, Verdict("regenerate", "mention the port"))
     second = await talk.until_event(ReviewNeeded, 2)
     assert second.summary == "second try" and "mention the port" in texts(llm.requests[-1])
-    talk.conversation.review(second.id, Verdict("accept", "edited by hand"))
+    talk.conversation.context.review(second.id, Verdict("accept", "edited by hand"))
     assert await compacting
     assert seed_of(talk).summary == "edited by hand"
     (boundary,) = talk.of(Boundary)
@@ -801,9 +801,9 @@ async def test_a_reviewed_summary_can_be_regenerated_edited_and_declined(
 
     llm.script("three", "third try")
     await talk.ask("more")
-    declining = asyncio.create_task(talk.conversation.compact(review=True))
+    declining = asyncio.create_task(talk.conversation.context.compact(review=True))
     third = await talk.until_event(ReviewNeeded, 3)
-    talk.conversation.review(third.id, Verdict("decline"))
+    talk.conversation.context.review(third.id, Verdict("decline"))
     assert not await declining
     assert len(talk.of(Boundary)) == 1
 
@@ -813,7 +813,7 @@ async def test_a_declined_new_session_is_told_to_the_agent(talks: Talks, llm: Sc
     talk = await talks(flags={**LLM, "compaction.review": "ask"}, interactive=True)
     turn = asyncio.create_task(talk.ask("go"))
     review = await talk.until_event(ReviewNeeded)
-    talk.conversation.review(review.id, Verdict("decline", "Not yet."))
+    talk.conversation.context.review(review.id, Verdict("decline", "Not yet."))
     assert await turn == "done"
     (result,) = talk.of(ToolFinished)
     assert result.is_error and "Not yet." in result.text
@@ -826,10 +826,10 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
     talk = await prepared(talks, llm)
     parent = talk.conversation.info.id
     llm.script("summary", Reply(calls=[Call("write", {"file_path": "late.txt", "content": "x"})]), "written")
-    await talk.conversation.compact()
+    await talk.conversation.context.compact()
     child = talk.conversation.info.id
     await talk.ask("write something")
-    assert await talk.conversation.undo()
+    assert await talk.conversation.context.undo()
     assert talk.conversation.info.id == parent
     assert (workspace / "late.txt").exists(), "files are not touched"
     llm.script("back again")
@@ -846,8 +846,8 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
 async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await prepared(talks, llm)
     llm.script("summary")
-    await talk.conversation.compact()
-    await talk.conversation.undo()
+    await talk.conversation.context.compact()
+    await talk.conversation.context.undo()
     llm.always(worker([80_000, 89_000, 91_000, 900]))
     await talk.ask("go on")
     assert [(b.trigger, b.tokens_before >= 90_000) for b in talk.of(Boundary)] == [
@@ -874,7 +874,7 @@ async def test_recall_finds_what_was_left_behind_and_not_what_is_in_view(
 ) -> None:
     talk = await prepared(talks, llm)
     llm.script("summary of it all")
-    await talk.conversation.compact()
+    await talk.conversation.context.compact()
     llm.script(
         Reply(calls=[Call("recall", {"query": "first request"}, id="r1"), Call("recall", {}, id="r2")]),
         "found",
@@ -907,12 +907,12 @@ async def test_an_edited_template_holds_from_the_next_boundary_on_without_a_rest
     (home / "templates").mkdir(parents=True, exist_ok=True)
     (home / "templates" / "summary.md").write_text("Only haiku. {{ target_tokens }} tokens.\n## Haiku\n")
     llm.script("a haiku")
-    await talk.conversation.compact()
+    await talk.conversation.context.compact()
     assert "Only haiku. 2000 tokens." in texts(llm.requests[-1])
     llm.script("x", "a summary")
     await talk.ask("more")
     (home / "templates" / "summary.md").write_text("Broken {{ nobody }}")
-    await talk.conversation.compact()
+    await talk.conversation.context.compact()
     assert "Goal and constraints" in texts(llm.requests[-1]), "the shipped one is used meanwhile"
 
 

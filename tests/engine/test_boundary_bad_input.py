@@ -283,7 +283,7 @@ async def test_a_missing_usage_is_estimated_and_said_once(talks: Talks, llm: Scr
     llm.always(answer)
     talk = await talks(flags=window(100_000), yolo=True)
     assert await talk.ask("go") == "done"
-    assert talk.conversation.budget().estimated
+    assert talk.conversation.context.budget().estimated
     assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
 
 
@@ -377,9 +377,9 @@ async def test_undo_after_several_generations_names_the_files_of_all_of_them(
     root = talk.conversation.info.root_id
     assert talk.conversation.info.generation == 3
     for _ in range(3):
-        assert await talk.conversation.undo()
+        assert await talk.conversation.context.undo()
     assert talk.conversation.info.id == root
-    assert not await talk.conversation.undo(), "there is nothing before the first session"
+    assert not await talk.conversation.context.undo(), "there is nothing before the first session"
     llm.script("back")
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])

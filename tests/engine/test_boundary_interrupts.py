@@ -209,8 +209,8 @@ async def test_esc_anywhere_in_a_compact_by_hand_and_its_undo(talks: Talks, llm:
         await talk.ask("two")
 
     async def work(talk: Talk) -> None:
-        await talk.conversation.compact()
-        await talk.conversation.undo()
+        await talk.conversation.context.compact()
+        await talk.conversation.context.undo()
 
     await esc_everywhere(
         talks, llm, script, work, prepare=prepare, expect=("make", "_summarize"), flags=WINDOW
@@ -224,7 +224,7 @@ async def test_esc_while_a_summary_waits_for_the_users_word_changes_nothing(
     talk = await talks(interactive=True)
     await talk.ask("one")
     await talk.ask("two")
-    compacting = asyncio.create_task(talk.conversation.compact(review=True))
+    compacting = asyncio.create_task(talk.conversation.context.compact(review=True))
     await talk.until_event(ReviewNeeded)
     talk.conversation.interrupt()
     assert not await compacting

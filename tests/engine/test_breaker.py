@@ -56,7 +56,7 @@ async def test_a_fresh_start_by_hand_tries_again_and_nothing_is_said_twice(
     reporting(llm, 8_000)
     done = await series(talks, 4)
     by_hand = await talks(flags=SMALL, session=tip(done))
-    assert await by_hand.conversation.compact()
+    assert await by_hand.conversation.context.compact()
     await by_hand.close()
     more = await series(talks, 4, by_hand.conversation.info.id)
     assert sum(crossed(more)) == 2 and crossed(more)[-1] == 0

@@ -73,7 +73,7 @@ async def test_the_open_conversation_hears_of_its_new_title_and_hands_it_on(
     conversation = talk.conversation
     await conversation.library.rename(conversation.info.root_id, "greetings")
     assert conversation.info.title == "greetings"
-    assert await conversation.compact(summary="We said hello.")
+    assert await conversation.context.compact(summary="We said hello.")
     assert conversation.info.generation == 1
     assert await titles(conversation.library) == ["greetings"]
 

@@ -52,19 +52,19 @@ async def test_the_next_request_leaves_out_what_is_dropped_and_it_comes_back(
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await worked(talks, llm)
-    effect = await talk.conversation.edit_context(drop(talk, "planted"))
+    effect = await talk.conversation.context.edit(drop(talk, "planted"))
     assert effect.tokens_freed > 400 and len(effect.messages) == 3 and len(effect.along) == 2
     sent = await asked(talk, llm)
     assert "planted" not in sent and "I look." not in sent and "tool_calls" not in sent
     assert "the first request" in sent and "The first answer." in sent
-    await talk.conversation.edit_context([ContextEdit("restore", found(talk, "planted").id)])
+    await talk.conversation.context.edit([ContextEdit("restore", found(talk, "planted").id)])
     sent = await asked(talk, llm, "and now")
     assert "planted-400" in sent and "beside" in sent
 
 
 async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
-    await talk.conversation.edit_context(
+    await talk.conversation.context.edit(
         [*drop(talk, "The first answer."), ContextEdit("cut", found(talk, "planted").id)]
     )
     whole = [one.id for one in talk.conversation.history]
@@ -81,7 +81,7 @@ async def test_edits_are_stored_and_a_branch_inherits_them(talks: Talks, llm: Sc
 
 async def test_a_dry_run_changes_nothing(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
-    planned = await talk.conversation.edit_context(drop(talk, "planted"), dry_run=True)
+    planned = await talk.conversation.context.edit(drop(talk, "planted"), dry_run=True)
     assert "planted-400" in await asked(talk, llm)
     assert planned.tokens_freed > 400
     store = Store(Paths().database)
@@ -93,24 +93,29 @@ async def test_the_old_reading_is_void_and_so_it_is_after_a_restart(talks: Talks
     talk = await worked(talks, llm)
     llm.script(Reply("Much.", usage=Usage(60_000, 10)))
     await talk.ask("how much?")
-    assert talk.conversation.budget().used == 60_010 and not talk.conversation.budget().estimated
-    await talk.conversation.edit_context(drop(talk, "planted"))
-    now = talk.conversation.budget()
+    assert (
+        talk.conversation.context.budget().used == 60_010 and not talk.conversation.context.budget().estimated
+    )
+    await talk.conversation.context.edit(drop(talk, "planted"))
+    now = talk.conversation.context.budget()
     assert now.estimated and now.used < 30_000
     await talk.close()
     again = await talks(session=talk.conversation.info.id)
-    assert again.conversation.budget().estimated
+    assert again.conversation.context.budget().estimated
     llm.script(Reply("Less.", usage=Usage(20_000, 10)))
     await again.ask("and now?")
-    assert again.conversation.budget().used == 20_010 and not again.conversation.budget().estimated
+    assert (
+        again.conversation.context.budget().used == 20_010
+        and not again.conversation.context.budget().estimated
+    )
     await again.close()
     third = await talks(session=talk.conversation.info.id)
-    assert third.conversation.budget().used == 20_010, "a report after the edit holds"
+    assert third.conversation.context.budget().used == 20_010, "a report after the edit holds"
 
 
 async def test_what_is_dropped_is_found_by_recall_and_search(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
-    await talk.conversation.edit_context(drop(talk, "planted"))
+    await talk.conversation.context.edit(drop(talk, "planted"))
     llm.script(Reply(calls=[Call("recall", {"query": "planted-77"})]), "Found.")
     await talk.ask("what was it?")
     answer = llm.requests[-1].body["messages"][-1]
@@ -124,19 +129,19 @@ async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise
     talk = await worked(talks, llm)
     parent = talk.conversation.info.id
     planted = found(talk, "planted").id
-    await talk.conversation.edit_context(drop(talk, "planted"))
+    await talk.conversation.context.edit(drop(talk, "planted"))
     llm.script("Notes of the rest.")
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     read = json.dumps(llm.requests[-1].body["messages"])
     assert "The first answer." in read and "planted" not in read
     sent = await asked(talk, llm)
     assert "planted" in sent, "the evidence tells that the command ran"
     with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the fresh start"):
-        await talk.conversation.edit_context([ContextEdit("restore", planted)])
-    assert await talk.conversation.undo()
+        await talk.conversation.context.edit([ContextEdit("restore", planted)])
+    assert await talk.conversation.context.undo()
     sent = await asked(talk, llm, "after the undo")
     assert "planted-400" not in sent and "the first request" in sent, "the parent is as it was edited"
-    await talk.conversation.edit_context([ContextEdit("restore", planted)])
+    await talk.conversation.context.edit([ContextEdit("restore", planted)])
     assert "planted-400" in await asked(talk, llm, "all of it")
 
 
@@ -146,13 +151,13 @@ async def test_an_edit_of_what_a_child_carries_is_the_childs_alone(talks: Talks,
     flags = {**WIDE, "compaction.keep_recent_tokens": 20_000}
     await talk.close()
     talk = await talks(flags=flags, session=talk.conversation.info.id)
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     assert talk.of(Boundary)
     carried = found(talk, "The second answer.")
     assert carried in talk.conversation.history[1:]
-    await talk.conversation.edit_context([ContextEdit("drop", carried.id)])
+    await talk.conversation.context.edit([ContextEdit("drop", carried.id)])
     assert "The second answer." not in await asked(talk, llm)
-    assert await talk.conversation.undo()
+    assert await talk.conversation.context.undo()
     assert "The second answer." in await asked(talk, llm, "again")
 
 
@@ -163,12 +168,12 @@ async def test_the_seed_and_messages_of_other_sessions_are_refused(talks: Talks,
     await other.ask("elsewhere")
     foreign = other.conversation.history[0].id
     with pytest.raises(UsageError, match=f"{foreign} belongs to session {other.conversation.info.id}"):
-        await talk.conversation.edit_context([ContextEdit("drop", foreign)])
+        await talk.conversation.context.edit([ContextEdit("drop", foreign)])
     with pytest.raises(UsageError, match="there is no message 'nosuch'"):
-        await talk.conversation.edit_context([ContextEdit("drop", "nosuch")])
-    assert await talk.conversation.compact()
+        await talk.conversation.context.edit([ContextEdit("drop", "nosuch")])
+    assert await talk.conversation.context.compact()
     with pytest.raises(UsageError, match="it is the seed"):
-        await talk.conversation.edit_context([ContextEdit("drop", talk.conversation.history[0].id)])
+        await talk.conversation.context.edit([ContextEdit("drop", talk.conversation.history[0].id)])
 
 
 async def test_not_while_the_agent_works(talks: Talks, llm: ScriptedLLM) -> None:
@@ -177,7 +182,7 @@ async def test_not_while_the_agent_works(talks: Talks, llm: ScriptedLLM) -> None
     llm.script("Yes.")
     talk.conversation.submit("go on")
     with pytest.raises(UsageError, match="Not while the agent is working"):
-        await talk.conversation.edit_context(edits)
+        await talk.conversation.context.edit(edits)
     await talk.until(lambda: not talk.conversation.busy)
 
 
@@ -189,22 +194,22 @@ async def test_superseded_views_are_offered_and_cut_at_once(
     llm.script(Reply(calls=[look]), Reply(calls=[look]), Reply(calls=[look]), "Read.")
     talk = await talks(flags=WIDE, yolo=True)
     await talk.ask("read it")
-    await talk.conversation.count_exactly()
-    offered = talk.conversation.inspect().old_views
+    await talk.conversation.context.count_exactly()
+    offered = talk.conversation.context.inspect().old_views
     assert len(offered.message_ids) == 2 and offered.tokens > 2_000
-    effect = await talk.conversation.edit_context(CUT)
+    effect = await talk.conversation.context.edit(CUT)
     assert effect.tokens_freed == offered.tokens
     sent = await asked(talk, llm)
     assert sent.count("500\\tline of code") + sent.count("line of code") < 600
     with pytest.raises(UsageError, match="There are no superseded views"):
-        await talk.conversation.edit_context(CUT)
+        await talk.conversation.context.edit(CUT)
 
 
 async def test_a_restored_result_is_cut_again_by_an_overflow(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     planted = found(talk, "planted").id
-    await talk.conversation.edit_context([ContextEdit("cut", planted)])
-    await talk.conversation.edit_context([ContextEdit("restore", planted)])
+    await talk.conversation.context.edit([ContextEdit("cut", planted)])
+    await talk.conversation.context.edit([ContextEdit("restore", planted)])
     llm.script(Overflow(8_000, 9_000), "It fits.")
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])

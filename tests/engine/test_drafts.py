@@ -92,10 +92,10 @@ async def test_a_total_never_goes_down_not_even_by_an_undo(
     talk = await talks()
     await talk.ask("one")
     await talk.ask("two")
-    assert await talk.conversation.compact(summary="## Goal\nGo on.")
+    assert await talk.conversation.context.compact(summary="## Goal\nGo on.")
     await talk.ask("three")
     before = talk.conversation.usage
-    assert await talk.conversation.undo()
+    assert await talk.conversation.context.undo()
     assert talk.conversation.usage == before
     session = talk.conversation.info.id
     await talk.close()

@@ -74,7 +74,7 @@ async def test_a_message_before_a_fresh_start_gives_that_session_as_it_was(
     at = said(talk, "The second answer.")
     root = talk.conversation.info.id
     llm.script("Notes of it all.")
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     assert await asked(talk, llm, "after the fresh start")
     branch = await talks(session=root, at=at.id)
     assert branch.conversation.info.parent_id == root and branch.conversation.info.generation == 0
@@ -89,7 +89,7 @@ async def test_a_message_before_a_fresh_start_gives_that_session_as_it_was(
 async def test_at_the_seed_a_session_is_as_it_was_born(talks: Talks, llm: ScriptedLLM) -> None:
     talk = await worked(talks, llm)
     llm.script("Notes of it all.")
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     born = [one.id for one in talk.conversation.history]
     await asked(talk, llm, "after the fresh start")
     branch = await talks(session=talk.conversation.info.id, at=born[0])

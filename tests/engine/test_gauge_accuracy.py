@@ -85,7 +85,7 @@ async def test_after_two_replies_the_gauge_is_near_the_next_report(
     llm.always(teller)
     talk = await talks(flags=flags, yolo=True)
     if counted:
-        await talk.conversation.count_exactly()
+        await talk.conversation.context.count_exactly()
     for prompt in ("Read the first part, please.", "Now the others.", "What do you make of it?"):
         assert await talk.ask(prompt) == "done"
     assert len(teller.readings) == 8
@@ -117,7 +117,7 @@ async def test_a_report_far_below_is_set_aside_until_a_second_one_agrees(
     estimated: list[bool] = []
     for prompt in ("one", "two", "three", "four"):
         await talk.ask(prompt)
-        estimated.append(talk.conversation.budget().estimated)
+        estimated.append(talk.conversation.context.budget().estimated)
     assert estimated == [False, False, True, False]
     assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
-    assert talk.conversation.budget().used == 630
+    assert talk.conversation.context.budget().used == 630

@@ -56,7 +56,7 @@ async def test_all_three_kinds_are_carried_over_every_boundary_in_one_set(
     assert (await pins.add_message(reply[:8])).number == 3
     for generation in range(1, 5):
         (workspace / "notes.md").write_text(f"version {generation}\n")
-        assert await talk.conversation.compact(summary=f"Notes {generation}.")
+        assert await talk.conversation.context.compact(summary=f"Notes {generation}.")
         await talk.ask(f"go on {generation}")
         whole = sent(llm)
         assert whole.count("<pins>") == 1 and whole.count(RULE) == 1
@@ -108,7 +108,7 @@ async def test_a_file_that_grew_is_carried_head_and_tail_with_a_warning(
     await talk.conversation.pins.add_text(RULE)
     await talk.conversation.pins.add_file("notes.md")
     file.write_text("the head\n" + "middle of it\n" * 2_000 + "the tail\n")
-    assert await talk.conversation.compact(summary="Notes.")
+    assert await talk.conversation.context.compact(summary="Notes.")
     pins = seed_of(talk).pins
     assert "the head" in pins and "the tail" in pins and RULE in pins and len(pins) < 3_000
     assert any("outgrew the 500 tokens" in event.text for event in talk.of(Notice))
@@ -128,7 +128,7 @@ async def test_what_became_of_a_pinned_file_is_said_in_a_line(
     (workspace / "binary.md").write_bytes(b"\x00\x01\x02")
     (workspace / "folder.md").unlink()
     (workspace / "folder.md").mkdir()
-    assert await talk.conversation.compact(summary="Notes.")
+    assert await talk.conversation.context.compact(summary="Notes.")
     pins = seed_of(talk).pins
     assert 'file="gone.md" carried="no">\n(this file is gone)' in pins
     assert "binary.md is a binary file" in pins and "folder.md is a folder" in pins
@@ -177,7 +177,7 @@ async def test_a_file_that_a_rule_forbids_by_now_is_not_read(
     session = talk.conversation.info.id
     await talk.close()
     again = await talks(session=session, flags={"permissions.deny": ["view(notes.md)"]})
-    assert await again.conversation.compact(summary="Notes.")
+    assert await again.conversation.context.compact(summary="Notes.")
     assert "was allowed once" not in seed_of(again).pins and "it may not be read now" in seed_of(again).pins
 
 
@@ -185,14 +185,14 @@ async def test_pins_belong_to_the_conversation(talks: Talks, llm: ScriptedLLM) -
     llm.always("Yes.")
     talk = await begun(talks, llm)
     await talk.conversation.pins.add_text(RULE)
-    assert await talk.conversation.compact(summary="Notes.")
-    assert await talk.conversation.undo()
+    assert await talk.conversation.context.compact(summary="Notes.")
+    assert await talk.conversation.context.undo()
     assert [pin.text for pin in (await talk.conversation.pins.listed()).pins] == [RULE], "undone, yet there"
     branch = await talks(session=talk.conversation.info.id, fork=True)
-    assert await branch.conversation.compact(summary="On a branch.")
+    assert await branch.conversation.context.compact(summary="On a branch.")
     assert RULE in seed_of(branch).pins
     await talk.conversation.pins.remove(1)
-    assert await talk.conversation.compact(summary="Without.")
+    assert await talk.conversation.context.compact(summary="Without.")
     assert not seed_of(talk).pins and "<pins>" not in sent(llm)
 
 

@@ -86,7 +86,7 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
 ) -> None:
     talk = await with_one(talks, llm)
     await until_ready(talk)
-    assert talk.conversation.preparation == "ready"
+    assert talk.conversation.context.preparation == "ready"
     llm.always(model(FULL, 900))
     assert await talk.ask("Go on") == "done"
     (boundary,) = talk.of(Boundary)
@@ -101,7 +101,7 @@ async def test_from_85_percent_on_the_summary_is_made_beside_the_turn_and_crossi
     (stored,) = await stored_boundaries(talk)
     assert (stored.prepared, stored.moment, stored.waited_ms) == (True, "", boundary.waited_ms)
     assert stored.summary_model == MODEL and stored.template_name == "shipped" and stored.coverage
-    assert talk.conversation.preparation == ""
+    assert talk.conversation.context.preparation == ""
 
 
 async def test_below_that_nothing_is_prepared(talks: Talks, llm: ScriptedLLM) -> None:
@@ -127,10 +127,10 @@ async def test_the_turn_goes_on_while_one_is_on_its_way_on_a_connection_of_its_o
     talks: Talks, llm: ScriptedLLM
 ) -> None:
     talk = await with_one(talks, llm, HELD)
-    assert talk.conversation.preparation == "preparing"
+    assert talk.conversation.context.preparation == "preparing"
     llm.always(model(NEARLY, NEARLY, NEARLY))
     assert await talk.ask("Go on") == "done"
-    assert talk.conversation.preparation == "preparing" and not talk.of(Compacting)
+    assert talk.conversation.context.preparation == "preparing" and not talk.of(Compacting)
     llm.release()
     await until_ready(talk)
     assert states(talk) == ["preparing", "ready"]
@@ -160,7 +160,7 @@ async def test_esc_while_it_is_taken_over_neither_loses_it_nor_counts_as_a_failu
     await talk.until_event(Compacting)
     talk.conversation.interrupt()
     assert await turn == "interrupted"
-    assert not talk.of(Boundary) and talk.conversation.preparation == "preparing"
+    assert not talk.of(Boundary) and talk.conversation.context.preparation == "preparing"
     llm.release()
     await until_ready(talk)
     llm.always(model(900))
@@ -177,7 +177,7 @@ async def test_one_that_fails_is_left_and_the_boundary_goes_its_usual_way(
     talk = await with_one(talks, llm, fault)
     await talk.until(lambda: "failed" in states(talk))
     before = len(summaries(llm))
-    assert talk.conversation.preparation == ""
+    assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     assert await talk.ask("Go on") == "done"
     (boundary,) = talk.of(Boundary)
@@ -197,7 +197,7 @@ async def test_one_that_hangs_is_ended_at_its_limit_and_the_boundary_makes_its_o
     talk = await with_one(talks, llm, HANGS, flags=SOON)
     await talk.until(lambda: "failed" in states(talk))
     await llm.wait_closed()
-    assert talk.conversation.preparation == ""
+    assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     assert await talk.ask("Go on") == "done"
     (boundary,) = talk.of(Boundary)
@@ -280,7 +280,7 @@ async def test_another_model_discards_it_and_the_boundary_gets_no_second_one(
     talk = await with_one(talks, llm, flags={f'models."{other}".context_window': 10_000})
     await until_ready(talk)
     await talk.conversation.select_model(other)
-    assert talk.conversation.preparation == ""
+    assert talk.conversation.context.preparation == ""
     llm.always(model(NEARLY, FULL, 900))
     await talk.ask("Go on")
     (boundary,) = talk.of(Boundary)
@@ -331,8 +331,8 @@ async def test_undo_discards_it_and_the_next_boundary_has_its_own(talks: Talks, 
     llm.always(model(FULL, 2_000, NEARLY, NEARLY))
     await talk.ask("Go on")
     await talk.until(lambda: states(talk)[3:] == ["preparing", "ready"])
-    assert await talk.conversation.undo()
-    assert states(talk)[5:] == ["discarded"] and talk.conversation.preparation == ""
+    assert await talk.conversation.context.undo()
+    assert states(talk)[5:] == ["discarded"] and talk.conversation.context.preparation == ""
     llm.always(model(7_700, 7_700))  # 85% of the fallback threshold, 0.90, are 7,650
     await talk.ask("Once more")
     await talk.until(lambda: states(talk)[6:] == ["preparing", "ready"])
@@ -357,7 +357,7 @@ async def test_a_compact_by_hand_uses_it_unless_the_user_has_words_for_it(
         llm.requests.clear()
         talk = await with_one(talks, llm)
         await until_ready(talk)
-        assert await talk.conversation.compact(focus)
+        assert await talk.conversation.context.compact(focus)
         (boundary,) = talk.of(Boundary)
         assert (boundary.trigger, boundary.prepared) == ("manual", used)
         assert states(talk)[-1] == ("used" if used else "discarded")
@@ -371,7 +371,7 @@ async def test_the_prepared_text_is_what_is_reviewed(talks: Talks, llm: Scripted
     turn = asyncio.create_task(talk.ask("Go on"))
     review = await talk.until_event(ReviewNeeded)
     assert "Prepared notes." in review.summary
-    assert talk.conversation.review(review.id, Verdict("accept", "My own words."))
+    assert talk.conversation.context.review(review.id, Verdict("accept", "My own words."))
     assert await turn == "done"
     (boundary,) = talk.of(Boundary)
     assert boundary.prepared and boundary.summary_source == "edited"

@@ -37,7 +37,7 @@ async def test_a_picture_in_the_tail_is_carried_over_a_boundary_and_the_summaris
     await talk.conversation.ask("old " * 400, images[:1])
     await talk.ask("between")
     await talk.conversation.ask("new", images[1:])
-    assert await talk.conversation.compact()
+    assert await talk.conversation.context.compact()
     (boundary,) = talk.of(Boundary)
     await talk.ask("and now?")
     (summary,) = [request.body for request in llm.requests if is_summary(request.body)]
@@ -70,7 +70,7 @@ async def test_a_picture_counts_what_its_vendor_charges(
     llm.always(Reply("Fine."))
     talk = await talks(flags={"model": model})
     images = await talk.conversation.attachments.load(["a.png"])
-    await talk.conversation.count_exactly()
+    await talk.conversation.context.count_exactly()
     await talk.ask("look")
     await talk.conversation.ask("look", images)
     plain, shown = (one.tokens for one in talk.conversation.history if one.role == "user")

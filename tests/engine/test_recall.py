@@ -23,7 +23,7 @@ async def left_behind(talks: Talks, llm: ScriptedLLM, *steps: Reply) -> Talk:
     llm.script(*steps, "done")
     talk = await talks(yolo=True)
     await talk.ask("the very first request, about pelicans")
-    assert await talk.conversation.compact(summary="My notes.")
+    assert await talk.conversation.context.compact(summary="My notes.")
     return talk
 
 
@@ -63,7 +63,7 @@ async def test_answers_are_bounded_and_say_how_to_go_on(talks: Talks, llm: Scrip
     talk = await talks(yolo=True)
     for number in range(12):
         await talk.ask(f"tell me {number}")
-    await talk.conversation.compact(summary="Notes.")
+    await talk.conversation.context.compact(summary="Notes.")
     answer = await asked(talk, llm, query="walrus")
     assert answer.count("[assistant ") == MAX_HITS and len(answer) < 10_000
     assert "recall(message_id=...)" in answer

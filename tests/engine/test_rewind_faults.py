@@ -36,7 +36,7 @@ def files(folder: Path) -> dict[str, str]:
 def rewinder_of(talk: Talk) -> tuple[Rewinder, str, str]:
     conversation = talk.conversation
     prompt = next(one.id for one in conversation.history if one.role == "user")
-    return conversation.rewinder, conversation.info.id, prompt
+    return conversation.files.rewinder, conversation.info.id, prompt
 
 
 @pytest.mark.timeout(300)
@@ -91,14 +91,14 @@ async def test_background_commands_and_sub_agents_count_and_what_changes_between
         "Done.",
     )
     await talk.ask("start")
-    await talk.conversation.rewinder.points(talk.conversation.info.id)
+    await talk.conversation.files.rewinder.points(talk.conversation.info.id)
     (workspace / "mine.txt").write_text("mine\n")
     llm.script("Nothing to do.")
     await talk.ask("and then?")
     rewinder, session, prompt = rewinder_of(talk)
     planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
     assert sorted(view.path for view in planned.views) == ["job.txt", "task.txt"]
-    await talk.conversation.put_back(planned)
+    await talk.conversation.files.put_back(planned)
     assert files(workspace) == {"mine.txt": "mine\n"}
 
 
@@ -115,7 +115,7 @@ async def test_what_you_changed_before_a_background_command_that_only_reads_stay
     rewinder, session, prompt = rewinder_of(talk)
     planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
     assert [view.path for view in planned.views] == ["made.txt"]
-    await talk.conversation.put_back(planned)
+    await talk.conversation.files.put_back(planned)
     assert files(workspace) == {"mine.txt": "mine\n"}
 
 
@@ -126,7 +126,7 @@ async def test_files_go_back_only_where_they_were_changed(
     llm.script(writes("a.txt", "a\n"), "Done.")
     await talk.ask("make it")
     (home / "undo" / "machine").write_text("another")
-    talk.conversation._files.__dict__.pop("machine", None)
+    talk.conversation._undo_files.__dict__.pop("machine", None)
     rewinder, session, prompt = rewinder_of(talk)
     target = await rewinder.target(session, prompt)
     with pytest.raises(UsageError, match=r"a\.txt was changed on .*another home"):
@@ -152,7 +152,7 @@ async def test_large_files_and_links_that_came_later_are_refused_by_name(
     reasons = {view.path: view.note for view in planned.views if view.action == "conflict"}
     assert "undo.max_file_mb" in reasons["large.bin"]
     assert "sub/a.txt" in reasons
-    outcome = await talk.conversation.put_back(planned)
+    outcome = await talk.conversation.files.put_back(planned)
     assert outcome is not None and not (workspace / "b.txt").exists()
     assert (outside / "a.txt").read_text() == "new\n"
 

@@ -56,9 +56,9 @@ async def test_every_message_has_its_facts_from_the_moment_it_is_stored(worked: 
     assert without_facts(home) == []
     [[written]] = asked(home, "SELECT facts FROM message_fact WHERE facts LIKE '%created%'")
     assert '"tool":"write"' in str(written) and "x = 1" not in str(written)
-    assert await worked.conversation.compact()
+    assert await worked.conversation.context.compact()
     await worked.ask("and on")
-    assert await worked.conversation.compact()
+    assert await worked.conversation.context.compact()
     check(evidence_of(worked))
     assert without_facts(home) == []
 
@@ -66,14 +66,14 @@ async def test_every_message_has_its_facts_from_the_moment_it_is_stored(worked: 
 async def test_a_branch_reads_no_message_of_the_sessions_it_came_from(
     worked: Talk, talks: Talks, home: Path
 ) -> None:
-    await worked.conversation.compact()
+    await worked.conversation.context.compact()
     await worked.ask("and on")
     source = worked.conversation.info.id
     await worked.close()
     branch = await talks(session=source, fork=True, yolo=True)
     asked(home, "UPDATE message SET parts = '[]'")
     await branch.ask("the other way")
-    assert await branch.conversation.compact()
+    assert await branch.conversation.context.compact()
     check(evidence_of(branch))
     assert "and on" in evidence_of(branch)
 
@@ -88,9 +88,9 @@ async def test_messages_that_were_stored_without_facts_are_read_once(
     await again.ask("and on")
     missing = without_facts(home)
     assert len(missing) == 7
-    assert await again.conversation.rehearse()
+    assert await again.conversation.context.rehearse()
     assert without_facts(home) == missing, "a rehearsal writes nothing"
-    assert await again.conversation.compact()
+    assert await again.conversation.context.compact()
     assert without_facts(home) == []
     check(evidence_of(again))
 
@@ -99,5 +99,5 @@ async def test_what_was_told_by_a_process_that_is_gone_counts(worked: Talk, talk
     source = worked.conversation.info.id
     await worked.close()
     again = await talks(session=source, yolo=True)
-    assert await again.conversation.compact()
+    assert await again.conversation.context.compact()
     check(evidence_of(again))

@@ -254,7 +254,7 @@ async def test_files_a_task_changed_are_named_and_reach_the_evidence(
     await talk.ask("go")
     (result,) = results(talk)
     assert result.text == "Written.\n\nFiles changed: deep/new.py"
-    assert await talk.conversation.compact(summary="We go on.")
+    assert await talk.conversation.context.compact(summary="We go on.")
     (seed,) = [part for part in talk.conversation.history[0].parts if isinstance(part, Seed)]
     assert "new.py" in seed.evidence
 

@@ -19,15 +19,15 @@ def prompts(talk: Talk) -> list[str]:
 
 
 async def changed(talk: Talk) -> set[str]:
-    _, found = await talk.conversation.rewinder.changes(talk.conversation.info.id)
+    _, found = await talk.conversation.files.rewinder.changes(talk.conversation.info.id)
     return {Path(view.path).name for _, view in found}
 
 
 async def go_back(talk: Talk, prompt: str) -> dict[str, str]:
     """Puts the files back to before a prompt; what was left alone, and why."""
-    rewinder, session = talk.conversation.rewinder, talk.conversation.info.id
+    rewinder, session = talk.conversation.files.rewinder, talk.conversation.info.id
     planned = await rewinder.plan_rewind(session, await rewinder.target(session, prompt))
-    outcome = await talk.conversation.put_back(planned)
+    outcome = await talk.conversation.files.put_back(planned)
     assert outcome is not None
     return {Path(one.path).name: one.reason for one in outcome.conflicts}
 
@@ -54,7 +54,7 @@ async def test_what_was_changed_before_a_restart_and_a_fresh_start_goes_back_wit
     await talk.ask("change b and c")
     assert talk.of(Boundary)
     assert await changed(talk) == {"a", "b", "c"}
-    points = await talk.conversation.rewinder.points(talk.conversation.info.id)
+    points = await talk.conversation.files.rewinder.points(talk.conversation.info.id)
     second = next(one.message.id for one in points if one.message.text == "change b and c")
     assert await go_back(talk, second) == {}
     assert [(workspace / name).read_text() for name in "abc"] == ["new\n", "old\n", "old\n"]

@@ -109,7 +109,9 @@ async def test_a_real_conversation_is_shown_part_by_part(talks: Talks, llm: Scri
     llm.always("An answer of some words.")
     talk = await talks()
     await talk.ask("What is this about?")
-    async with shown(InspectorScreen(talk.conversation.inspect, talk.conversation.info.compaction)) as screen:
+    async with shown(
+        InspectorScreen(talk.conversation.context.inspect, talk.conversation.info.compaction)
+    ) as screen:
         await screen.press("s", "t")
         for part in ("system", "bash", "What is this about?", "An answer of some words."):
             await screen.press("end" if part not in screen.text else "home")

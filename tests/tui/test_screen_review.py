@@ -177,7 +177,7 @@ async def test_what_is_typed_when_it_opens_is_in_the_draft(
         await app.say("is it so?")
         await app.sees("Yes.")
         await app.rests()
-        app.app.run_worker(app.conversation.compact(review=True))
+        app.app.run_worker(app.conversation.context.compact(review=True))
         await app.shows(ReviewScreen)
         await app.type("look at the readme")
         assert app.chat.prompt.draft == "look at the readme"
@@ -195,13 +195,13 @@ async def test_a_real_boundary_waits_for_the_verdict(talks: Talks, llm: Scripted
     talk = await talks(interactive=True)
     for number in range(6):
         await talk.ask(f"Tell me about {number}")
-    compacting = asyncio.create_task(talk.conversation.compact(review=True))
+    compacting = asyncio.create_task(talk.conversation.context.compact(review=True))
     needed = await talk.until_event(ReviewNeeded)
     async with reviewed(needed) as screen:
         await screen.press("e")
         await screen.type("My ")
         await screen.press("ctrl+s")
-        talk.conversation.review(needed.id, screen.results[0])
+        talk.conversation.context.review(needed.id, screen.results[0])
     assert await compacting
     assert len(talk.of(Boundary)) == 1
     seed = talk.conversation.history[0].parts[0]

@@ -319,7 +319,7 @@ async def test_a_real_session_is_rehearsed_with_the_edited_template(talks: Talks
         await talk.ask(f"Tell me about {number}")
 
     async def preview(text: str) -> Rehearsal | None:
-        return await talk.conversation.rehearse(template=Template("summary", "edited", "file", text))
+        return await talk.conversation.context.rehearse(template=Template("summary", "edited", "file", text))
 
     put("{# mine #}Write a haiku.")
     stored = talk.conversation.history

@@ -48,7 +48,7 @@ async def select_compaction_method(chat: CommandHost, argument: str) -> None:
 async def compact_now(chat: CommandHost, argument: str) -> None:
     """Starts afresh now; the summary is shown first."""
     if chat.conversation is not None:
-        await chat.conversation.compact(argument.strip(), review=True)
+        await chat.conversation.context.compact(argument.strip(), review=True)
         chat.status.refresh()
 
 
@@ -57,14 +57,14 @@ async def hand_off(chat: CommandHost, argument: str) -> None:
     if not argument.strip():
         chat.say("Write the summary after the command: /handoff what the next session needs.", warning=True)
     elif chat.conversation is not None:
-        await chat.conversation.compact(summary=argument.strip())
+        await chat.conversation.context.compact(summary=argument.strip())
         chat.status.refresh()
 
 
 @performs("undo_boundary")
 async def undo_last_boundary(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
-    if conversation is not None and await conversation.undo():
+    if conversation is not None and await conversation.context.undo():
         await chat.show_history(conversation)
         chat.status.refresh()
         chat.say("The fresh start is undone: what came after it stays as a branch (/lineage).")
@@ -77,7 +77,7 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
         return
     from crushpy.tui.screens.inspector import InspectorScreen
 
-    await conversation.count_exactly()
+    await conversation.context.count_exactly()
     wanted = conversation.settings.compaction
     thresholds = {"fallback": wanted.fallback_threshold}
     if not isinstance(wanted.threshold, str):
@@ -89,11 +89,11 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
     before = conversation.sent_states
     await chat.show(
         InspectorScreen(
-            conversation.inspect,
+            conversation.context.inspect,
             conversation.info.compaction,
             thresholds=thresholds,
             pin=pin,
-            edit=conversation.edit_context,
+            edit=conversation.context.edit,
             requests=lambda: conversation.library.requests(conversation.info.id),
         )
     )
@@ -116,8 +116,8 @@ async def show_cost(chat: CommandHost, argument: str) -> None:
     if not (wanted.isdecimal() and len(wanted) <= LONGEST_DAYS):
         chat.say(f"{wanted!r} is no number of days. /cost 7 shows the last seven, /cost 0 all.", warning=True)
         return
-    await conversation.count_exactly()
-    here = cost_report(conversation.usage, conversation.forecast())
+    await conversation.context.count_exactly()
+    here = cost_report(conversation.usage, conversation.context.forecast())
     try:
         report = await conversation.library.usage_report(int(wanted))
     except CrushpyError as error:
@@ -136,6 +136,8 @@ async def edit_summary_template(chat: CommandHost, argument: str) -> None:
     from crushpy.tui.screens.template import TemplateScreen
 
     async def preview(text: str) -> Rehearsal | None:
-        return await conversation.rehearse(template=Template("summary", "the edited template", "file", text))
+        return await conversation.context.rehearse(
+            template=Template("summary", "the edited template", "file", text)
+        )
 
     await chat.show(TemplateScreen(conversation.templates, preview))

@@ -21,8 +21,8 @@ async def show_status(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    await conversation.count_exactly()
-    info, budget = conversation.info, conversation.budget()
+    await conversation.context.count_exactly()
+    info, budget = conversation.info, conversation.context.budget()
     about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
     rows = {
         "model": f"{info.model}, thinking effort {conversation.settings.effort or 'as the model likes'}",
@@ -147,7 +147,7 @@ async def changed(conversation: "Conversation") -> str:
     """What a conversation changed, as one diff; secrets redacted."""
     if not conversation.history:
         return ""
-    _, found = await conversation.rewinder.changes(conversation.info.id)
+    _, found = await conversation.files.rewinder.changes(conversation.info.id)
     parts = [view.unified.strip("\n") or one_line(view.line) for _, view in found]
     text = clean(redact("\n".join(parts))).replace("```", "'''")
     if len(text) <= LONGEST_DIFF:

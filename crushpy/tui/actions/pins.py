@@ -74,7 +74,7 @@ async def show_pins(chat: CommandHost, argument: str) -> None:
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
     board = chat.conversation.pins
-    await chat.conversation.count_exactly()
+    await chat.conversation.context.count_exactly()
     listed = await board.listed()
     if not listed.pins:
         chat.say(f"Nothing is pinned. {HOW}")

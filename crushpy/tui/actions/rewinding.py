@@ -22,7 +22,7 @@ async def undo_changes(chat: CommandHost, argument: str) -> None:
     conversation = _idle(chat)
     if conversation is None:
         return
-    if conversation.began_afresh:
+    if conversation.context.began_afresh:
         chat.say(WHICH_UNDO)
     await _put_back(chat, conversation, argument, "Undo the last turn's changes", again=False)
 
@@ -38,7 +38,7 @@ async def _put_back(
     chat: CommandHost, conversation: Conversation, argument: str, title: str, *, again: bool
 ) -> None:
     session_id = conversation.info.id
-    rewinder = conversation.rewinder
+    rewinder = conversation.files.rewinder
     try:
         planned = await (rewinder.plan_redo(session_id) if again else rewinder.plan_undo(session_id))
     except CrushpyError as error:
@@ -63,7 +63,7 @@ async def _put_back(
             chat.say(f"{wanted} is not among what would go back: {there}.", warning=True)
             return
         planned = planned.only(names)
-    outcome = await conversation.put_back(planned)
+    outcome = await conversation.files.put_back(planned)
     if outcome is not None:
         chat.say(_told(outcome, again=again), warning=bool(outcome.conflicts))
         chat.status.refresh()
@@ -79,7 +79,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
     from crushpy.tui.screens.restoration_review import RestorationScreen
     from crushpy.tui.screens.rewind import RewindScreen
 
-    rewinder, session_id = conversation.rewinder, conversation.info.id
+    rewinder, session_id = conversation.files.rewinder, conversation.info.id
     points = await rewinder.points(session_id) if conversation.history else []
     if not points:
         chat.say("There is no prompt to go back to yet.")
@@ -114,9 +114,9 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
         return
     if what == "files":
         assert planned is not None
-        outcome = await conversation.put_back(planned)
+        outcome = await conversation.files.put_back(planned)
     else:
-        outcome = await conversation.rewind(target, planned)
+        outcome = await conversation.files.rewind(target, planned)
     if outcome is None:
         return
     if outcome.session is not None:

@@ -565,7 +565,7 @@ class ChatScreen(ChatLayout):
 
         verdict = await self.show(ReviewScreen(event, self.keep))
         if self.conversation is not None and verdict is not None:
-            self.conversation.review(event.id, verdict)
+            self.conversation.context.review(event.id, verdict)
 
 
 def _pictures(prompt: "PromptMessage") -> str:
