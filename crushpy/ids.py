@@ -4,8 +4,8 @@ import os
 
 _ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without mistakes
 _LENGTH = 12
-_AT_ONCE = 64
-"""Numbers drawn in one go: a reply may need thousands of names."""
+_BYTES = 8 * 64
+"""Drawn in one go: a reply may need thousands of names."""
 _drawn: list[int] = []
 os.register_at_fork(after_in_child=_drawn.clear)
 
@@ -15,8 +15,8 @@ def new_id() -> str:
     try:
         number = _drawn.pop()
     except IndexError:
-        drawn = os.urandom(8 * (_AT_ONCE + 1))
-        number, *more = (int.from_bytes(drawn[at : at + 8], "big") for at in range(0, len(drawn), 8))
+        drawn = os.urandom(_BYTES)
+        *more, number = (int.from_bytes(drawn[at - 8 : at], "big") for at in range(_BYTES, 0, -8))
         _drawn.extend(more)
     letters: list[str] = []
     for _ in range(_LENGTH):

@@ -25,6 +25,7 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
+from crushpy import ids
 from crushpy.llm.tokens import Counter
 from crushpy.messages import Seed, Usage
 from crushpy.paths import Paths
@@ -167,10 +168,13 @@ def _freeze(monkeypatch: pytest.MonkeyPatch) -> None:
     drawn = os.urandom
 
     def numbered(size: int) -> bytes:
-        if size != 8:  # not for one of our ids
+        if size != ids._BYTES:  # not for our ids
             return drawn(size)
-        return (next(numbers) * 0x9E3779B97F4A7C15 % 2**64).to_bytes(size, "big")
+        return b"".join(
+            (next(numbers) * 0x9E3779B97F4A7C15 % 2**64).to_bytes(8, "big") for _ in range(size // 8)
+        )
 
+    ids._drawn.clear()
     monkeypatch.setattr(os, "urandom", numbered)
     monkeypatch.setattr(platform, "system", lambda: "Linux")
     monkeypatch.setattr(platform, "release", lambda: "6.1.0")
