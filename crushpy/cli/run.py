@@ -32,7 +32,8 @@ def run_command(
         typer.Option(
             "--tasks",
             metavar="FILE",
-            help="Work through a list of tasks instead of a prompt, each in a fresh session.",
+            help="Work through a list of tasks instead of a prompt, each in a fresh session; `-` reads one "
+            "a line from stdin.",
         ),
     ] = "",
     parallel: Annotated[

@@ -2,6 +2,7 @@
 
 import json
 import re
+import sys
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -67,7 +68,7 @@ class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
 
 
 def read_tasks(name: str, cwd: Path) -> TaskOrders:
-    """The tasks of a file, in order, and what the file says for all of them."""
+    """The tasks of a file, in order, and what the file says for all of them. `-` is what was piped in."""
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
     try:
@@ -126,7 +127,7 @@ def _is_name(name: str) -> bool:
 
 def _read(name: str, path: Path) -> str:
     try:
-        with path.open("rb") as file:
+        with sys.stdin.buffer if name == "-" else path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
         if len(data) > MAX_BYTES:
             raise UsageError(f"--tasks {name}: the file is larger than {MAX_BYTES:,} bytes")

@@ -224,6 +224,13 @@ def test_a_list_that_cannot_be_used_is_explained(
     assert not llm.requests
 
 
+def test_a_list_can_be_piped_in(run: Run, llm: ScriptedLLM) -> None:
+    llm.script("1.", "2.")
+    done = run("--tasks", "-", stdin="- one\n- two\n")
+    assert done.code == 0 and [task["state"] for task in done.result["tasks"]] == ["done", "done"]
+    assert run("--tasks", "-").result["error"] == "--tasks -: there is no task in it"
+
+
 def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspace: Path) -> None:
     (workspace / "list.txt").write_text("one\n")
     for also in (["and this"], ["--continue"], ["--session", "x"], ["--resume", "3rzsmdgqseeh"]):

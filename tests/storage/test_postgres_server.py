@@ -236,6 +236,22 @@ async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_comm
     await store.close()
 
 
+async def test_a_search_does_not_wait_for_others_that_write(empty: Place) -> None:
+    import psycopg
+
+    store = empty.store()
+    info = a_session()
+    await store.create_session(info, said("a zebra"))
+    while await store.tidy():
+        pass
+    await store.add_message(info.id, said("a late zebra"))
+    with psycopg.connect(empty.url) as other:
+        other.execute("LOCK TABLE crushpy.message, crushpy.index_queue IN EXCLUSIVE MODE")
+        assert "a zebra" in [hit.snippet for hit in await store.search("zebra")]
+        assert len(await store.search("zebra", within=info.id)) == 2
+    await store.close()
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
     [

@@ -17,8 +17,9 @@ from psycopg.pq import PipelineStatus
 
 from crushpy.storage.connection import Connection, Dialect, Values
 from crushpy.storage.postgres.address import ServerAddress
-from crushpy.storage.postgres.faults import Interrupted, is_collision, is_lost
+from crushpy.storage.postgres.faults import Interrupted, is_collision, is_lost, is_put_off
 from crushpy.storage.postgres.text_adapters import adapt
+from crushpy.storage.records import CannotWriteNow
 from crushpy.storage.rows import Rows
 
 CONNECT_SECONDS = 10
@@ -69,6 +70,7 @@ class PostgresConnection(Connection):
         self._was_connected = False
         self._number = 0
         """Of the last transaction that locked a conversation."""
+        self._brief = False
         self.on_lock: Callable[[str], None] = _nothing
         """Told the first session of a conversation that was just locked, inside the transaction."""
 
@@ -153,6 +155,8 @@ class PostgresConnection(Connection):
     def transaction(self, *, durable: bool = False, session: str = "") -> Generator[None]:
         self._plainly("BEGIN")
         try:
+            if self._brief:
+                self._plainly("SET LOCAL lock_timeout = '300ms'")
             if session:
                 self._lock(session)
             yield
@@ -188,6 +192,18 @@ class PostgresConnection(Connection):
             raw.execute("ROLLBACK")
         except psycopg.Error:
             self._forget()  # the server rolls back by itself
+
+    @contextmanager
+    def briefly(self) -> Generator[None]:
+        before, self._brief = self._brief, True
+        try:
+            yield
+        except psycopg.Error as fault:
+            if not is_put_off(fault):
+                raise
+            raise CannotWriteNow(f"cannot write to the database {self.place} now: {fault}") from fault
+        finally:
+            self._brief = before
 
     def numbering(self, table: str) -> None:
         self._plainly("SELECT pg_advisory_xact_lock(hashtextextended(%s, 0))", (f"crushpy {table}",))

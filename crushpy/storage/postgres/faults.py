@@ -40,6 +40,11 @@ def is_collision(fault: psycopg.Error) -> bool:
     return (fault.sqlstate or "").startswith(_COLLISIONS)
 
 
+def is_put_off(fault: psycopg.Error) -> bool:
+    """Whether others hold what was to be written, the server only reads, or its disk is full."""
+    return (fault.sqlstate or "").startswith(("55P03", "25006", "53100"))
+
+
 def may_pass(fault: psycopg.Error) -> bool:
     """Of a connection that was refused: whether waiting may help."""
     state = fault.sqlstate or ""
