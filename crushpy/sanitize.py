@@ -48,6 +48,8 @@ _C0 = (
     "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
 )
 _NAMES = dict(enumerate(_C0.split())) | {0x7F: "DEL"}
+_PIECE = 200_000
+"""Characters of a very long text that are looked at together."""
 
 
 def clean(text: str) -> str:
@@ -55,12 +57,25 @@ def clean(text: str) -> str:
 
     Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
     """
+    return _clean(text) if len(text) < 2 * _PIECE else "".join(map(_clean, _whole_lines(text)))
+
+
+def _clean(text: str) -> str:
     if text.isascii():
         if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
             return text
     elif re.search(_SUSPECT, text) is None:
         return text
     return re.sub(_HARM, _harmless, text)
+
+
+def _whole_lines(text: str) -> Iterator[str]:
+    """A text of megabytes in parts, between which other threads run: nothing goes past a line break."""
+    start = 0
+    while start < len(text):
+        end = text.find("\n", start + _PIECE) + 1 or len(text)
+        yield text[start:end]
+        start = end
 
 
 def revealed(text: str) -> str:

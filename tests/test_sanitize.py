@@ -144,3 +144,9 @@ def test_what_utf_8_cannot_say_is_marked_and_halves_of_one_letter_find_each_othe
     broken = {"a\ud800": ["\udcff x", "\ud83d\ude00", 7, None], "plain": "ü"}
     mended = encodable(broken)
     assert mended == {"a\ufffd": ["\ufffd x", "\U0001f600", 7, None], "plain": "ü"}
+
+
+def test_a_text_of_megabytes_is_cleaned_as_its_lines_are() -> None:
+    line = "plain \x1b[31mred\x1b[0m words \u202e and \N{ROCKET}\u200d\N{ROCKET}\r\n"
+    assert clean(line * 12_000) == clean(line) * 12_000
+    assert clean("x" * 500_000 + "\x1b]52;c;AAAA\x07" + "y\n") == "x" * 500_000 + "y\n"

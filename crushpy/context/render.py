@@ -112,7 +112,7 @@ def transcript_chunks(
         rest = safe(message_text(message, (cuts or {}).get(message.id)))
         lead = "\n\n" if current else ""
         while rest:
-            weight = count(rest) + 1
+            weight = _weight(rest, limit, count) + 1
             room = limit - size
             if weight <= room:
                 current, size = current + lead + rest, size + weight
@@ -128,8 +128,17 @@ def transcript_chunks(
     return [*chunks, current] if current else chunks
 
 
+def _weight(text: str, most: int, count: Count) -> int:
+    """The tokens of `text`; of one that has more than `most`, how many its beginning has already."""
+    if len(text) > 8 * most and (size := count(text[: 8 * most])) > most:
+        return size
+    return count(text)
+
+
 def _head(text: str, room: int, count: Count) -> str:
     """As much of `text` as `room` tokens hold: to the end of a line, else of a word, where one is near."""
+    if len(text) > 8 * room and count(text[: 8 * room]) > room:
+        text = text[: 8 * room]
     end = max(1, len(text) * max(room, 1) // max(count(text), 1))
     while end > 1 and count(text[:end]) > room:
         end = end * 9 // 10

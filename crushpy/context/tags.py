@@ -2,7 +2,7 @@
 
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 OWN_TAGS = (
@@ -38,6 +38,8 @@ _LOOKALIKES = {
 }  # fmt: skip
 """Letters of other scripts that look like the Latin ones our tags are made of."""
 _LONGEST = max(map(len, OWN_TAGS))
+_PIECE = 200_000
+_LINE_END = re.compile(r"[A-Za-z0-9.,;:)]\n")
 _HEADER = re.compile(
     r"((?:^|[\r\v\f\x1c-\x1e\x85\u2028\u2029])[ \t]*)"
     r"\[(?=[ \t]*(?:(?:user|assistant|tool|system|crushpy|calls)\b|\w+ (?:returned|failed);))",
@@ -48,8 +50,22 @@ _HEADER = re.compile(
 
 def safe(text: str) -> str:
     """`text` with every tag of ours defused. Everything else stays as it is, so that code reads as code."""
+    return "".join(map(_safe, _pieces(text)))
+
+
+def _safe(text: str) -> str:
     text = _CHAT_MARK.sub("&lt;", text)
     return _CANDIDATE.sub(lambda found: "&lt;" if _is_ours(text, found.end()) else found[0], text)
+
+
+def _pieces(text: str) -> Iterator[str]:
+    """A text of megabytes in parts, between which other threads run. Each but the last ends with a line whose
+    last letter begins no tag, so that nothing that is looked for goes on in the next one."""
+    start = 0
+    while len(text) - start > 2 * _PIECE and (end := _LINE_END.search(text, start + _PIECE)) is not None:
+        yield text[start : end.end()]
+        start = end.end()
+    yield text[start:] if start else text
 
 
 def _is_ours(text: str, at: int) -> bool:
@@ -77,7 +93,7 @@ def _plain(char: str) -> str:
 
 def own_words(text: str) -> str:
     """`text` for a transcript: no line of it can pass for the head of another message."""
-    return _HEADER.sub(r"\1\\[", text)
+    return "".join([_HEADER.sub(r"\1\\[", piece) for piece in _pieces(text)])
 
 
 def element(tag: str, text: str, **attributes: str) -> str:
@@ -92,10 +108,13 @@ def _attribute(value: str) -> str:
 
 def quoted(text: str, limit: int, count: Callable[[str], int], message_id: str) -> str:
     """`text` as it is, or its head and tail with the id under which the whole is found."""
-    size = count(text)
+    ends = text if len(text) <= 24 * limit else text[: 16 * limit] + text[-8 * limit :]
+    size = count(ends)  # of megabytes the ends tell enough
+    if size <= limit:
+        ends, size = text, count(text) if ends is not text else size
     if size <= limit:
         return text
-    keep = max(40, len(text) * limit // size)
+    keep = max(40, len(ends) * limit // size)
     head, tail = keep * 2 // 3, keep // 3
     return (
         f"{text[:head]}\n[... {len(text) - head - tail} chars cut; recall {message_id} ...]\n{text[-tail:]}"

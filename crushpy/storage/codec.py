@@ -2,6 +2,7 @@
 
 import msgspec
 
+from crushpy.messages import Part, Text
 from crushpy.sanitize import encodable
 
 
@@ -16,6 +17,24 @@ def encoded(value: object) -> bytes:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # a lone surrogate, from a file name or a reply that is not Unicode
         return msgspec.json.encode(encodable(msgspec.to_builtins(value)))
+
+
+def decoded(data: bytes | bytearray) -> str:
+    return data.decode()
+
+
+def encoded_parts(parts: tuple[Part, ...]) -> bytes | bytearray:
+    """The parts of a message as JSON; those of a very long one each by itself, so that other threads run."""
+    if not any(isinstance(part, Text) and part.goes_on for part in parts):
+        return encoded(parts)
+    data = bytearray(b"[")
+    for part in parts:
+        # Of a copy: a text keeps its own bytes beside it once they were asked for.
+        once = Text(part.text[:1] + part.text[1:], part.goes_on) if isinstance(part, Text) else part
+        data += encoded(once)
+        data += b","
+    data[-1:] = b"]"
+    return data
 
 
 def folder_key(cwd: str) -> str:

@@ -69,7 +69,7 @@ class Connection(ABC):
         """What its body deletes is overwritten, where the database can, not only unlinked."""
 
     @abstractmethod
-    def as_text(self, data: bytes) -> str | bytes:
+    def as_text(self, data: bytes | bytearray) -> str | bytes | bytearray:
         """Encoded text as a value that a statement casts to text, for a column that must not be NULL."""
 
     @abstractmethod

@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.messages import Message, Part, Todo, Usage
 from crushpy.sanitize import encodable
-from crushpy.storage.codec import encoded, folder_key, to_column
+from crushpy.storage.codec import decoded, encoded_parts, folder_key, to_column
 from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
 from crushpy.storage.rows import Row
 
@@ -19,7 +19,7 @@ _pair = msgspec.json.Decoder(tuple[int, int])
 _grants = msgspec.json.Decoder(tuple[str, ...])
 _breaker = msgspec.json.Decoder(BreakerState)
 
-AsText = Callable[[bytes], str | bytes]
+AsText = Callable[[bytes | bytearray], str | bytes | bytearray]
 
 MESSAGE_COLUMNS = "id, role, {} AS parts, created_at, model, usage, finish, tokens"
 """What a message is read from; `{}` is its `parts`, as text or as bytes."""
@@ -90,13 +90,13 @@ def session_from_row(row: Row) -> SessionInfo:
     )
 
 
-def message_to_row(session_id: str, message: Message, as_text: AsText = bytes.decode) -> dict[str, Any]:
+def message_to_row(session_id: str, message: Message, as_text: AsText = decoded) -> dict[str, Any]:
     """All but `seq`, which the statement finds by itself. `as_text`: where that casts `parts` to text."""
     return {
         "id": message.id,
         "session_id": session_id,
         "role": message.role,
-        "parts": as_text(encoded(message.parts)),
+        "parts": as_text(encoded_parts(message.parts)),
         "model": message.model,
         "usage": to_column(message.usage) if message.usage is not None else None,
         "finish": message.finish,

@@ -129,3 +129,13 @@ def test_a_longer_one_keeps_head_and_tail_and_names_its_id(text: str, limit: int
         assert text.startswith(head) and text.endswith(tail) and head and tail
         assert int(cut) == len(text) - len(head) - len(tail)
     assert len(shown) <= max(40, 4 * limit + 4) + 60
+
+
+def test_a_tag_is_defused_wherever_it_stands_in_megabytes() -> None:
+    filler = "plain words of a line\n" * 19_000
+    for tag in ("<summary>", "<\n\n summary>", "</ summary>", "<|im_start|>"):
+        for shift in range(0, 60, 7):
+            text = filler + "x" * shift + "\n" + tag + "\n" + filler
+            assert safe(text).count("&lt;") == 1
+    heads = f"{filler}[user m1]\n" * 3
+    assert own_words(heads).count("\\[user m1]") == 3

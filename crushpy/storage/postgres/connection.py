@@ -215,7 +215,7 @@ class PostgresConnection(Connection):
 
     # --- the rest --------------------------------------------------------------------------------------
 
-    def as_text(self, data: bytes) -> str:
+    def as_text(self, data: bytes | bytearray) -> str:
         return data.decode()
 
     def day(self, moment: float) -> str:

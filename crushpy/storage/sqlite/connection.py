@@ -88,7 +88,7 @@ class SqliteConnection(Connection):
         finally:
             self._raw.execute("PRAGMA secure_delete = OFF")
 
-    def as_text(self, data: bytes) -> bytes:
+    def as_text(self, data: bytes | bytearray) -> bytes | bytearray:
         return data
 
     def day(self, moment: str) -> str:
@@ -111,4 +111,4 @@ class SqliteConnection(Connection):
 
 
 def _is_large(values: Mapping[str, Any]) -> bool:
-    return any(isinstance(value, bytes) and len(value) > LARGE for value in values.values())
+    return any(isinstance(value, bytes | bytearray) and len(value) > LARGE for value in values.values())
