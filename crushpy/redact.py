@@ -9,6 +9,8 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
+from crushpy.sanitize import batches_of_lines
+
 MARK = "[redacted]"
 
 _VARIABLES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
@@ -132,11 +134,14 @@ class Redactor:
             text = text.replace(value, MARK)
         if len(text) < _SHORTEST and text.isalnum():
             return text
-        separated = _SEPARATOR.search(text)
-        if not separated and len(text) < _SHORTEST_TOKEN:
+        if len(text) < _SHORTEST_TOKEN and not _SEPARATOR.search(text):
             return text
-        text = _hide_tokens(_hide_private_keys(text))
-        if not separated:
+        # What else is looked for ends with its line.
+        return "".join(map(self._in_lines, batches_of_lines(_hide_private_keys(text))))
+
+    def _in_lines(self, text: str) -> str:
+        text = _hide_tokens(text)
+        if not _SEPARATOR.search(text):
             return text
         lower = text.lower()
         shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _headers)

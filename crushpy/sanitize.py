@@ -57,7 +57,8 @@ def clean(text: str) -> str:
 
     Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
     """
-    return _clean(text) if len(text) < 2 * _PIECE else "".join(map(_clean, _whole_lines(text)))
+    # No escape sequence goes past a line break.
+    return "".join(map(_clean, batches_of_lines(text)))
 
 
 def _clean(text: str) -> str:
@@ -69,13 +70,13 @@ def _clean(text: str) -> str:
     return re.sub(_HARM, _harmless, text)
 
 
-def _whole_lines(text: str) -> Iterator[str]:
-    """A text of megabytes in parts, between which other threads run: nothing goes past a line break."""
+def batches_of_lines(text: str) -> Iterator[str]:
+    """A text of megabytes in parts of whole lines, between which other threads run; others as they are."""
     start = 0
-    while start < len(text):
-        end = text.find("\n", start + _PIECE) + 1 or len(text)
+    while len(text) - start > 2 * _PIECE and (end := text.find("\n", start + _PIECE) + 1):
         yield text[start:end]
         start = end
+    yield text[start:]
 
 
 def revealed(text: str) -> str:

@@ -221,3 +221,18 @@ def test_megabytes_of_anything_are_done_long_before_the_timeout(name: str) -> No
     """A pattern that is not linear would take hours here."""
     text = HOSTILE[name]()
     assert len(redact(text)) <= len(text) + len(MARK)
+
+
+def test_secrets_are_found_anywhere_in_megabytes() -> None:
+    key = (
+        "-----BEGIN PRIVATE KEY-----\n"
+        + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo=\n" * 20
+        + "-----END PRIVATE KEY-----"
+    )
+    lines = ["some words\n" * 500, f"{key}\n", "password: hunter2secret\n", "https://me:pa55word@host/\n"]
+    text = "".join(lines) * 120
+    shown = redact(text)
+    assert shown == redact("".join(lines)) * 120
+    assert "QUJD" not in shown
+    assert "hunter2secret" not in shown
+    assert "pa55word" not in shown
