@@ -164,7 +164,7 @@ class Conversation:
             delegate=self._subagents.run,
             pins=self.pins,
         )
-        self.context = ContextDesk(self._agent, at.live, store, self._under_way, lambda: self.mode)
+        self.context = ContextDesk(self._agent, at.live, store, self._under_way)
         self.files = ConversationFiles(store, self._undo_files, self._recorder, at.live, self._under_way)
         self.tasks = ListedWork(
             services,

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from crushpy.access import Mode
 from crushpy.errors import UsageError
@@ -92,7 +92,7 @@ class SessionTable:
         todos: tuple[Todo, ...] | None,
         grants: tuple[str, ...] | None,
         breaker: BreakerState | None,
-        mode: Mode | None,
+        mode: Mode | Literal[""] | None,
         end_reason: str | None,
     ) -> None:
         changes: dict[str, Any] = {"title": encodable(title) if title is not None else None}

@@ -8,13 +8,14 @@ import socket
 import sqlite3
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from scripted_llm.replies import Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 from talk import MODEL, Talk, Talks
 
+from crushpy.access import Mode
 from crushpy.engine.compaction import summarizer
 from crushpy.engine.compaction.review import Verdict
 from crushpy.events import (
@@ -841,6 +842,19 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
     assert again.conversation.info.id == parent
     branch = await talks(session=child)
     assert branch.conversation.info.id == child and branch.conversation.info.kind == "fork"
+
+
+@pytest.mark.parametrize("chosen", ["", "plan"])
+async def test_after_an_undo_the_mode_is_what_was_chosen_since_if_any(
+    talks: Talks, llm: ScriptedLLM, chosen: Mode | Literal[""]
+) -> None:
+    talk = await prepared(talks, llm)
+    llm.script("summary")
+    await talk.conversation.context.compact()
+    if chosen:
+        await talk.conversation.select_mode(chosen)
+    await talk.conversation.context.undo()
+    assert (talk.conversation.info.mode, talk.conversation.mode) == (chosen, chosen or "ask")
 
 
 async def test_after_an_undo_auto_waits_for_the_fallback_threshold(talks: Talks, llm: ScriptedLLM) -> None:

@@ -1,11 +1,10 @@
 """The context of a conversation, for its front ends: how full it is, what is in it, and fresh starts."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
-from crushpy.access import Mode
 from crushpy.context.budget import Budget
 from crushpy.context.edits import ContextEdit, EditEffect
 from crushpy.context.forecast import Forecast
@@ -25,19 +24,11 @@ from crushpy.storage.store import Store
 class ContextDesk:
     """Of the main agent. What changes the context waits until nothing else is under way."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        session: LiveSession,
-        store: Store,
-        under_way: UnderWay,
-        mode: Callable[[], Mode],
-    ) -> None:
+    def __init__(self, agent: Agent, session: LiveSession, store: Store, under_way: UnderWay) -> None:
         self._agent = agent
         self._session = session
         self._store = store
         self._under_way = under_way
-        self._mode = mode
 
     def budget(self) -> Budget:
         """How full the model's window is."""
@@ -90,12 +81,13 @@ class ContextDesk:
         return await self._under_way.alone(shielded(self._undo())) or False
 
     async def _undo(self) -> bool:
+        chosen = self._session.info.mode
         parent = await undo_boundary(self._store, self._session.info.id, follow=True)
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
-        if self._session.info.mode != self._mode():  # as chosen since; not what held when it ended
-            await self._session.set_mode(self._mode())
+        if self._session.info.mode != chosen:  # since; not what held when it ended
+            await self._session.set_mode(chosen)
         await self._agent.policy.rearm()
         return True
 

@@ -6,6 +6,7 @@ What it holds is what is stored: a message enters the history when its record is
 import asyncio
 import time
 from collections.abc import Callable, Sequence
+from typing import Literal
 
 import msgspec
 
@@ -209,7 +210,7 @@ class LiveSession:
         await self._store.add_message(self.info.id, message, self.facts_of(message))
         self._committed(message)
 
-    async def set_mode(self, mode: Mode) -> None:
+    async def set_mode(self, mode: Mode | Literal[""]) -> None:
         """The mode holds for this conversation from now on, in other processes too."""
         if self.stored:
             await self._store.update_session(self.info.id, mode=mode)

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from crushpy.access import Mode
 from crushpy.messages import Data, Message, Todo, ToolCall
@@ -73,7 +73,7 @@ class StoredSessions(StoredOutputs):
         todos: tuple[Todo, ...] | None = None,
         grants: tuple[str, ...] | None = None,
         breaker: BreakerState | None = None,
-        mode: Mode | None = None,
+        mode: Mode | Literal[""] | None = None,
         end_reason: str | None = None,
     ) -> None:
         """Changes what is given. An `end_reason` ends the session; an empty one opens it again."""
