@@ -14,7 +14,7 @@ from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace,
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
 
-_A_MOMENT = 0.3
+_A_MOMENT = 0.2
 """Seconds that a deletion gives to the index."""
 _GAP = 0.003
 """Seconds between its steps at least, as long as one took after a longer one: who waits to write looks only
