@@ -82,6 +82,7 @@ class Cleaning:
                 prompt = self._prompts.of(session)
                 self._execute(_DELETE_SESSION, values)
                 self._prompts.drop(prompt)
+                self._execute(_SET_CHORE, {"state": "begin"})  # others may have thought that all was done
         return True
 
     def words_left(self) -> bool:
