@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 
 from crushpy.errors import UsageError
-from crushpy.messages import Message
+from crushpy.messages import Data, Message
 from crushpy.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import folder_key, to_column
@@ -64,6 +64,17 @@ _WAITS = (
 _ALL_WAITING = "SELECT number FROM index_queue"
 
 
+class _Wanted(Data, frozen=True):
+    """What is looked for, and where."""
+
+    terms: Sequence[str]
+    reach: dict[str, int] | None
+    cwd: str | None
+    every: bool = True
+    whole: bool = False
+    """Only where the words stand as they are."""
+
+
 class Search:
     def __init__(self, connection: Connection, boundaries: Boundaries, full_text: FullText) -> None:
         self._connection = connection
@@ -82,8 +93,12 @@ class Search:
         if not terms:
             raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
         reach = self.reach(within) if within is not None else None
+        if self._full_text.whole_words_first and all(LETTERS.search(term) for term in terms):
+            hits = list(islice(self._hits(query, _Wanted(terms, reach, cwd, whole=True)), limit))
+            if len(hits) == limit:  # parts of words come after them
+                return hits
         for every in (True, False) if len(terms) > 1 else (True,):
-            found = islice(self._hits(query, terms, reach, cwd, every=every), limit)
+            found = islice(self._hits(query, _Wanted(terms, reach, cwd, every=every)), limit)
             if hits := list(found):
                 return hits
         return []
@@ -100,22 +115,19 @@ class Search:
         tasks = self._connection.execute(self._tasks, {"reach": to_column(reach)}).scalars()
         return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
-    def _hits(
-        self, query: str, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
-    ) -> Iterator[SearchHit]:
+    def _hits(self, query: str, wanted: "_Wanted") -> Iterator[SearchHit]:
         """Those candidates of the index in which the words really stand."""
-        needed = all if every else any
-        for row in self._candidates(terms, reach, cwd, every=every):
+        terms = wanted.terms
+        needed = all if wanted.every else any
+        for row in self._candidates(wanted):
             body = searchable(message_from_row(row))
             lower = body.lower()
             if needed(term.lower() in lower for term in terms):
                 yield _hit(row, body, query, terms)
 
-    def _candidates(
-        self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
-    ) -> Iterator[Row]:
+    def _candidates(self, wanted: "_Wanted") -> Iterator[Row]:
         """Best first. The texts are read a page at a time: mostly the first ones are enough."""
-        numbers = self._numbers(terms, reach, cwd, every=every)
+        numbers = self._numbers(wanted)
         size = _FIRST_PAGE
         while numbers:
             page, numbers = numbers[:size], numbers[size:]
@@ -123,14 +135,19 @@ class Search:
             yield from (rows[number] for number in page if number in rows)
             size = min(2 * size, _LARGEST_PAGE)
 
-    def _numbers(
-        self, terms: Sequence[str], reach: dict[str, int] | None, cwd: str | None, *, every: bool
-    ) -> list[int]:
+    def _numbers(self, wanted: "_Wanted") -> list[int]:
+        terms, reach, cwd = wanted.terms, wanted.reach, wanted.cwd
         values: dict[str, Any] = {"deleted": DELETED}
         sessions = {"sessions": to_column(list(reach or ()))}
         unindexed = reach is not None and self._connection.execute(self._waits, sessions).first() is not None
-        each = [self._where(number, term, values, unindexed) for number, term in enumerate(terms)]
-        conditions = ["(" + (" AND " if every else " OR ").join(each) + ")", "session.kind != :deleted"]
+        each = [
+            self._where(number, term, values, unindexed=unindexed, whole=wanted.whole)
+            for number, term in enumerate(terms)
+        ]
+        conditions = [
+            "(" + (" AND " if wanted.every else " OR ").join(each) + ")",
+            "session.kind != :deleted",
+        ]
         if cwd is not None:
             values["cwd"] = folder_key(cwd)
             conditions.append("session.cwd = :cwd")
@@ -141,19 +158,18 @@ class Search:
             join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
         ranked, order = "", "message.number DESC"
         if spelled := [term for term in terms if LETTERS.search(term)]:
-            ranking = self._full_text.ranked(spelled, values)
-            ranked = f"LEFT JOIN ({ranking}) AS ranked ON ranked.number = message.number "
-            order = "coalesce(ranked.rank, 0), message.number DESC"
+            ranked, rank = self._full_text.ranking(spelled, values)
+            order = f"coalesce({rank}, 0), message.number DESC"
         statement = (
             f"{known}SELECT message.number FROM message "  # noqa: S608
-            f"JOIN session ON session.id = message.session_id {join}{ranked}"
+            f"JOIN session ON session.id = message.session_id {join}{ranked} "
             f"WHERE {' AND '.join(conditions)} ORDER BY {order}"
         )
         return self._execute(statement, values).scalars()
 
-    def _where(self, number: int, term: str, values: dict[str, Any], unindexed: bool) -> str:
+    def _where(self, number: int, term: str, values: dict[str, Any], *, unindexed: bool, whole: bool) -> str:
         """A condition which every message that holds `term` fulfils, and few others."""
-        found = self._full_text.messages_with(f"term{number}", term, values)
+        found = self._full_text.messages_with(f"term{number}", term, values, whole=whole)
         if found is not None:
             waiting = f" UNION {_ALL_WAITING}" if unindexed else ""
             return f"message.number IN ({found}{waiting})"

@@ -24,9 +24,12 @@ _ADD = """
 """
 _CLEAR = "DELETE FROM message_words WHERE number = ANY(CAST(:numbers AS bigint[]))"
 _EVERY = "SELECT number FROM message_words"
+_NONE = f"{_EVERY} WHERE false"
 
 
 class PostgresFullText(FullText):
+    whole_words_first = True
+
     def __init__(self, connection: PostgresConnection) -> None:
         self._execute = connection.execute
         self._words = WordList(connection)
@@ -58,8 +61,11 @@ class PostgresFullText(FullText):
         """Words that no message holds any more leave the list; the server does the rest by itself."""
         return self._words.clean_some()
 
-    def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:
+    def messages_with(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
         runs = list(runs_of(term))
+        if whole:
+            self._keys[term] = [key_of(run.text) for run in runs]
+            return _query(name, self._keys[term], None, values) if runs else _NONE
         every = [key_of(run.text) for run in runs if run.is_whole]
         edges = [run for run in runs if not run.is_whole and len(run.text) >= SHORTEST_PART]
         if not every and not edges:  # so few letters are only looked for where a word begins
@@ -77,18 +83,15 @@ class PostgresFullText(FullText):
         begins = run.begins and len(run.text) >= SHORTEST_PART
         return self._words.like(run.text, begins=begins, ends=run.ends)
 
-    def ranked(self, terms: Sequence[str], values: dict[str, Any]) -> str:
+    def ranking(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
         keys = list(dict.fromkeys(key for term in terms for key in self._keys.pop(term)))[:_RANKED]
-        values["ranked"] = array_of(keys)
         values |= {f"ranked{place}": key for place, key in enumerate(keys)}
         worth = " + ".join(
-            f"1 - 1.0 / (1 + cardinality(array_positions(words, CAST(:ranked{place} AS int))))"
+            f"1 - 1.0 / (1 + cardinality(array_positions(ranked.words, CAST(:ranked{place} AS int))))"
             for place in range(len(keys))
         )
-        return (
-            f"SELECT number, -({worth or 0}) / ln(2 + cardinality(words)) AS rank FROM message_words "  # noqa: S608
-            "WHERE words && CAST(:ranked AS int[])"
-        )
+        join = "LEFT JOIN message_words AS ranked ON ranked.number = message.number"
+        return join, f"-({worth or 0}) / ln(2 + cardinality(ranked.words))"
 
 
 def _query(name: str, every: list[int], any_of: list[int] | None, values: dict[str, Any]) -> str:

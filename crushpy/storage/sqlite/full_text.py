@@ -36,6 +36,8 @@ _CHANGES = "SELECT total_changes()"
 
 
 class SqliteFullText(FullText):
+    whole_words_first = False
+
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
         self._execute = connection.execute
@@ -63,22 +65,23 @@ class SqliteFullText(FullText):
             self._pages = min(self._pages * 2, _MOST_PAGES)
         return self._execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
 
-    def messages_with(self, name: str, term: str, values: dict[str, Any]) -> str | None:
-        whole = len(term) >= _RUN
-        if not whole and not (term.isascii() and term.isalnum()):
+    def messages_with(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+        has_parts = len(term) >= _RUN
+        if not has_parts and not (term.isascii() and term.isalnum()):
             return None
         found: list[str] = []
         if LETTERS.search(term):
             values[f"{name}_words"] = _phrase(term)
             found.append(f"SELECT rowid FROM message_words WHERE message_words MATCH :{name}_words")  # noqa: S608
-        if whole:
+        if has_parts:
             values[f"{name}_parts"] = _all_parts(term)
             found.append(f"SELECT rowid FROM message_parts WHERE message_parts MATCH :{name}_parts")  # noqa: S608
         return " UNION ".join(found)
 
-    def ranked(self, terms: Sequence[str], values: dict[str, Any]) -> str:
+    def ranking(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
         values["words"] = " OR ".join(map(_phrase, terms))
-        return "SELECT rowid AS number, rank FROM message_words WHERE message_words MATCH :words"
+        ranks = "SELECT rowid AS number, rank FROM message_words WHERE message_words MATCH :words"
+        return f"LEFT JOIN ({ranks}) AS ranked ON ranked.number = message.number", "ranked.rank"
 
 
 def _phrase(term: str) -> str:
