@@ -86,7 +86,7 @@ class BoundaryBuilder:
         self._emit(Compacting(options.trigger))
         ledger = await lineage_ledger(self._session, self._store, keep=True)
         seed, summary = await self._compose(options, ledger, limits, plan, state, begun=begun is not None)
-        start = self._child_start(seed, ledger, plan, limits)
+        start = await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)
         carried = {message.id for message in plan.parts.tail}
         tail = tuple(message for message in self._session.history if message.id in carried)
         now = time.time()
@@ -181,7 +181,7 @@ class BoundaryBuilder:
             return None
         ledger = await lineage_ledger(self._session, self._store, keep=False)
         seed, summary = await self._compose(options, ledger, limits, plan, state)
-        start = self._child_start(seed, ledger, plan, limits)
+        start = await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)
         return Rehearsal(
             text=seed_text(seed),
             summary=seed.summary,
@@ -247,7 +247,7 @@ class BoundaryBuilder:
             seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
             if not options.review:
                 return seed, summary
-            after = self._child_start(seed, ledger, plan, limits).tokens
+            after = (await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)).tokens
             answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
             if answer.kind == "decline":
                 raise Declined(answer.text)
