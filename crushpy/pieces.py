@@ -3,13 +3,15 @@
 What is joined stays short: in a text with one wide letter every letter is stored wide.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 PIECES = 512
 SHORT = 4_096
 """Characters from which on pieces are joined."""
 LONG = 65_536
 """Up to so many characters a text is one; a longer one stays in the short ones it was joined to."""
+BATCH = 200_000
+"""Characters of a text of megabytes that are gone through in one go."""
 
 
 class Pieces(list[str]):
@@ -64,3 +66,12 @@ def _short_ones(text: str) -> Iterable[str]:
 def _end_of_line_or_word(text: str, first: int, last: int) -> int:
     """Where a text is best cut between these places."""
     return text.rfind("\n", first, last) + 1 or text.rfind(" ", first, last) + 1 or last
+
+
+def batches_of_lines(text: str) -> Iterator[str]:
+    """A text of megabytes in parts of whole lines, between which other threads run; others as they are."""
+    start = 0
+    while len(text) - start > 2 * BATCH and (end := text.find("\n", start + BATCH) + 1):
+        yield text[start:end]
+        start = end
+    yield text[start:]

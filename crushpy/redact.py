@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from crushpy.sanitize import batches_of_lines
+from crushpy.pieces import batches_of_lines
 
 MARK = "[redacted]"
 

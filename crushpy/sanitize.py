@@ -8,6 +8,8 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
+from crushpy.pieces import batches_of_lines
+
 T = TypeVar("T")
 
 # Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
@@ -48,8 +50,6 @@ _C0 = (
     "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
 )
 _NAMES = dict(enumerate(_C0.split())) | {0x7F: "DEL"}
-_PIECE = 200_000
-"""Characters of a very long text that are looked at together."""
 
 
 def clean(text: str) -> str:
@@ -68,15 +68,6 @@ def _clean(text: str) -> str:
     elif re.search(_SUSPECT, text) is None:
         return text
     return re.sub(_HARM, _harmless, text)
-
-
-def batches_of_lines(text: str) -> Iterator[str]:
-    """A text of megabytes in parts of whole lines, between which other threads run; others as they are."""
-    start = 0
-    while len(text) - start > 2 * _PIECE and (end := text.find("\n", start + _PIECE) + 1):
-        yield text[start:end]
-        start = end
-    yield text[start:]
 
 
 def revealed(text: str) -> str:
