@@ -16,6 +16,8 @@ from types import TracebackType
 
 _OPENAT2 = 437
 """The number of the system call, the same on all of Linux's architectures."""
+_AT_CWD = -100
+"""Stands for no folder in it: an absolute path needs none."""
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _NO_OPENAT2 = {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG}
 """What older kernels and some containers answer; the way step by step then says what is really the matter."""
@@ -241,9 +243,11 @@ def _single(name: str) -> str:
 def _open_beneath_root(path: Path, flags: int) -> int:
     if not path.is_absolute() or ".." in path.parts:
         raise ValueError(f"{path} is not a real path")
+    if (opened := _tried_openat2(None, str(path), flags)) is not None:
+        return opened
     root = os.open(path.anchor, _PASS_THROUGH | os.O_CLOEXEC)
     try:
-        return _open_beneath(root, path.parts[1:], flags)
+        return _step_by_step(root, path.parts[1:])
     finally:
         os.close(root)
 
@@ -251,27 +255,36 @@ def _open_beneath_root(path: Path, flags: int) -> int:
 def _open_beneath(root: int, names: Sequence[str], flags: int) -> int:
     if not names:
         return os.dup(root)
+    opened = _tried_openat2(root, "/".join(names), flags)
+    return _step_by_step(root, names) if opened is None else opened
+
+
+def _tried_openat2(root: int | None, path: str, flags: int) -> int | None:
+    """None where the system does not have it, or not for this."""
     try:
-        return _openat2(root, "/".join(names), flags | os.O_CLOEXEC)
+        return _openat2(root, path, flags | os.O_CLOEXEC)
     except OSError as error:
         if error.errno not in _NO_OPENAT2:
             raise
-    return _step_by_step(root, names)
+    return None
 
 
-def _openat2(root: int, path: str, flags: int) -> int:
+def _openat2(root: int | None, path: str, flags: int) -> int:
+    """`path` beneath `root`; without one it is absolute, and has no `..` in it."""
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     import ctypes
     import struct
 
-    how = struct.pack("QQQ", flags, 0, _RESOLVE_BENEATH | _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS)
+    resolve = _RESOLVE_NO_SYMLINKS | _RESOLVE_NO_MAGICLINKS | (0 if root is None else _RESOLVE_BENEATH)
+    how = struct.pack("QQQ", flags, 0, resolve)
+    at = _AT_CWD if root is None else root
     handle: int = _system_call()(
-        ctypes.c_long(_OPENAT2), root, os.fsencode(path), how, ctypes.c_size_t(len(how))
+        ctypes.c_long(_OPENAT2), at, os.fsencode(path), how, ctypes.c_size_t(len(how))
     )
     if handle < 0:
         number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number), f"/{path}")
+        raise OSError(number, os.strerror(number), path if root is None else f"/{path}")
     return handle
 
 

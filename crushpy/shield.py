@@ -19,13 +19,20 @@ async def shielded(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
     cancelled = False
     while not task.done():
         try:
-            await asyncio.wait((task,))
+            await _end_of(task)
         except asyncio.CancelledError:
             cancelled = True
     result = task.result()
     if cancelled:
         raise asyncio.CancelledError
     return result
+
+
+def _end_of(task: asyncio.Future[Any]) -> asyncio.Future[None]:
+    """Done when the task is; to cancel it leaves the task alone."""
+    end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    task.add_done_callback(lambda _: None if end.done() else end.set_result(None))
+    return end
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:

@@ -34,7 +34,7 @@ class GroupCommit:
         if not self._waiting and not self._under_way:
             loop.call_soon(self.send)  # after all that is ready to run now
         self._waiting.append((write, stored))
-        await asyncio.shield(stored)
+        await stored  # cancelled, it is still written; nobody waits for it any more
 
     def send(self) -> None:
         """Hands over what waits. Whatever else storage is asked for comes after it."""

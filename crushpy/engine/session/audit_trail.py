@@ -83,9 +83,15 @@ class SafeTexts:
     def __init__(self) -> None:
         self._redact = Redactor().text
         self._known: dict[str, str] = {}
+        self._last: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
 
     def of(self, body: dict[str, Any]) -> dict[str, Any]:
         """The same with safe texts."""
+        if body != self._last[0]:
+            self._last = (body, self._of(body))
+        return self._last[1]
+
+    def _of(self, body: dict[str, Any]) -> dict[str, Any]:
         texts = [text for text in dict.fromkeys(_texts(body)) if text not in self._known]
         if len(self._known) > KEPT_TEXTS:
             self._known.clear()

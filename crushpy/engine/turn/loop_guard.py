@@ -15,16 +15,23 @@ class LoopGuard:
     """Counts how often in a row one call came back with one result. A new prompt starts a new guard."""
 
     def __init__(self) -> None:
-        self._last = b""
+        self._last: tuple[ToolCall, str] | None = None
         self.count = 0
 
     def seen(self, call: ToolCall, text: str) -> str:
         """Takes note of a result; returns what to add to it for the model, mostly nothing."""
-        key = to_json((call.name, sorted(call.args.items()), text))
-        self.count = self.count + 1 if key == self._last else 1
-        self._last = key
+        again = self._last is not None and text == self._last[1] and _same(call, self._last[0])
+        self.count = self.count + 1 if again else 1
+        self._last = (call, text)
         return NOTE.format(count=self.count) if self.count == WARN_AT else ""
 
     @property
     def stuck(self) -> bool:
         return self.count >= STOP_AT
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    def asked(call: ToolCall) -> bytes:
+        return to_json((call.name, sorted(call.args.items())))
+
+    return asked(one) == asked(other)

@@ -13,6 +13,8 @@ MOST_AT_ONCE = 16
 committed together; with more of them keys would have to wait longer than the calls gain."""
 TOLD_AT_A_TIME = 50
 """Calls of a reply that are told to the outside in one go."""
+HEARING = 0.001
+"""Seconds of a pause in which keys are heard: what one does takes more than one round of the event loop."""
 MOMENT = 0.5
 """Seconds for which calls that begin one after the other count as beginning side by side."""
 

@@ -12,7 +12,7 @@ from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import TOLD_AT_A_TIME, Beginnings, answer_side_by_side
+from crushpy.engine.turn.side_by_side import HEARING, TOLD_AT_A_TIME, Beginnings, answer_side_by_side
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
 from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
@@ -87,7 +87,7 @@ class ToolRunner:
         try:
             while announced := list(islice(unannounced, TOLD_AT_A_TIME)):
                 self._announce(announced)
-                await asyncio.sleep(0)  # keys are heard in between
+                await asyncio.sleep(HEARING)  # keys are heard in between
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:

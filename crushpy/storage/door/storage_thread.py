@@ -33,6 +33,7 @@ class StorageThread:
         self._backend = backend_at(database, url)
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._tidying: asyncio.TimerHandle | None = None
+        self._tidy_at = 0.0
         self._tidy_task: asyncio.Task[None] | None = None
         self._beat_task: asyncio.Task[None] | None = None
         self._calls = GroupCommit(
@@ -100,11 +101,16 @@ class StorageThread:
 
     def _tidy_soon(self) -> None:
         """Once nothing was written for a moment."""
-        if self._tidying is not None:
-            self._tidying.cancel()
-        self._tidying = asyncio.get_running_loop().call_later(_A_PAUSE, self._begin_tidying)
+        loop = asyncio.get_running_loop()
+        self._tidy_at = loop.time() + _A_PAUSE
+        if self._tidying is None:
+            self._tidying = loop.call_at(self._tidy_at, self._begin_tidying)
 
     def _begin_tidying(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._tidy_at:  # something was written since
+            self._tidying = loop.call_at(self._tidy_at, self._begin_tidying)
+            return
         self._tidying = None
         self._tidy_task = start_soon(self._tidy_on())
 

@@ -16,7 +16,8 @@ from crushpy.tools.errors import ToolError
 MAX_FILE_BYTES = 50_000_000
 """Larger files are left to commands that read a part of them."""
 _SNIFFED_BYTES = 8_192
-_CHUNK = 1 << 20
+_LEAST, _CHUNK = 1 << 14, 1 << 20
+"""Bytes that are asked for in one go: room is made for all of them, however few there are."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _MARKS = (
@@ -147,23 +148,26 @@ def _read_all(open_it: Callable[[], int], shown: str) -> bytes:
         handle = open_it()
     except NotRegular as error:
         raise _special(error.mode, shown) from None
-    with os.fdopen(handle, "rb", buffering=0) as file:
-        status = os.fstat(handle)
-        if status.st_size > MAX_FILE_BYTES:
-            raise _too_large(shown, status.st_size)
+    try:
+        expected = os.fstat(handle).st_size
+        if expected > MAX_FILE_BYTES:
+            raise _too_large(shown, expected)
         chunks: list[bytes] = []
         size = 0
-        while chunk := _read(file.fileno(), shown):
+        # It may have grown since, and some of /proc say that they are empty.
+        while chunk := _read(handle, shown, max(expected - size, _LEAST)):
             chunks.append(chunk)
             size += len(chunk)
             if size > MAX_FILE_BYTES:
                 raise _too_large(shown, size)
+    finally:
+        os.close(handle)
     return b"".join(chunks)
 
 
-def _read(handle: int, shown: str) -> bytes:
+def _read(handle: int, shown: str, wanted: int) -> bytes:
     try:
-        return os.read(handle, _CHUNK)
+        return os.read(handle, min(wanted, _CHUNK))
     except BlockingIOError as error:
         raise OSError(errno.EAGAIN, "it gives nothing to read now", shown) from error
 
