@@ -5,7 +5,7 @@ Light: does not know a database's own library.
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from crushpy.storage.records import StorageError
 
@@ -21,6 +21,9 @@ JUST_NOW = 10.0
 
 class Backend(ABC):
     """Every method raises `StorageError` where the database cannot be used."""
+
+    one_writer: ClassVar[bool] = True
+    """Whoever writes keeps all others from writing."""
 
     def __init__(self) -> None:
         self.warnings: list[str] = []

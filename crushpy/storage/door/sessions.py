@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _A_MOMENT = 0.2
 """Seconds that a deletion gives to the index."""
 _GAP = 0.003
-"""Seconds between its steps at least, as long as one took after a longer one: who waits to write looks only
-now and then whether it may."""
+"""Seconds between its steps at least, as long as one took after a longer one, where only one may write at a
+time: who waits for that looks only now and then whether it may."""
 
 
 class StoredSessions(StoredOutputs):
@@ -115,7 +115,7 @@ class StoredSessions(StoredOutputs):
         """Whether something is left to do. Leaves room for others."""
         began = time.monotonic()
         left = await self._do(job)
-        if left:
+        if left and self._backend.one_writer:
             await asyncio.sleep(max(_GAP, time.monotonic() - began))
         return left
 

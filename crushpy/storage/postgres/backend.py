@@ -24,6 +24,8 @@ _INTERRUPTIONS = 20
 
 
 class PostgresBackend(Backend):
+    one_writer = False
+
     def __init__(self, url: str) -> None:
         super().__init__()
         self._address = ServerAddress(url)
