@@ -1,10 +1,12 @@
-"""`run --continue` by the number of conversations of the folder: how long until its first request arrives."""
+"""`--continue` by the number of conversations of the folder: how long until the first request arrives, and in
+the app, until the last words are on the screen."""
 
 import time
 from typing import Any
 
 from scripted_llm.replies import Answer
 
+from benchmarks.scale.app_keys import WatchedApp
 from benchmarks.scale.long_history import Stepper, served
 from benchmarks.scale.many_conversations import many_conversations
 from benchmarks.scale.timed_command import crushpy
@@ -34,4 +36,8 @@ def measure(conversations: int) -> dict[str, float]:
                 started = time.monotonic()
                 used, _ = crushpy(*words, "Hello.", cwd=cwd, env={**env, **llm.env})
             found |= {f"{name} asks s": model.at - started, f"{name} s CPU": used["s CPU"]}
+        started = time.monotonic()
+        with WatchedApp("--continue", cwd=cwd, env=env, columns=120, rows=40) as app:
+            app.wait_for("unique_", "openai/bench")
+            found |= {"app shows s": time.monotonic() - started, "app s CPU": app.cpu()}
     return found
