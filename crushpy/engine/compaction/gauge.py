@@ -36,6 +36,8 @@ class Gauge:
         self._count_image = count_image
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
+        self._guesses = False
+        """A very long message was guessed since they were last counted."""
         self._fixed: dict[str, tuple[int, bool]] = {}
         self._totals = RunningTotals(self._counted)
         self._reports: deque[tuple[Usage, int]] = deque(maxlen=REPORTS)
@@ -50,6 +52,7 @@ class Gauge:
     def load_for(self, history: Sequence[Message]) -> None:
         """The same, and counts the very long messages of a history. Takes seconds: for a thread."""
         self.load()
+        self._guesses = False
         for message in history if self.exact else ():
             if self._is_guessed(message):
                 self._sizes[_key(message)] = self._counter.count_message(message, self._count_image)
@@ -92,6 +95,7 @@ class Gauge:
             known = self._sizes[key] = guess_message(message, self._count_image), False
         elif known is None or (not known[1] and self.exact and not _is_long(message)):
             known = self._sizes[key] = self._counter.count_message(message, self._count_image)
+        self._guesses = self._guesses or (not known[1] and _is_long(message))
         return known[0]
 
     def _counted_fixed(self, request: Request) -> int:
@@ -168,7 +172,7 @@ class Gauge:
         the vocabulary (half a second, 30 MB) need not be loaded.
         """
         rough = self.reading(request, history)
-        if self.exact and not any(map(self._is_guessed, history)):
+        if self.exact and not self._guesses:
             return rough
         if rough.believed and self._most(request, history) < threshold * rough.window:
             return rough

@@ -55,8 +55,11 @@ class SqliteConnection(Connection):
 
     def _let_go(self, statement: str, names: Iterable[str]) -> None:
         """A statement is kept for the next time, with a copy of what it was given last."""
-        with suppress(sqlite3.IntegrityError):  # none of it may be NULL, and the transaction goes on
+        self._raw.execute("SAVEPOINT let_go")  # whatever the statement does with nothing is taken back
+        with suppress(sqlite3.IntegrityError):
             self._raw.execute(statement, dict.fromkeys(names))
+        self._raw.execute("ROLLBACK TO let_go")
+        self._raw.execute("RELEASE let_go")
         hand_back_freed()
 
     @contextmanager
