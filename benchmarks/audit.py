@@ -10,11 +10,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
+from crushpy.core.messages import CallDecision, ToolCall
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.session.audit_trail import AuditTrail
-from crushpy.engine.turn.call_watch import WatchedCall
-from crushpy.messages import CallDecision, ToolCall
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.storage.audit_records import find_fault
 from crushpy.storage.store import Store
@@ -32,7 +32,7 @@ async def measure(calls: int, folder: Path) -> None:
     taken: list[float] = []
     for number in range(calls + 20):
         call = ToolCall(f"call{number}", "bash", {"command": COMMAND})
-        watched = WatchedCall("session", "message", call, access, decision)
+        watched = ObservedCall("session", "message", call, access, decision)
         begun = time.perf_counter()
         await trail.record(watched, ruling)
         taken.append((time.perf_counter() - begun) * 1_000)

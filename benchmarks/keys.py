@@ -17,9 +17,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from e2e_terminal import Terminal
 from scripted_llm.replies import Reply
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 from benchmarks.samples import everyday
 

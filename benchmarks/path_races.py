@@ -17,7 +17,7 @@ from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, check_args, tool_table
 from crushpy.tools.shell.jobs import Jobs
-from tests.folder_swapper import swapping
+from tests.support.folder_swapper import swapping
 
 SECRET = "from outside"
 

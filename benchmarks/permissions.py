@@ -8,7 +8,7 @@ import statistics
 import time
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.shell.parser import parse_shell

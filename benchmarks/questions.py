@@ -7,10 +7,10 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.rules import RuleSet
 from crushpy.tools.registry import tool_table
 
@@ -106,12 +106,12 @@ def project(folder: Path) -> Path:
     return folder
 
 
-def judge(command: str, workspace: Path, guard: Guard) -> Decision:
+def judge(command: str, workspace: Path, guard: ExecutionContext) -> Decision:
     tool_table()
     return decide([Access("bash", "command", command, writes=True)], RuleSet(), workspace, guard=guard)
 
 
-def asked(workspace: Path, guard: Guard) -> dict[str, str]:
+def asked(workspace: Path, guard: ExecutionContext) -> dict[str, str]:
     """The commands that ask, and why."""
     decided = {command: judge(command, workspace, guard) for command in COMMANDS}
     return {command: each.reason for command, each in decided.items() if each.verdict != "allow"}
@@ -122,9 +122,9 @@ def main() -> None:
     parser.add_argument("--list", action="store_true", help="Name the commands that ask, and why.")
     shown = parser.parse_args().list
     guards = {
-        "with a sandbox": Guard(sandbox="bubblewrap"),
-        "without one, project trusted": Guard(trusted=True),
-        "without one, not trusted": Guard(),
+        "with a sandbox": ExecutionContext(sandbox="bubblewrap"),
+        "without one, project trusted": ExecutionContext(trusted=True),
+        "without one, not trusted": ExecutionContext(),
     }
     with tempfile.TemporaryDirectory() as folder:
         workspace = project(Path(folder))

@@ -12,11 +12,11 @@ import tempfile
 from pathlib import Path
 
 from crushpy.sandbox.confinement import confine_in
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox, working_landlock, working_sandbox
-from crushpy.sandbox.surroundings import Grounds
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
-from tests.folder_swapper import swapping
+from tests.support.folder_swapper import swapping
 
 _WRITER = """
 import os, sys
@@ -41,7 +41,7 @@ async def race(sandbox: Sandbox, swaps: int) -> tuple[str, int]:
         folder.mkdir(parents=True)
         (folder / "known").touch()
     own = place / "own"
-    grounds = Grounds(place / "work", Path.home(), (own,), own / "outputs", own / "aside")
+    grounds = SandboxConfig(place / "work", Path.home(), (own,), own / "outputs", own / "aside")
     jobs = Jobs((), lambda: confine_in(sandbox, grounds, own / "private"))
     output = Output(None)
     try:

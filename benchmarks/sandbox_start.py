@@ -8,7 +8,7 @@ import time
 from pathlib import Path
 
 from crushpy.sandbox.confinement import Unconfined, confine
-from crushpy.sandbox.surroundings import Grounds
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
 
@@ -16,7 +16,7 @@ from crushpy.tools.shell.jobs import Jobs
 async def measure(mode: str, folder: Path, commands: int) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    grounds = Grounds(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
+    grounds = SandboxConfig(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
 
     def found() -> Unconfined:
         return confine(mode, grounds, folder / f"private-{mode}")

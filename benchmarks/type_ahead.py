@@ -15,7 +15,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 
-from e2e_terminal import Terminal
+from support.e2e_terminal import Terminal
 
 TYPED = "grüße an alle 42"
 BETWEEN = 0.008

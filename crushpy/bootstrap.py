@@ -11,7 +11,14 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.access import Mode, Needs
+from crushpy.core.access import Mode, Privileges
+from crushpy.core.errors import UsageError
+from crushpy.core.events import Notice
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Image
+from crushpy.core.paths import Paths, private_dir, project_dir, project_root
+from crushpy.core.start_options import StartOptions
+from crushpy.core.templates import Templates
 from crushpy.engine.agents.listed_work import WorkingFolder
 from crushpy.engine.attachments import image_limits, load_pictures
 from crushpy.engine.conversation import Choices, Conversation
@@ -23,28 +30,21 @@ from crushpy.engine.session.fork import fork_session
 from crushpy.engine.session.session import LoadedSession, load_session
 from crushpy.engine.turn.limits import Limits
 from crushpy.engine.turn.toolset import Toolset
-from crushpy.errors import UsageError
-from crushpy.events import Notice
-from crushpy.ids import new_id
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import default_model, find_endpoint
-from crushpy.messages import Image
-from crushpy.paths import Paths, private_dir, project_dir, project_root
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.trust import is_trusted
-from crushpy.private_files import write_private
-from crushpy.prompts import Templates
 from crushpy.sandbox.confinement import Allowance, Unconfined, confine
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.repository import git_folders
-from crushpy.sandbox.surroundings import Grounds
-from crushpy.sanitize import encodable
+from crushpy.security.private_files import write_private
+from crushpy.security.sanitize import encodable
 from crushpy.settings import Loaded, Settings, add_item, add_rule, load, save_choice
 from crushpy.settings.files import user_files
-from crushpy.start_options import StartOptions
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
@@ -71,7 +71,7 @@ def start_logging(paths: Paths) -> None:
 
     class Discreet(logging.Formatter):
         def format(self, record: logging.LogRecord) -> str:
-            from crushpy.redact import redact
+            from crushpy.security.redact import redact
 
             return redact(super().format(record))
 
@@ -101,11 +101,11 @@ class ProjectEnvironment:
     def settings(self) -> Settings:
         return self.loaded.settings
 
-    def guard(self) -> Guard:
+    def guard(self) -> ExecutionContext:
         """What holds commands back beside the rules. The first call tries the sandbox: milliseconds."""
         chosen = self.settings.sandbox
         sandbox = find_sandbox(chosen.mode)
-        return Guard(
+        return ExecutionContext(
             self.trusted,
             sandbox.name if sandbox.on else "",
             chosen.auto_allow and sandbox.keeps_repository,
@@ -133,7 +133,7 @@ class ProjectEnvironment:
         private_hosts = self.settings.permissions.private_hosts
         chosen = self.settings.sandbox
         agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
-        grounds = Grounds(
+        grounds = SandboxConfig(
             cwd,
             Path.home(),
             own,
@@ -365,7 +365,7 @@ def _remember(paths: Paths, rule: str) -> None:
     add_rule(paths, "allow", rule)
 
 
-def _remember_needs(paths: Paths, needs: Needs) -> None:
+def _remember_needs(paths: Paths, needs: Privileges) -> None:
     private_dir(paths.data_dir)
     for host in needs.hosts:
         add_item(paths, ("sandbox", "network"), host)

@@ -7,20 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import Cli
 from hypothesis import HealthCheck, settings
 from hypothesis.internal.conjecture import providers
+from support.command import Cli
 
 pytest_plugins = [
     "scripted_llm.fixtures",
-    "postgres_server",
-    "databases",
-    "talk",
-    "headless",
-    "eager",
-    "certificates",
-    "keyrings",
-    "list_server",
+    "support.postgres_server",
+    "support.databases",
+    "support.talk",
+    "support.headless",
+    "support.eager",
+    "support.certificates",
+    "support.keyrings",
+    "support.list_server",
 ]
 
 SLOW = [HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.events import AnyEvent, Event, event_from_json, event_to_json
+from crushpy.core.events import AnyEvent, Event, event_from_json, event_to_json
 
 KINDS: list[type[Event]] = list(get_args(AnyEvent))
 

@@ -5,11 +5,11 @@ from base64 import b64decode
 from pathlib import Path
 
 import pytest
-from pictures import RED, animated, looked_at, noise, photo, picture, with_words
+from support.pictures import RED, animated, looked_at, noise, photo, picture, with_words
 
-from crushpy.errors import UsageError
-from crushpy.images import ImageLimits, image_type, read_picture, scale_image
+from crushpy.core.errors import UsageError
 from crushpy.llm.image_rules import ANTHROPIC, GEMINI, OPENAI, ImageRules, image_rules
+from crushpy.util.images import ImageLimits, image_type, read_picture, scale_image
 
 ROOMY = ImageLimits(longest=2_000)
 

@@ -2,7 +2,7 @@
 
 import sys
 
-from crushpy.pieces import PIECES, SHORT, Pieces
+from crushpy.util.pieces import PIECES, SHORT, Pieces
 
 
 def test_thousands_of_pieces_are_few_and_say_the_same() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.private_files import locked, write_private
+from crushpy.security.private_files import locked, write_private
 
 
 def test_a_file_is_made_with_its_folder_and_only_its_owner_can_read_it(tmp_path: Path) -> None:
@@ -46,7 +46,7 @@ def test_a_write_that_fails_leaves_what_was_there_and_no_litter(tmp_path: Path) 
 HOLDER = """
 import sys
 from pathlib import Path
-from crushpy.private_files import locked
+from crushpy.security.private_files import locked
 with locked(Path(sys.argv[1])):
     print("held", flush=True)
     sys.stdin.read()

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.prompts import (
+from crushpy.core.templates import (
     MAX_BYTES,
     NAMES,
     TemplateProblem,

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crushpy.redact import MARK, redact, redact_data
+from crushpy.security.redact import MARK, redact, redact_data
 
 WORD = string.ascii_letters + string.digits
 

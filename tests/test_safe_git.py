@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.safe_git import names_no_program
+from crushpy.security.safe_git import names_no_program
 
 
 @pytest.fixture

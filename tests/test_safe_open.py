@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crushpy import safe_open
-from crushpy.safe_open import NotRegular, make_folders, open_folder, open_regular
+from crushpy.security import safe_open
+from crushpy.security.safe_open import NotRegular, make_folders, open_folder, open_regular
 
 NO_SUCH_CALL = 9_999
 

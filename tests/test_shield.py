@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from crushpy.shield import in_thread, shielded
+from crushpy.util.uncancellable import in_thread, uncancellable
 
 
 class Held:
@@ -62,7 +62,7 @@ async def test_two_cancellations_do_not_leave_the_wait_for_a_coroutine() -> None
         ended.set()
         return "done"
 
-    task = asyncio.create_task(shielded(work()))
+    task = asyncio.create_task(uncancellable(work()))
     await begun.wait()
     await cancel_twice(task)
     go_on.set()

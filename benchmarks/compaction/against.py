@@ -23,7 +23,7 @@ from scripted_llm.replies import Answer
 from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction import drive, measure, scenario, summarisers
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent / "peers"

@@ -17,10 +17,10 @@ from scripted_llm.server import ScriptedLLM
 from benchmarks.compaction.scenario import Fact, Scenario, Step
 from benchmarks.compaction.summarisers import Summarizer
 from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.core.events import Boundary, Event
+from crushpy.core.messages import Usage
+from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
-from crushpy.events import Boundary, Event
-from crushpy.messages import Usage
-from crushpy.start_options import StartOptions
 
 MODEL = "openai/bench"
 STATUS = "<context_status>"

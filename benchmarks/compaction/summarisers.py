@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from scripted_llm.replies import Answer, Overflow, Reply
 
 from benchmarks.compaction.scenario import Fact
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 Summarizer = Callable[[str, Iterable[Fact]], Answer]
 """Given all that a summariser is sent, and the facts there are, what it answers."""

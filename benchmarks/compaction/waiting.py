@@ -14,9 +14,9 @@ from scripted_llm.server import ScriptedLLM
 
 from benchmarks.compaction import scenario
 from benchmarks.compaction.drive import MODEL, opened, surroundings
+from crushpy.core.events import Boundary, Compacting, Event, PreparationChanged, SessionOpened
+from crushpy.core.messages import Usage
 from crushpy.engine.conversation import Conversation
-from crushpy.events import Boundary, Compacting, Event, PreparationChanged, SessionOpened
-from crushpy.messages import Usage
 
 PIECES = 20
 NOTES = "## Goal\n" + "Carry on with the work as it was planned. " * 30

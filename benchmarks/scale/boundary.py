@@ -12,7 +12,7 @@ from typing import Any
 
 from benchmarks.scale.database import megabytes
 from benchmarks.scale.long_history import Stepper, served, stored_history
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 SIZES = "2,50,100"
 QUICK = "2,20"
@@ -64,8 +64,8 @@ def measure(generations: int) -> dict[str, float]:
 
 async def _run() -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.events import Boundary, Compacting, Event
-    from crushpy.start_options import StartOptions
+    from crushpy.core.events import Boundary, Compacting, Event
+    from crushpy.core.start_options import StartOptions
 
     cwd = Path(os.environ["SCALE_CWD"])
     options = StartOptions(cwd=str(cwd), yolo=True)

@@ -6,7 +6,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
-from postgres_server import Server, why_not
+from support.postgres_server import Server, why_not
 
 from crushpy.storage.store import Store
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.scale.database import store_of
 from benchmarks.scale.many_conversations import FIRST, many_conversations
 from benchmarks.scale.timed_command import crushpy
-from crushpy.ids import new_id
-from crushpy.messages import Message, Text
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Text
 
 SIZES = "100,2k,20k"
 AIM = "under 0.5 s, no writer waits 100 ms"

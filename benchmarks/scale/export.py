@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from benchmarks.scale.database import fresh_database, store_of
 from benchmarks.scale.long_history import MODEL
 from benchmarks.scale.timed_command import crushpy
-from crushpy.messages import Message, Text, ToolCall, ToolResult
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

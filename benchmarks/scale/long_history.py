@@ -13,7 +13,7 @@ from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from benchmarks.scale.database import fresh_database, store_of
-from crushpy.messages import Message, Text, ToolCall, ToolResult, Usage
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

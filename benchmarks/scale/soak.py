@@ -61,8 +61,8 @@ def measure(turns: int) -> dict[str, float]:
 
 async def _run() -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.events import Boundary, Event
-    from crushpy.start_options import StartOptions
+    from crushpy.core.events import Boundary, Event
+    from crushpy.core.start_options import StartOptions
 
     cwd = Path(os.environ["SCALE_CWD"])
     options = StartOptions(cwd=str(cwd), yolo=True)

@@ -41,8 +41,8 @@ async def _run() -> None:
     import os
 
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.events import Event, UsageReported
-    from crushpy.start_options import StartOptions
+    from crushpy.core.events import Event, UsageReported
+    from crushpy.core.start_options import StartOptions
 
     cwd = Path(os.environ["SCALE_CWD"])
     options = StartOptions(cwd=str(cwd), yolo=True, resume_latest=True)

@@ -8,7 +8,7 @@ import typer
 from crushpy.cli.chat import start
 from crushpy.cli.commands import COMMANDS
 from crushpy.cli.start_flags import with_start_flags
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
 
 
 def build(argv: list[str]) -> typer.Typer:

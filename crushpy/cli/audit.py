@@ -72,8 +72,8 @@ async def _verify(name: str, *, as_json: bool) -> bool:
 async def _conversation(store: "Store", name: str) -> str:
     """The conversation that is meant: one that is there, or one that was deleted and is recorded."""
     from crushpy.cli.stored_sessions import find_session
+    from crushpy.core.errors import UsageError
     from crushpy.engine.session.browser import SessionBrowser
-    from crushpy.errors import UsageError
 
     try:
         return (await find_session(SessionBrowser(store), name)).root_id
@@ -101,7 +101,7 @@ def _verdict(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
 
 
 def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
-    from crushpy.messages import counted
+    from crushpy.core.messages import counted
 
     if fault is None:
         return f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds\n"
@@ -122,7 +122,7 @@ def _lines(records: "Sequence[AuditRecord]") -> list[str]:
 
 
 def _line(record: "AuditRecord") -> str:
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     content = record.content
     match record.kind:

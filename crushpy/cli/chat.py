@@ -4,9 +4,9 @@ import sys
 
 import msgspec
 
-from crushpy.errors import UsageError
-from crushpy.messages import Image
-from crushpy.start_options import StartOptions
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Image
+from crushpy.core.start_options import StartOptions
 
 
 def start(options: StartOptions) -> int:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from crushpy.core.templates import Template
     from crushpy.engine.compaction.boundary_record import Rehearsal
     from crushpy.engine.conversation import Conversation
-    from crushpy.prompts import Template
 
 
 def register(app: typer.Typer) -> None:
@@ -34,7 +34,7 @@ def compact(
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
 ) -> None:
     """End SESSION and open a child that starts with its summary and evidence."""
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     files = template or []
     if len(files) > 1 and not dry_run:
@@ -47,10 +47,10 @@ async def _compact(
 ) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.cli.folder import working_folder
-    from crushpy.errors import UsageError
-    from crushpy.events import Boundary, Event, Notice
-    from crushpy.prompts import template_from_file
-    from crushpy.start_options import StartOptions
+    from crushpy.core.errors import UsageError
+    from crushpy.core.events import Boundary, Event, Notice
+    from crushpy.core.start_options import StartOptions
+    from crushpy.core.templates import template_from_file
 
     latest = session == "latest"
     options = StartOptions(
@@ -84,7 +84,7 @@ async def _compare(
     conversation: "Conversation", focus: str, templates: "Sequence[Template | None]", *, as_json: bool
 ) -> None:
     """Prints what each template would carry over."""
-    from crushpy.messages import to_json
+    from crushpy.core.messages import to_json
 
     results: list[tuple[str, Rehearsal | None]] = []
     for template in templates:
@@ -98,7 +98,7 @@ async def _compare(
 
 
 def _report(name: str, result: "Rehearsal | None") -> str:
-    from crushpy.sanitize import clean
+    from crushpy.security.sanitize import clean
 
     if result is None:
         return f"== {name}\nThere is nothing to leave behind yet."

@@ -10,7 +10,7 @@ from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson
 
 if TYPE_CHECKING:
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.settings.setting_keys import KeyPath
 
@@ -30,7 +30,7 @@ def get_command(
     key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
 ) -> None:
     """Print the value in force."""
-    from crushpy.errors import SettingsError
+    from crushpy.core.errors import SettingsError
     from crushpy.settings import setting_keys
 
     path = setting_keys.parse_key(key)
@@ -49,8 +49,8 @@ def set_command(
     value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
 ) -> None:
     """Set a value in config.toml; an earlier choice in the app gives way to it."""
-    from crushpy.errors import SettingsError
-    from crushpy.paths import Paths
+    from crushpy.core.errors import SettingsError
+    from crushpy.core.paths import Paths
     from crushpy.settings import set_value, setting_keys
 
     path = setting_keys.parse_key(key)
@@ -68,8 +68,8 @@ def set_command(
 
 def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
     """Remove a value from config.toml and state.toml."""
-    from crushpy.errors import SettingsError
-    from crushpy.paths import Paths
+    from crushpy.core.errors import SettingsError
+    from crushpy.core.paths import Paths
     from crushpy.settings import setting_keys, unset_value
 
     path = setting_keys.parse_key(key)
@@ -102,7 +102,7 @@ def list_settings(
 
 def path_command(as_json: AsJson = False) -> None:
     """Print the settings files and whether they exist."""
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.settings import files
 
     paths, cwd = Paths(), working_folder()
@@ -128,7 +128,7 @@ def path_command(as_json: AsJson = False) -> None:
 
 def _load() -> "Loaded":
     """The settings in force in this folder; what is odd about them goes to stderr."""
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.settings import files, load
 
     paths, cwd = Paths(), working_folder()
@@ -140,7 +140,7 @@ def _load() -> "Loaded":
 
 
 def _trusted(paths: "Paths", cwd: Path) -> bool:
-    from crushpy.paths import project_root
+    from crushpy.core.paths import project_root
     from crushpy.permissions.trust import is_trusted
 
     return is_trusted(paths, project_root(cwd))

@@ -32,7 +32,7 @@ def connect_command(
 ) -> None:
     """Store a provider's key in the system's keyring: asked for at a hidden prompt, or read from stdin."""
     from crushpy.cli.loaded_settings import settings_here
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
     from crushpy.llm.key_store import require_provider
 
     if more or provider.startswith("-"):
@@ -63,7 +63,7 @@ def _store(name: str, settings: "Settings") -> str:
 
 
 def _remove(name: str, settings: "Settings") -> str:
-    from crushpy.errors import CrushpyError
+    from crushpy.core.errors import CrushpyError
     from crushpy.llm.key_store import locate_key, remove_key
 
     removed = remove_key(name, settings)

@@ -44,7 +44,7 @@ def _as_json(report: "Report") -> str:
 
     import msgspec
 
-    from crushpy.redact import redact_data
+    from crushpy.security.redact import redact_data
 
     rows = [
         {"area": area, **msgspec.to_builtins(finding)} for area, found in report.items() for finding in found
@@ -53,8 +53,8 @@ def _as_json(report: "Report") -> str:
 
 
 def _as_text(report: "Report") -> str:
-    from crushpy.redact import redact
-    from crushpy.sanitize import clean
+    from crushpy.security.redact import redact
+    from crushpy.security.sanitize import clean
 
     lines: list[str] = []
     for area, found in report.items():

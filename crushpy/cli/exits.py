@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 
 from crushpy.cli.streams import forget_output, prepare_streams
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def reporting_errors() -> Generator[None]:
         finally:
             sys.stdout.flush()
     except CrushpyError as error:
-        from crushpy.sanitize import clean
+        from crushpy.security.sanitize import clean
 
         print(f"crushpy: {clean(error.message)}", file=sys.stderr)
         if error.hint:

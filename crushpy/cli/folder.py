@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crushpy.errors import UsageError
+from crushpy.core.errors import UsageError
 
 
 def working_folder(cwd: str = "") -> Path:

@@ -16,11 +16,8 @@ from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.cli.task_ends import TaskEnds
-from crushpy.engine.conversation import Conversation
-from crushpy.engine.turn.turn import Status
-from crushpy.engine.unexpected import unexpected
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import (
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import (
     Error,
     Event,
     Farewell,
@@ -31,9 +28,12 @@ from crushpy.events import (
     Result,
     SessionOpened,
 )
-from crushpy.messages import Image, Usage
-from crushpy.sanitize import encodable
-from crushpy.start_options import StartOptions
+from crushpy.core.messages import Image, Usage
+from crushpy.core.start_options import StartOptions
+from crushpy.engine.conversation import Conversation
+from crushpy.engine.turn.turn import Status
+from crushpy.engine.unexpected import unexpected
+from crushpy.security.sanitize import encodable
 
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, Status]]
 STDIN_PATIENCE = 3.0

@@ -7,7 +7,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from types import FrameType
 
-from crushpy.errors import UsageError
+from crushpy.core.errors import UsageError
 
 MOST_BYTES = 65_536
 """More than any key has; a file handed over by mistake is not read to its end."""

@@ -91,8 +91,8 @@ def _draw(branches: "list[Branch]") -> list[str]:
 
 
 def _line(branch: "Branch") -> str:
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     session, boundary = branch.session, branch.boundary
     words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
@@ -120,8 +120,8 @@ def _line(branch: "Branch") -> str:
 async def _search(
     query: str, session: str, *, everywhere: bool, limit: int, wait: bool, as_json: bool
 ) -> None:
-    from crushpy.errors import UsageError
-    from crushpy.messages import counted
+    from crushpy.core.errors import UsageError
+    from crushpy.core.messages import counted
 
     if not query.replace('"', "").strip():
         raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
@@ -165,8 +165,8 @@ async def _whole_index(browser: "SessionBrowser") -> None:
 
 def _found(group: "SearchGroup") -> str:
     """One conversation: its title once, then the places, each with the session to jump to."""
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     lines = [f"{group.root_id}  {one_line(group.title)}"]
     for hit in group.hits:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 def settings_here() -> "Settings":
     """Raises SettingsError; what is only odd is told on stderr."""
-    from crushpy.paths import Paths, project_root
+    from crushpy.core.paths import Paths, project_root
     from crushpy.settings import load, project_file
 
     paths, cwd = Paths(), working_folder()
@@ -29,7 +29,7 @@ def settings_here() -> "Settings":
 
 def learnt_here() -> "LearntModels":
     """What was learnt of models on their servers."""
+    from crushpy.core.paths import Paths
     from crushpy.llm.learnt import LearntModels
-    from crushpy.paths import Paths
 
     return LearntModels(Paths().learnt_file)

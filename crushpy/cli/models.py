@@ -70,7 +70,7 @@ async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList
 
 def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
     """A line for each server that could not be asked."""
-    from crushpy.redact import redact
+    from crushpy.security.redact import redact
 
     for one in lists:
         if one.failure:
@@ -139,7 +139,7 @@ def _print_text(
 
 def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     from crushpy.llm.formatting import format_price, format_window
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     if not models:
         return []
@@ -189,7 +189,7 @@ def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
 
 def _ways(model: "ListedModel") -> tuple[str, str]:
     from crushpy.llm.local_servers import ways
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     provider, _, name = one_line(model.info.name).partition("/")
     return ways(provider, model.api_base, name)

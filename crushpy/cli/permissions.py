@@ -12,8 +12,8 @@ from crushpy.cli.folder import working_folder
 from crushpy.cli.output import AsJson
 
 if TYPE_CHECKING:
-    from crushpy.access import Access
-    from crushpy.paths import Paths
+    from crushpy.core.access import Access
+    from crushpy.core.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.storage.records import SessionInfo
 
@@ -45,8 +45,8 @@ def register(app: typer.Typer) -> None:
 
 def list_rules(as_json: AsJson = False) -> None:
     """List the rules in force in this folder, with the file each comes from, and conversations' grants."""
-    from crushpy.paths import Paths
-    from crushpy.sanitize import clean
+    from crushpy.core.paths import Paths
+    from crushpy.security.sanitize import clean
 
     paths, cwd = Paths(), working_folder()
     loaded = _load(paths, cwd)
@@ -86,7 +86,7 @@ def test_command(
     from crushpy.permissions.decide import decide
     from crushpy.permissions.modes import in_mode
     from crushpy.permissions.rules import RuleSet
-    from crushpy.sanitize import clean
+    from crushpy.security.sanitize import clean
     from crushpy.tools.registry import tool_table
 
     cwd = working_folder()
@@ -113,8 +113,8 @@ def revoke_command(
     ] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
-    from crushpy.errors import UsageError
-    from crushpy.paths import Paths
+    from crushpy.core.errors import UsageError
+    from crushpy.core.paths import Paths
     from crushpy.settings import remove_rule
 
     paths, cwd = Paths(), working_folder()
@@ -140,8 +140,8 @@ def revoke_command(
 
 def _access(tool: str, argument: str, cwd: Path) -> "Access":
     """What a call of `tool` would touch."""
-    from crushpy.access import Access
-    from crushpy.errors import UsageError
+    from crushpy.core.access import Access
+    from crushpy.core.errors import UsageError
     from crushpy.tools.registry import tool_table
 
     tools = tool_table()
@@ -163,7 +163,7 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
 
 
 def _load(paths: "Paths", cwd: Path) -> "Loaded":
-    from crushpy.paths import project_root
+    from crushpy.core.paths import project_root
     from crushpy.permissions.trust import is_trusted
     from crushpy.settings import load
 
@@ -192,7 +192,7 @@ async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[Sessio
 
 
 async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: str) -> None:
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
     from crushpy.storage.store import Store
 
     store = Store(paths.database, loaded.settings.database_url)

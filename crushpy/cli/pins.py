@@ -12,7 +12,7 @@ from crushpy.cli.output import AsJson, print_json, print_text
 from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 
 if TYPE_CHECKING:
-    from crushpy.engine.compaction.pin_board import PinBoard, PinView
+    from crushpy.engine.compaction.pin_service import PinService, PinView
 
 PinResult = TypeVar("PinResult")
 SHOWN = 100
@@ -37,12 +37,12 @@ def pin_command(
     ] = None,
 ) -> None:
     """Pin a sentence, a file or a message: every fresh start of the conversation carries it word for word."""
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     if sum(one is not None for one in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
-    async def pin(board: "PinBoard") -> None:
+    async def pin(board: "PinService") -> None:
         if file is not None:
             added = await board.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
         elif message is not None:
@@ -62,7 +62,7 @@ def unpin_command(
 ) -> None:
     """Take a pin away."""
 
-    async def unpin(board: "PinBoard") -> None:
+    async def unpin(board: "PinService") -> None:
         await board.remove(number)
         print_text(f"Unpinned {number}.\n")
 
@@ -72,7 +72,7 @@ def unpin_command(
 def pins_command(session: SessionId, as_json: AsJson = False) -> None:
     """List what is pinned in a conversation."""
 
-    async def show(board: "PinBoard") -> None:
+    async def show(board: "PinService") -> None:
         listed = await board.listed()
         if as_json:
             import msgspec
@@ -88,7 +88,7 @@ def pins_command(session: SessionId, as_json: AsJson = False) -> None:
 
 
 def _row(pin: "PinView") -> str:
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     said = f"({pin.problem})" if pin.problem else pin.text
     words = " ".join(filter(None, (pin.name, said))) if pin.kind != "text" else said
@@ -97,10 +97,10 @@ def _row(pin: "PinView") -> str:
     return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
 
 
-async def _with_board(name: str, do: "Callable[[PinBoard], Awaitable[PinResult]]") -> PinResult:
+async def _with_board(name: str, do: "Callable[[PinService], Awaitable[PinResult]]") -> PinResult:
     """Works on the pins of a conversation under the rules of its own folder; others may work in it."""
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.start_options import StartOptions
+    from crushpy.core.start_options import StartOptions
 
     async with open_browser() as browser:
         info = await find_session(browser, name)

@@ -8,7 +8,7 @@ from typing import Protocol, TextIO
 import msgspec
 
 from crushpy.cli.task_table import TaskLines, TaskTable
-from crushpy.events import (
+from crushpy.core.events import (
     Boundary,
     Error,
     Event,
@@ -28,8 +28,8 @@ from crushpy.events import (
     UsageReported,
     event_to_json,
 )
-from crushpy.messages import Diff, headline
-from crushpy.sanitize import clean, encodable
+from crushpy.core.messages import Diff, headline
+from crushpy.security.sanitize import clean, encodable
 
 STREAMED = (
     SessionOpened,

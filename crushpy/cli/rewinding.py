@@ -67,7 +67,7 @@ def rewind_command(
 @asynccontextmanager
 async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
     """A session, and what puts its files back; what a crash cut short is finished first."""
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.settings import load
 
     async with open_browser() as browser:
@@ -83,8 +83,8 @@ async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, 
 
 
 async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
-    from crushpy.redact import redact
-    from crushpy.sanitize import one_line
+    from crushpy.security.redact import redact
+    from crushpy.security.sanitize import one_line
 
     async with _opened(name) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
@@ -114,8 +114,8 @@ async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
 
 
 def _print_diff(view: "FileView") -> None:
-    from crushpy.redact import redact
-    from crushpy.sanitize import clean
+    from crushpy.security.redact import redact
+    from crushpy.security.sanitize import clean
 
     if view.unified:
         print_text(f"\n{clean(redact(view.unified))}\n\n")
@@ -125,7 +125,7 @@ def _print_diff(view: "FileView") -> None:
 
 
 async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_run: bool, yes: bool) -> None:
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     async with _opened(name) as (browser, rewinder, info):
         target = await rewinder.target(info.id, to)
@@ -155,7 +155,7 @@ async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_ru
 
 
 def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     where = "before" if target.ends_before else "after"
     lines: list[str] = []
@@ -174,8 +174,8 @@ def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, 
 
 def _tell(outcome: "RewindOutcome") -> None:
     """The branch's id to stdout, alone; the rest to stderr. Exit code 1 where something was left alone."""
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     if outcome.restored:
         are = "is" if len(outcome.restored) == 1 else "are"

@@ -8,7 +8,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from crushpy.cli.start_flags import with_start_flags
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
 
 
 class OutputFormat(StrEnum):

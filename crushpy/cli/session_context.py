@@ -59,7 +59,7 @@ def context_command(
 
 async def _context(name: str, edits: "list[ContextEdit]", *, dry_run: bool, as_json: bool) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.start_options import StartOptions
+    from crushpy.core.start_options import StartOptions
 
     around = ProjectEnvironment(working_folder())
     wanted = StartOptions(
@@ -144,7 +144,7 @@ def _listing(session_id: str, inspection: "Inspection") -> list[str]:
 
 
 def _line(row: "Row", window: int) -> str:
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     share = row.tokens * 100 / window
     behind = f"{row.cache_lost:,}" if row.message_id else ""

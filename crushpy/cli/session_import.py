@@ -49,7 +49,7 @@ def import_command(
 def _source(name: str) -> "Source":
     import difflib
 
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
     from crushpy.importers.sources import SOURCES
 
     known = {source.name: source for source in SOURCES}
@@ -62,10 +62,10 @@ def _source(name: str) -> "Source":
 
 def _list(*, as_json: bool) -> None:
     """What is there, and where it was looked for. Imports nothing."""
+    from crushpy.core.messages import counted
     from crushpy.importers.foreign import ForeignSession
     from crushpy.importers.sources import SOURCES
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     cwd = working_folder()
     rows: list[dict[str, Any]] = []
@@ -89,7 +89,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSession | NoSession]":
-    from crushpy.errors import CrushpyError
+    from crushpy.core.errors import CrushpyError
     from crushpy.importers.foreign import NoSession
 
     for place in places:
@@ -100,8 +100,8 @@ def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSess
 
 
 async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
+    from crushpy.core.paths import Paths
     from crushpy.engine.session.importing import SessionImporter
-    from crushpy.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store
 
@@ -127,7 +127,7 @@ async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json
 
 
 def _existing(path: Path) -> Path:
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     try:
         found = path.expanduser().absolute()
@@ -143,8 +143,8 @@ def _existing(path: Path) -> Path:
 
 def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
     """One line for a conversation; nothing for one that is as it was."""
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     if outcome.status in ("imported", "updated", "again"):
         words = [
@@ -166,7 +166,7 @@ def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
 
 
 def _counts(unmapped: dict[str, int]) -> str:
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     return ", ".join(f"{number:,} {one_line(kind)}" for kind, number in unmapped.items())
 
@@ -183,8 +183,8 @@ def _report(
     """The last words; 1 where a path was named and nothing in it could be used."""
     from collections import Counter
 
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     usable = [one for one in outcomes if one.status in ("imported", "updated", "again", "unchanged", "busy")]
     added = [one for one in usable if one.status in ("imported", "updated", "again")]

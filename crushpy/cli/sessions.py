@@ -19,8 +19,8 @@ from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
 
+    from crushpy.core.messages import Message
     from crushpy.engine.session.export import States
-    from crushpy.messages import Message
     from crushpy.storage.records import ConversationRow, SessionInfo, TasksDone
 
 KeepSecrets = Annotated[
@@ -113,7 +113,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         shown = SHOWN if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
-        from crushpy.sanitize import one_line
+        from crushpy.security.sanitize import one_line
 
         where = (
             "yet"
@@ -148,7 +148,7 @@ async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
 async def _export(
     name: str, form: ExportFormat, output: Path | None, *, force: bool, keep_secrets: bool
 ) -> None:
-    from crushpy.messages import counted
+    from crushpy.core.messages import counted
 
     async with open_browser() as browser:
         info = await find_session(browser, name)
@@ -168,9 +168,9 @@ async def _export(
 
 
 async def _delete(name: str, *, yes: bool) -> None:
-    from crushpy.errors import UsageError
-    from crushpy.messages import counted
-    from crushpy.sanitize import one_line
+    from crushpy.core.errors import UsageError
+    from crushpy.core.messages import counted
+    from crushpy.security.sanitize import one_line
 
     async with open_browser() as browser:
         info = await find_session(browser, name)
@@ -199,7 +199,7 @@ def _table(
     conversations: "Sequence[ConversationRow]", lists: "Mapping[str, TasksDone]", *, folders: bool
 ) -> str:
     from crushpy.engine.session.export import age
-    from crushpy.sanitize import one_line
+    from crushpy.security.sanitize import one_line
 
     now = time.time()
     rows = [("ID", "AGE", "MODEL", "MESSAGES", *(("FOLDER",) if folders else ()), "TITLE")]
@@ -221,7 +221,7 @@ def _table(
 @contextmanager
 def _explained(file: Path) -> "Generator[None]":
     """Why a file of the user's own cannot be written."""
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     if file.is_dir():
         raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Annotated, Any
 
-from crushpy.start_options import StartFlag, StartOptions, start_flags
+from crushpy.core.start_options import StartFlag, StartOptions, start_flags
 
 
 def read_plainly(argv: list[str]) -> StartOptions | None:

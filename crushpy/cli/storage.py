@@ -34,8 +34,8 @@ def copy_command(source: Database, target: Database, as_json: AsJson = False) ->
 
 
 async def _copy(source: str, target: str, *, as_json: bool) -> None:
-    from crushpy.errors import UsageError
-    from crushpy.paths import Paths
+    from crushpy.core.errors import UsageError
+    from crushpy.core.paths import Paths
     from crushpy.storage.copying import copy_storage
 
     paths = Paths()

@@ -25,8 +25,8 @@ SessionId = Annotated[
 @asynccontextmanager
 async def open_browser() -> "AsyncGenerator[SessionBrowser]":
     """What is stored; what is odd about the database goes to stderr."""
+    from crushpy.core.paths import Paths
     from crushpy.engine.session.browser import SessionBrowser
-    from crushpy.paths import Paths
 
     async with open_store() as store:
         yield SessionBrowser(store, outputs=Paths().outputs, undo=Paths().undo)
@@ -35,7 +35,7 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
 @asynccontextmanager
 async def open_store() -> "AsyncGenerator[Store]":
     """The database of this user; what is odd about it goes to stderr."""
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store
 

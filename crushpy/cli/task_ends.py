@@ -1,6 +1,6 @@
 """Remembers of a list of tasks what the result of a run tells: how each ended, and the last report."""
 
-from crushpy.events import Event, ListedTaskChanged, MessageCommitted, TaskEvent
+from crushpy.core.events import Event, ListedTaskChanged, MessageCommitted, TaskEvent
 
 
 class TaskEnds:

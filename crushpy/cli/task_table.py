@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
+from crushpy.core.events import ListedTaskChanged
+from crushpy.core.messages import counted
 from crushpy.engine.agents.task_rows import MARKS, money, table_lines, unchanged
-from crushpy.events import ListedTaskChanged
-from crushpy.messages import counted
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 
 EVERY = 0.1
 """Seconds between two drawings, where no state has changed."""

@@ -9,12 +9,12 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data
 from crushpy.engine.agents.task_orders import Strategies, TaskOrder, TaskOrders
 from crushpy.engine.agents.task_schedule import problem_with_needs
 from crushpy.engine.turn.limits import Limits
-from crushpy.errors import UsageError
-from crushpy.messages import Data
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Delegation
 
 Strategy = Literal["", "full", "summarized"]

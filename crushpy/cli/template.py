@@ -9,8 +9,8 @@ import typer
 from crushpy.cli.folder import working_folder
 
 if TYPE_CHECKING:
+    from crushpy.core.templates import Template, Templates
     from crushpy.engine.template_editor import OwnTemplate
-    from crushpy.prompts import Template, Templates
 
 TemplateName = Annotated[str, typer.Argument(help="Which one: summary, system, new_session, tools/bash, ...")]
 
@@ -44,7 +44,7 @@ def edit_template(name: TemplateName = "summary") -> None:
     import shlex
     import subprocess
 
-    from crushpy.errors import UsageError
+    from crushpy.core.errors import UsageError
 
     own = _own(name).edited()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -63,7 +63,7 @@ def check_templates(
     file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
 ) -> None:
     """Say line, name and reason where a template cannot be used."""
-    from crushpy import prompts
+    from crushpy.core import templates as prompts
 
     if file is not None:
         _check_file(name or "summary", file)
@@ -98,9 +98,9 @@ def reset_template(name: TemplateName = "summary") -> None:
 
 
 def _templates(name: str) -> "Templates":
-    from crushpy import prompts
     from crushpy.bootstrap import ProjectEnvironment
-    from crushpy.errors import UsageError
+    from crushpy.core import templates as prompts
+    from crushpy.core.errors import UsageError
 
     known = prompts.shipped_names()
     if name not in known:
@@ -130,7 +130,7 @@ def _in_force(name: str) -> "Template":
 
 
 def _check_file(name: str, file: Path) -> None:
-    from crushpy import prompts
+    from crushpy.core import templates as prompts
 
     prompts.check_template_file(name, file)
     print(f"{name}: fine  ({file}). It holds from the next use on.")

@@ -21,9 +21,9 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
     from crushpy.permissions.trust import add_trusted, brings, trusted
-    from crushpy.sanitize import clean
+    from crushpy.security.sanitize import clean
 
     paths = Paths()
     if show_list:
@@ -42,8 +42,8 @@ def trust_command(
 
 def chosen_root(path: Path | None) -> Path:
     """The root of the project that `path` (or the current folder) lies in."""
-    from crushpy.errors import UsageError
-    from crushpy.paths import project_root
+    from crushpy.core.errors import UsageError
+    from crushpy.core.paths import project_root
 
     try:
         folder = (path or working_folder()).resolve(strict=True)

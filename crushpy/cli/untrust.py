@@ -18,10 +18,10 @@ def untrust_command(
         typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
     ] = None,
 ) -> None:
-    from crushpy.errors import UsageError
-    from crushpy.paths import Paths, project_root
+    from crushpy.core.errors import UsageError
+    from crushpy.core.paths import Paths, project_root
     from crushpy.permissions.trust import remove_trusted
-    from crushpy.sanitize import clean
+    from crushpy.security.sanitize import clean
 
     paths = Paths()
     # A project may be gone already: its folder need not exist.

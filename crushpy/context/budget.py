@@ -1,8 +1,8 @@
 """How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
 
 from crushpy.context.calibration import UNCALIBRATED, Calibration
-from crushpy.defaults import DEFAULT_WINDOW
-from crushpy.messages import Data
+from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.messages import Data
 
 
 class Sizes(Data, frozen=True):

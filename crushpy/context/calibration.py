@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 LOWEST, HIGHEST = 0.2, 5.0
 """No tokenizer is further from ours: a ratio beyond says that the report is about something else."""

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from crushpy.context import facts
 from crushpy.context.earlier_notes import bullets, kept
 from crushpy.context.ledger import Ledger
-from crushpy.messages import Data, Message
+from crushpy.core.messages import Data, Message
 
 KINDS = ("paths", "commands", "failures", "todos", "requests", "notes", "pins")
 LONG = 300

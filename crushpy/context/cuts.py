@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.messages import Cut, Image, Message, Part, Text, ToolResult, joined_texts
+from crushpy.core.messages import Cut, Image, Message, Part, Text, ToolResult, joined_texts
 
 MIN_CHARS = 4_000
 """Results below this are not worth cutting at first."""
@@ -96,7 +96,7 @@ def is_large(message: Message) -> bool:
     return result is not None and (len(result.text) > MIN_CHARS or bool(result.images))
 
 
-def cut_oldest(
+def truncate_oldest(
     history: Sequence[Message], cuts: Mapping[str, Cut], *, enough: Callable[[Message, Message], bool]
 ) -> list[Cut]:
     """Cuts large results from the oldest on until `enough(before, after)` says so. Each is cut once only."""
@@ -111,7 +111,7 @@ def cut_oldest(
     return made
 
 
-def cut_largest(messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]) -> list[Cut]:
+def truncate_largest(messages: Sequence[Message], *, goal: int, size: Callable[[Message], int]) -> list[Cut]:
     """Cuts the largest results first until the messages' sizes add up to `goal` at most, or none is left.
 
     Where that is not enough they are cut further, and so are smaller ones: many small results weigh as much

@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable, Sequence
 from functools import lru_cache
 
-from crushpy.messages import EarlierNote
+from crushpy.core.messages import EarlierNote
 
 MAX_AGE = 3
 """Generations after which a note that nobody took up is dropped."""

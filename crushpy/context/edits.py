@@ -10,8 +10,8 @@ from typing import Literal
 from crushpy.context.cuts import LEVELS, apply_cuts, overlay, with_cut
 from crushpy.context.partition import Size, units
 from crushpy.context.superseded import superseded_views
-from crushpy.errors import UsageError
-from crushpy.messages import Cut, Data, Image, Message, Seed, counted
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Cut, Data, Image, Message, Seed, counted
 
 EditKind = Literal["cut", "drop", "restore"]
 SUPERSEDED = "superseded"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from crushpy.context import facts
 from crushpy.context.ledger import FileFact, Ledger, RunFact, TestRun
 from crushpy.context.tags import element, quoted, safe
-from crushpy.messages import Data, Todo
+from crushpy.core.messages import Data, Todo
 
 Count = Callable[[str], int]
 Redact = Callable[[str], str]

@@ -4,7 +4,17 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
-from crushpy.messages import Data, Diff, Message, TaskReport, Terminal, Todo, TodoList, ToolCall, ToolResult
+from crushpy.core.messages import (
+    Data,
+    Diff,
+    Message,
+    TaskReport,
+    Terminal,
+    Todo,
+    TodoList,
+    ToolCall,
+    ToolResult,
+)
 
 INTERRUPTED = "Interrupted"
 """How the result of a call begins that was stopped while it ran: what it had done by then is not known."""

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 from crushpy.context.budget import Budget
 from crushpy.context.calibration import median
-from crushpy.messages import Data, Message, Usage, counted
+from crushpy.core.messages import Data, Message, Usage, counted
 
 LAST_TURNS = 5
 """How many turns the pace is taken from."""

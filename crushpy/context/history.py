@@ -6,7 +6,7 @@ import msgspec
 
 from crushpy.context.partition import asked_at
 from crushpy.context.render import note_text, seed_text
-from crushpy.messages import Message, Note, Part, Seed, Text, ToolResult
+from crushpy.core.messages import Message, Note, Part, Seed, Text, ToolResult
 
 INTERRUPTED = (
     "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "

@@ -10,7 +10,7 @@ from crushpy.context.cuts import SentState, apply_cuts, sent_states
 from crushpy.context.edits import OldViews, old_views
 from crushpy.context.forecast import Forecast
 from crushpy.context.partition import Size
-from crushpy.messages import Cut, Data, Message, Note, Seed
+from crushpy.core.messages import Cut, Data, Message, Note, Seed
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL

@@ -10,7 +10,7 @@ import msgspec
 
 from crushpy.context import facts
 from crushpy.context.message_facts import CommandFacts, FactReader, MessageFacts
-from crushpy.messages import Data, Message
+from crushpy.core.messages import Data, Message
 
 MAX_REQUESTS = 400
 MAX_COMMANDS = 600

@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from crushpy.context import facts
-from crushpy.messages import Data, Message, ToolCall, ToolResult
+from crushpy.core.messages import Data, Message, ToolCall, ToolResult
 
 MAX_REQUEST_CHARS = 40_000
 MAX_REPLY_CHARS = 8_000

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 from crushpy.context import facts
 from crushpy.context.partition import units
-from crushpy.messages import Message, Todo
+from crushpy.core.messages import Message, Todo
 
 TODO_DONE = "todo done"
 GIT_COMMIT = "git commit"

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from crushpy.messages import Data, Message
+from crushpy.core.messages import Data, Message
 
 Size = Callable[[Message], int]
 LARGE_UNIT = 1.5

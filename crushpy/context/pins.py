@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 
 from crushpy.context.tags import element
-from crushpy.messages import Data, Pin
+from crushpy.core.messages import Data, Pin
 
 Count = Callable[[str], int]
 WINDOW_SHARE = 20

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Sequence
 
-from crushpy.context.cuts import apply_cuts, cut_largest
+from crushpy.context.cuts import apply_cuts, truncate_largest
 from crushpy.context.partition import Parts, Size, partition, tail_budget
 from crushpy.context.tags import element, quoted
-from crushpy.messages import Cut, Data, Message
+from crushpy.core.messages import Cut, Data, Message
 
 FIRST_REQUEST_SHARE = 0.5
 """The child's first request may be this share of the threshold, beside the fixed floor."""
@@ -84,7 +84,7 @@ def make_plan(
     keep = 0 if minimal_tail else max(0, min(keep, limits.carried - texts))
     parts = partition(history, has_seed=has_seed, keep=keep, size=size)
     least = apply_cuts(
-        parts.tail, {cut.message_id: cut for cut in cut_largest(parts.tail, goal=0, size=size)}
+        parts.tail, {cut.message_id: cut for cut in truncate_largest(parts.tail, goal=0, size=size)}
     )
     room = limits.carried - sum(map(size, least)) - FRAME - limits.pinned - limits.longest_summary
     quote_room = max(0, min(limits.request, room // 4))
@@ -126,16 +126,16 @@ def cuts_to_fit(plan: Plan, limits: TokenBudget, *, text_tokens: int, size: Size
     """
     tail = plan.parts.tail
     if plan.minimal_tail:
-        return tuple(cut_largest(tail, goal=0, size=size))
+        return tuple(truncate_largest(tail, goal=0, size=size))
     room = max(0, limits.carried - text_tokens)
     seen = len(tail)
     while seen and tail[seen - 1].role == "tool":
         seen -= 1
     unseen = tail[seen:]
     goal = min(room, plan.keep) if plan.parts.tail_too_large else room
-    cuts = cut_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
+    cuts = truncate_largest(tail[:seen], goal=max(0, goal - sum(map(size, unseen))), size=size)
     shown = apply_cuts(tail[:seen], {cut.message_id: cut for cut in cuts})
-    return (*cuts, *cut_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
+    return (*cuts, *truncate_largest(unseen, goal=max(0, room - sum(map(size, shown))), size=size))
 
 
 def last_words(parts: Parts, *, limit: int, count: Callable[[str], int]) -> str:

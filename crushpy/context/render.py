@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 from crushpy.context.cuts import cut_text, image_line
 from crushpy.context.tags import element, own_words, safe
-from crushpy.messages import (
+from crushpy.core.messages import (
     Cut,
     Image,
     Message,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from itertools import pairwise
 
-from crushpy.messages import Data, Usage
+from crushpy.core.messages import Data, Usage
 
 
 class RequestMade(Data, frozen=True):

@@ -8,7 +8,7 @@ another model makes another beginning, and all is made anew.
 from collections.abc import Callable, Sequence
 
 from crushpy.context.history import is_void, well_formed
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 
 Show = Callable[[Sequence[Message]], Sequence[Message]]
 

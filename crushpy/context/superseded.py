@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crushpy.context.facts import absolute
-from crushpy.messages import Data, Message, ToolCall
+from crushpy.core.messages import Data, Message, ToolCall
 
 DEFAULT_LINES = 2_000
 """How many lines `view` shows unless told otherwise."""

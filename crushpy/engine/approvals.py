@@ -10,19 +10,19 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.access import Access, AnswerChoice, AnswerKind, Mode, Needs
-from crushpy.events import ApprovalDone, ApprovalNeeded, Event
-from crushpy.messages import CallDecision, Data, Display, ToolCall
+from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
+from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event
+from crushpy.core.messages import CallDecision, Data, Display, ToolCall
 from crushpy.permissions.choices import DENY, ONCE, choices_for, missing_needs
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.deeds import deeds
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.describe_call import describe_call
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.modes import in_mode
 from crushpy.permissions.needs.granted import rules_for
 from crushpy.permissions.rules import RuleSet
 from crushpy.permissions.unreadable import unreadable_below
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 Emit = Callable[[Event], None]
 _REQUEST_FIRST = 0.03
@@ -54,7 +54,7 @@ class Ruling(Data, frozen=True):
     """What the user said, where they were asked."""
     unasked: bool = False
     """True where a question was needed and nobody was there to ask."""
-    needs: Needs = Needs()
+    needs: Privileges = Privileges()
     """What a command gets beyond the usual."""
     covers: str = ""
     """What the user's answer holds for, in words."""
@@ -82,8 +82,8 @@ class Approvals:
         yolo: bool = False,
         mode: Mode = "ask",
         sandbox: Callable[[], str] | None = None,
-        guard: Callable[[], Guard] = Guard,
-        remember_needs: Callable[[Needs], None] = lambda needs: None,
+        guard: Callable[[], ExecutionContext] = ExecutionContext,
+        remember_needs: Callable[[Privileges], None] = lambda needs: None,
     ) -> None:
         self._workspace = workspace
         self._rules = rules
@@ -124,14 +124,14 @@ class Approvals:
         return True
 
     @cached_property
-    def _guard(self) -> Guard:
+    def _guard(self) -> ExecutionContext:
         """Found with the first call: that takes milliseconds."""
         return self._find_guard()
 
     def warm_up(self) -> None:
         """Loads beside the model's first reply what deciding about the first command takes."""
         if self._warming is None:
-            self._warming = start_soon(self._warm_up())
+            self._warming = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
         await asyncio.sleep(_REQUEST_FIRST)
@@ -217,7 +217,7 @@ class Approvals:
             preview,
             task,
             choices,
-            deeds(accesses, where),
+            describe_call(accesses, where),
             place,
         )
         try:

@@ -10,15 +10,15 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.engine.long_work import LongWork
+from crushpy.core.errors import UsageError
+from crushpy.core.events import Event, Notice
+from crushpy.core.messages import Image, Message
 from crushpy.engine.models import Models
-from crushpy.errors import UsageError
-from crushpy.events import Event, Notice
-from crushpy.images import SUFFIXES, ImageLimits, read_picture, scale_image
-from crushpy.mentions import mentioned_files
-from crushpy.messages import Image, Message
-from crushpy.sanitize import encodable, one_line
-from crushpy.start_soon import start_soon
+from crushpy.engine.progress_reporter import ProgressReporter
+from crushpy.security.sanitize import encodable, one_line
+from crushpy.util.images import SUFFIXES, ImageLimits, read_picture, scale_image
+from crushpy.util.mentions import mentioned_files
+from crushpy.util.spawn import spawn
 
 SCALING = "Reading pictures"
 MAX_TOGETHER = 15_000_000
@@ -45,7 +45,7 @@ class Attachments:
     async def load_bytes(self, raw: bytes, name: str) -> Image:
         """A picture that came without a file. Raises UsageError where it is none."""
         limits = image_limits(self._models, self._model())
-        with LongWork(self._emit, SCALING):
+        with ProgressReporter(self._emit, SCALING):
             return (await asyncio.to_thread(scale_image, raw, name, limits)).image
 
     def tokens(self, image: Image) -> int:
@@ -57,7 +57,7 @@ class Attachments:
         names = mentioned(prompt.text)
         if names:
             room = MAX_TOGETHER - sum(image.info.size for image in prompt.images)
-            self._reading[prompt.id] = start_soon(self._read(names, room))
+            self._reading[prompt.id] = spawn(self._read(names, room))
 
     def forget(self, prompt: Message) -> None:
         """The prompt was taken back."""
@@ -87,7 +87,7 @@ class Attachments:
     async def _read(self, names: list[str], room: int) -> tuple[list[Image], list[str]]:
         found: list[Image] = []
         problems: list[str] = []
-        with LongWork(self._emit, SCALING, _known(names)) as work:
+        with ProgressReporter(self._emit, SCALING, _known(names)) as work:
             for number, name in enumerate(names):
                 work.at(number)
                 try:
@@ -119,7 +119,7 @@ async def load_pictures(
 ) -> tuple[Image, ...]:
     """The pictures in files named by a user. Raises UsageError; takes its time."""
     found: list[Image] = []
-    with LongWork(emit, SCALING, _known(names)) as work:
+    with ProgressReporter(emit, SCALING, _known(names)) as work:
         for number, name in enumerate(names):
             work.at(number)
             found.append(await asyncio.to_thread(_load, name, cwd, limits))

@@ -12,45 +12,45 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.access import Mode, Needs
 from crushpy.context.cuts import SentState, sent_states
+from crushpy.core.access import Mode, Privileges
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Error, JobEnded, ModeChanged, PlanReady, PromptQueued, TurnEnded
+from crushpy.core.messages import Data, Image, Message, Usage, headline
+from crushpy.core.templates import Templates
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
 from crushpy.engine.agents.listed_work import ListedWork, WorkingFolder
 from crushpy.engine.agents.subagents import Subagents
 from crushpy.engine.approvals import BY_LEAVING, Answer, Approvals
 from crushpy.engine.attachments import Attachments
-from crushpy.engine.compaction.context_desk import ContextDesk
-from crushpy.engine.compaction.pin_board import PinBoard
+from crushpy.engine.compaction.context_service import ContextService
+from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.event_bus import EventBus, Listener
 from crushpy.engine.models import Models
 from crushpy.engine.rewind.conversation_files import ConversationFiles
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.audit_trail import AuditTrail
-from crushpy.engine.session.mark_keeper import MarkKeeper
+from crushpy.engine.session.note_recorder import NoteRecorder
+from crushpy.engine.session.run_summary import RunSummary
 from crushpy.engine.session.session import LoadedSession, user_message
-from crushpy.engine.session.tally import Tally
 from crushpy.engine.session.titles import suggest_title
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
-from crushpy.engine.under_way import UnderWay
 from crushpy.engine.unexpected import unexpected
 from crushpy.engine.waiting_prompts import WaitingPrompts
-from crushpy.errors import CrushpyError
-from crushpy.events import Error, JobEnded, ModeChanged, PlanReady, PromptQueued, TurnEnded
 from crushpy.llm.learnt import LearntModels
-from crushpy.marks import Mark
-from crushpy.messages import Data, Image, Message, Usage, headline
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.rules import RuleSet
-from crushpy.prompts import Templates
 from crushpy.settings import Settings
-from crushpy.start_soon import start_soon
 from crushpy.storage.records import ConversationRow, SessionInfo, StorageError
 from crushpy.storage.store import Store
 from crushpy.tools.base import ToolContext
 from crushpy.tools.shell.jobs import RunningJob
+from crushpy.util.spawn import spawn
 
 log = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ class Choices(Data, frozen=True):
     """Somebody is there to be asked."""
     yolo: bool = False
     mode: Mode = "ask"
-    guard: Callable[[], Guard] = Guard
+    guard: Callable[[], ExecutionContext] = ExecutionContext
     """What holds commands back beside the rules."""
 
 
@@ -90,7 +90,7 @@ class Conversation:
         context: ToolContext,
         choices: Choices,
         remember: Callable[[str], None],
-        remember_needs: Callable[[Needs], None],
+        remember_needs: Callable[[Privileges], None],
         save: Callable[[str, str], None],
         learnt: LearntModels,
         undo_dir: Path,
@@ -100,7 +100,7 @@ class Conversation:
         """`remember` stores a rule for good, `save` a choice made in the app; `undo_dir` is where what
         files held is kept, `worktrees` where tasks have folders of their own, with what `elsewhere` says."""
         self._emit = events
-        self._under_way = UnderWay(events)
+        self._under_way = RunSlot(events)
         self._store = store
         self._settings = settings
         self._templates = templates
@@ -110,7 +110,7 @@ class Conversation:
         self._models = Models(settings, toolset.specs, learnt)
         at = AgentSession(store, loaded, self._models, events, stored=stored)
         self._session = at.live
-        events.subscribe(MarkKeeper(store, at.live))
+        events.subscribe(NoteRecorder(store, at.live))
         context.jobs.on_ended = lambda job: events(
             JobEnded(
                 job.id,
@@ -142,7 +142,7 @@ class Conversation:
             commands=settings.undo.shell != "off",
         )
         events.subscribe(self._recorder.hear)
-        self._tally = Tally(store)
+        self._tally = RunSummary(store)
         self._used_before = at.live.usage
         services = AgentServices(
             store,
@@ -155,7 +155,7 @@ class Conversation:
             interactive=choices.interactive,
         )
         self._subagents = Subagents(services, at, toolset, events)
-        self.pins = PinBoard(at.live, store, services.settings, at.gauge, context, self._approvals.judge)
+        self.pins = PinService(at.live, store, services.settings, at.gauge, context, self._approvals.judge)
         self._agent = Agent(
             services,
             at,
@@ -164,7 +164,7 @@ class Conversation:
             delegate=self._subagents.run,
             pins=self.pins,
         )
-        self.context = ContextDesk(self._agent, at.live, store, self._under_way)
+        self.context = ContextService(self._agent, at.live, store, self._under_way)
         self.files = ConversationFiles(store, self._undo_files, self._recorder, at.live, self._under_way)
         self.tasks = ListedWork(
             services,
@@ -221,13 +221,13 @@ class Conversation:
             return
         self._under_way.start(self._turn_in(mode, prompt) if mode else self._turn(prompt))
 
-    def goes_next(self, prompt_id: str) -> bool:
+    def is_next(self, prompt_id: str) -> bool:
         """A waiting prompt goes out with the next step, and does not wait for the turn to end."""
-        return self._waiting.goes_next(prompt_id)
+        return self._waiting.is_next(prompt_id)
 
-    def hasten(self, prompt_id: str) -> bool | None:
+    def send_next(self, prompt_id: str) -> bool | None:
         """Has a waiting prompt go out with the next step, or at the end again; None: it waits no more."""
-        return self._waiting.hasten(prompt_id)
+        return self._waiting.send_next(prompt_id)
 
     def unqueue(self, prompt_id: str) -> str | None:
         """Takes a waiting prompt back; its text, or None where it is no longer waiting."""
@@ -281,7 +281,7 @@ class Conversation:
             if status == "done":
                 if self._untitled:
                     self._untitled = False
-                    self._titling = start_soon(self._find_title(prompt.text))
+                    self._titling = spawn(self._find_title(prompt.text))
                 if not self.send_queued() and (plan := self.plan):
                     self._emit(PlanReady(plan.id, plan.text))
         return status
@@ -425,7 +425,7 @@ class Conversation:
         return tuple(self._session.history)
 
     @property
-    def marks(self) -> tuple[Mark, ...]:
+    def marks(self) -> tuple[TimelineNote, ...]:
         """What happened between messages, for people."""
         return tuple(self._session.marks)
 

@@ -10,10 +10,10 @@ import time
 from pathlib import Path
 
 from crushpy.context.tags import element
-from crushpy.messages import Data
-from crushpy.paths import project_root
-from crushpy.safe_open import open_regular
-from crushpy.sanitize import clean
+from crushpy.core.messages import Data
+from crushpy.core.paths import project_root
+from crushpy.security.safe_open import open_regular
+from crushpy.security.sanitize import clean
 
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
 MAX_FILE = 16_000

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from crushpy.events import Event, Notice, PromptCommitted
+from crushpy.core.events import Event, Notice, PromptCommitted
 
 Listener = Callable[[Event], None]
 

@@ -10,9 +10,9 @@ from crushpy.context.budget import threshold_of
 from crushpy.context.calibration import Calibration, plausible
 from crushpy.context.cuts import without_images
 from crushpy.context.plan import TokenBudget
-from crushpy.defaults import DEFAULT_WINDOW
+from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.messages import Message, Usage
 from crushpy.engine.turn.toolset import NewSessionTerms
-from crushpy.images import ImageLimits
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
 from crushpy.llm.errors import BadRequest
@@ -21,9 +21,9 @@ from crushpy.llm.learnt import LearntModel, LearntModels, with_learnt_window, wi
 from crushpy.llm.protocol import ModelInfo, Provider, Request, ToolSpec
 from crushpy.llm.provider_factory import select, server_of, spoken, waits_for_keyring, warm_up
 from crushpy.llm.status_placement import chosen_placement, usual_placement
-from crushpy.messages import Message, Usage
 from crushpy.settings import Settings
 from crushpy.storage.records import SessionInfo
+from crushpy.util.images import ImageLimits
 
 NOT_SEEN = "not shown: this model cannot look at pictures"
 

@@ -1,11 +1,11 @@
 """A question aside: one small model call beside the conversation; nobody sees more than its answer."""
 
 from crushpy.context.tags import element
+from crushpy.core.messages import Message, Text, Usage
 from crushpy.engine.models import Models
 from crushpy.engine.turn.model_call import ModelCall
 from crushpy.llm.errors import EmptyReply
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message, Text, Usage
 
 
 async def ask_once(

@@ -3,10 +3,10 @@
 import asyncio
 import time
 
+from crushpy.core.messages import Message, Text
 from crushpy.llm.errors import CutStream, TimedOut
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.provider_factory import select
-from crushpy.messages import Message, Text
 from crushpy.settings import Settings
 
 PATIENCE = 60.0

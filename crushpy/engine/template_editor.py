@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from crushpy import prompts
-from crushpy.errors import UsageError
-from crushpy.paths import Paths
-from crushpy.private_files import write_private
-from crushpy.prompts import Template, TemplateProblem, Templates
+from crushpy.core import templates as prompts
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
+from crushpy.core.templates import Template, TemplateProblem, Templates
+from crushpy.security.private_files import write_private
 
 
 class OwnTemplate:

@@ -4,15 +4,15 @@ import asyncio
 from pathlib import Path
 from typing import Literal, Protocol
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Terminal
-from crushpy.start_soon import start_soon
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Terminal
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.live_output import LiveOutput
 from crushpy.tools.shell.process import Process, cannot_kill
 from crushpy.tools.truncate import HeadTail
+from crushpy.util.spawn import spawn
 
 TIME_LIMIT = 600.0
 """Seconds after which one is ended."""
@@ -56,7 +56,7 @@ class OwnCommands:
             process = self._jobs.run(command, self._cwd, Output(None, LiveOutput(heard)))
         except ToolError as error:
             raise CrushpyError(str(error)) from error
-        task = start_soon(_watch(process, command, watcher))
+        task = spawn(_watch(process, command, watcher))
         self._running.add(task)
         task.add_done_callback(self._running.discard)
 

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable, Callable
 
+from crushpy.core.messages import Message
 from crushpy.engine.attachments import Attachments
-from crushpy.messages import Message
-from crushpy.shield import shielded
+from crushpy.util.uncancellable import uncancellable
 
 
 class WaitingPrompts:
@@ -19,7 +19,7 @@ class WaitingPrompts:
     def prompts(self) -> tuple[Message, ...]:
         return tuple(self._prompts)
 
-    def goes_next(self, prompt_id: str) -> bool:
+    def is_next(self, prompt_id: str) -> bool:
         """It goes out with the next step of the running turn, and does not wait for its end."""
         return prompt_id in self._next_step
 
@@ -32,7 +32,7 @@ class WaitingPrompts:
         """One that could not be handed over waits again, before the others."""
         self._prompts.insert(0, prompt)
 
-    def hasten(self, prompt_id: str) -> bool | None:
+    def send_next(self, prompt_id: str) -> bool | None:
         """Has one go out with the next step, or wait for the end again; None where it waits no longer."""
         if all(prompt.id != prompt_id for prompt in self._prompts):
             return None
@@ -67,7 +67,7 @@ class WaitingPrompts:
             place = self._prompts.index(prompt)
             self._remove(prompt)
             try:
-                await shielded(_awaited(add(whole)))
+                await uncancellable(_awaited(add(whole)))
             except Exception:
                 self._prompts.insert(place, whole)
                 raise

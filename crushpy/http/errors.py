@@ -1,6 +1,6 @@
 """What can go wrong between us and a server, before it is a matter of status codes."""
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 
 
 class HttpError(CrushpyError):

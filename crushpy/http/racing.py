@@ -11,7 +11,7 @@ from collections import deque
 from itertools import chain, zip_longest
 from typing import Any
 
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 HEAD_START = 0.25
 """Seconds that an address has for itself before the next one is tried as well."""
@@ -28,7 +28,7 @@ async def connect(host: str, port: int) -> socket.socket:
         while waiting or running:
             if waiting:
                 family, place = waiting.popleft()
-                running[start_soon(_connect(family, place))] = str(place[0])
+                running[spawn(_connect(family, place))] = str(place[0])
             ended, _ = await asyncio.wait(
                 running, timeout=HEAD_START if waiting else None, return_when=asyncio.FIRST_COMPLETED
             )

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from crushpy.core.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
@@ -33,7 +34,6 @@ from crushpy.importers.values import (
     usage,
     whole,
 )
-from crushpy.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
 
 KNOWN = 0
 _HEAD = 20

@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
@@ -19,7 +20,6 @@ from crushpy.importers.foreign import (
 )
 from crushpy.importers.foreign_database import ForeignDatabase, Row, reading
 from crushpy.importers.values import arguments, image, listing, mapping, parsed, seconds_of, text_of
-from crushpy.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult
 
 KNOWN = 20260127000000
 """The newest step of its schema that is known."""

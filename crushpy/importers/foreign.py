@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data, Part, Role, Usage
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data, Part, Role, Usage
 
 DAMAGED = "damaged"
 """What could not be read at all: cut lines, broken JSON, unreadable rows."""

@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
+from crushpy.core.messages import Json
 from crushpy.importers.foreign import DAMAGED, Unmapped, UnreadableSource
 from crushpy.importers.values import mapping, parsed
-from crushpy.messages import Json
 
 MAX_LINE = 64 * 1024 * 1024
 """Bytes of the longest line that is read; a longer one is counted as damaged."""

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 
 import msgspec
 
-from crushpy.ids import new_id
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Message, Note, Part, Text, ToolCall, ToolResult
 from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
 from crushpy.importers.tool_displays import display_of
-from crushpy.messages import Data, Message, Note, Part, Text, ToolCall, ToolResult
 
 INTERRUPTED = (
     "Interrupted: the record this was imported from holds no result of this call. Its effects are unknown; "

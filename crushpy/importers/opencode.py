@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from crushpy.core.messages import Json
 from crushpy.importers.foreign import (
     DAMAGED,
     ForeignSession,
@@ -18,7 +19,6 @@ from crushpy.importers.foreign_database import Row, reading
 from crushpy.importers.json_lines import MAX_LINE
 from crushpy.importers.opencode_messages import StoredMessage, opencode_pieces
 from crushpy.importers.values import mapping, newer_version, parsed, seconds_of, text_of
-from crushpy.messages import Json
 
 KNOWN = 1
 _UNNAMED = re.compile(r"(?:New|Child) session - ")

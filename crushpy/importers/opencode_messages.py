@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator
 
+from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers.foreign import ForeignCompaction, Item, Piece, Unmapped
 from crushpy.importers.values import (
     arguments,
@@ -14,7 +15,6 @@ from crushpy.importers.values import (
     usage,
     whole,
 )
-from crushpy.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
 
 StoredMessage = tuple[str, Json, list[tuple[str, Json]]]
 """A message's id, what is said of it, and its parts with their ids, in order."""

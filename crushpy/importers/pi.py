@@ -9,6 +9,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
@@ -33,7 +34,6 @@ from crushpy.importers.values import (
     usage,
     whole,
 )
-from crushpy.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
 
 KNOWN = 3
 _HEAD = 5

@@ -7,8 +7,8 @@ import difflib
 import re
 from typing import Any
 
+from crushpy.core.messages import Diff, Display, Json, Terminal, ToolCall, ToolResult
 from crushpy.importers.values import mapping
-from crushpy.messages import Diff, Display, Json, Terminal, ToolCall, ToolResult
 
 _SHELLS = {
     "bash",

@@ -10,7 +10,7 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.messages import Image, Json, Part, Text, Usage
+from crushpy.core.messages import Image, Json, Part, Text, Usage
 
 MAX_DEPTH = 64
 """How deep the arguments of a call may nest."""

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from crushpy.defaults import DEFAULT_WINDOW
+from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.messages import Usage
 from crushpy.llm import vendors
 from crushpy.llm.protocol import LongPrices, ModelInfo
-from crushpy.messages import Usage
 
 if TYPE_CHECKING:
     from crushpy.settings.schema import ModelSettings

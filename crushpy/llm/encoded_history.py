@@ -10,8 +10,8 @@ from threading import Lock
 
 import msgspec
 
-from crushpy.messages import Json, Message
-from crushpy.pieces import LONG
+from crushpy.core.messages import Json, Message
+from crushpy.util.pieces import LONG
 
 MOST_HISTORIES = 4
 """How many are kept: the conversation's, and those of sub-agents beside it."""

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.core.messages import Json
 from crushpy.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -17,7 +18,6 @@ from crushpy.llm.errors import (
     TimedOut,
     Unavailable,
 )
-from crushpy.messages import Json
 
 TEXT_LIMIT = 600
 

@@ -1,6 +1,6 @@
 """What can go wrong with a model call, in our own words, whichever provider it came from."""
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 
 
 class ModelError(CrushpyError):
@@ -13,7 +13,7 @@ class ModelError(CrushpyError):
     """What to do about it where the error itself does not say."""
 
     def __init__(self, message: str, hint: str = "", *, status: int | None = None) -> None:
-        from crushpy.redact import redact
+        from crushpy.security.redact import redact
 
         # A server may repeat what it was sent, the key included.
         super().__init__(redact(message), redact(hint) or self.way_out)

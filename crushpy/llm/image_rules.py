@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
-from crushpy.images import ImageLimits
-from crushpy.messages import Data, Image
+from crushpy.core.messages import Data, Image
+from crushpy.util.images import ImageLimits
 
 FLAT = 1_500
 """Tokens of an image whose size nobody knows: about what providers charge for a screenshot."""

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from crushpy.errors import CrushpyError, UsageError
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Data
+from crushpy.core.paths import Paths
 from crushpy.llm import vendors
-from crushpy.messages import Data
-from crushpy.paths import Paths
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:
@@ -56,14 +56,14 @@ def find_key(
     place = locate_key(provider, settings, environ)
     if place.held:
         if not place.variable.upper().endswith("_API_KEY"):  # those are known to be secret by their name
-            from crushpy.redact import hide_from_now_on
+            from crushpy.security.redact import hide_from_now_on
 
             hide_from_now_on(environ[place.variable])
         return FoundKey(place, environ[place.variable])
     if not (place.stored and open_keyring):
         return FoundKey(place)
     from crushpy.llm.system_keyring import KeyringUnusable, read_secret
-    from crushpy.redact import hide_from_now_on
+    from crushpy.security.redact import hide_from_now_on
 
     try:
         key = read_secret(provider)
@@ -104,7 +104,7 @@ def stored_names(paths: Paths | None = None) -> frozenset[str]:
 def store_key(provider: str, key: str, settings: "Settings") -> None:
     """Puts a key into the keyring. Raises UsageError for what is no key, KeyringUnusable with the way out."""
     from crushpy.llm.system_keyring import write_secret
-    from crushpy.redact import hide_from_now_on
+    from crushpy.security.redact import hide_from_now_on
 
     key = checked_key(key)
     hide_from_now_on(key)
@@ -165,8 +165,8 @@ def require_provider(name: str, settings: "Settings") -> str:
         return wanted
     import difflib
 
-    from crushpy.redact import redact
-    from crushpy.sanitize import one_line
+    from crushpy.security.redact import redact
+    from crushpy.security.sanitize import one_line
 
     alias = {"claude": "anthropic", "google": "gemini", "gpt": "openai", "chatgpt": "openai", "grok": "xai"}
     part = wanted.partition("/")[0]
@@ -203,7 +203,7 @@ def _way_out(provider: str, settings: "Settings", before: str = "") -> Generator
 
 
 def _note(provider: str, *, stored: bool) -> None:
-    from crushpy.private_files import locked, write_private
+    from crushpy.security.private_files import locked, write_private
 
     file = Paths().stored_keys
     try:

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
+from crushpy.core.messages import Data
 from crushpy.llm.protocol import ModelInfo
-from crushpy.messages import Data
-from crushpy.private_files import locked, write_private
+from crushpy.security.private_files import locked, write_private
 
 log = logging.getLogger(__name__)
 

@@ -7,9 +7,9 @@ import asyncio
 import os
 from collections.abc import Mapping
 
-from crushpy.errors import UsageError
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data
 from crushpy.llm.server_lists import ServedModel
-from crushpy.messages import Data
 
 PORTS_VARIABLE = "CRUSHPY_LOCAL_PORTS"
 """Replaces the usual ports: `ollama=11434,vllm=9000`; empty: look nowhere."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crushpy.core.messages import Data
 from crushpy.llm import catalog, local_servers, vendors
 from crushpy.llm.key_store import locate_key
 from crushpy.llm.learnt import LearntModels, with_learnt_window
@@ -13,8 +14,7 @@ from crushpy.llm.offered_models import ServerList, served_by
 from crushpy.llm.protocol import ModelInfo
 from crushpy.llm.provider_factory import default_model, is_official, server_of
 from crushpy.llm.server_lists import ServedModel
-from crushpy.messages import Data
-from crushpy.redact import redact
+from crushpy.security.redact import redact
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from crushpy.core.messages import Data
+from crushpy.core.paths import Paths
 from crushpy.llm import vendors
 from crushpy.llm.key_store import stored_names
 from crushpy.llm.provider_factory import Endpoint, endpoint_of
 from crushpy.llm.server_lists import ListFailed, ListSource, ServedModel, ask_server
-from crushpy.messages import Data
-from crushpy.paths import Paths
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
@@ -106,8 +106,8 @@ def _place(endpoint: Endpoint) -> tuple[str, str, str]:
 
 
 def _harmless(text: str, key: str | None) -> str:
-    from crushpy.redact import redact
-    from crushpy.sanitize import one_line
+    from crushpy.security.redact import redact
+    from crushpy.security.sanitize import one_line
 
     return one_line(redact(text.replace(key, "[key]") if key else text))
 
@@ -123,7 +123,7 @@ def _read() -> list[ServerList]:
 
 
 def _keep(lists: Iterable[ServerList]) -> None:
-    from crushpy.private_files import write_private
+    from crushpy.security.private_files import write_private
 
     good = [msgspec.structs.replace(one, failure="") for one in lists if one.asked_at]
     if not good or good == _read():

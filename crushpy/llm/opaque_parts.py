@@ -7,7 +7,7 @@ A part that came later carries a note of how much of the text and how many calls
 from collections.abc import Iterator
 from typing import cast
 
-from crushpy.messages import Json, Message, Thinking, ToolCall
+from crushpy.core.messages import Json, Message, Thinking, ToolCall
 
 AFTER = "after"
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Any, Protocol
 
-from crushpy.messages import Data, Finish, Json, Message, Usage
+from crushpy.core.messages import Data, Finish, Json, Message, Usage
 
 
 class ToolSpec(Data, frozen=True):

@@ -11,15 +11,15 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from crushpy.core.messages import Data
 from crushpy.llm import catalog, vendors
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.key_store import find_key, stored_names, variable_hint
 from crushpy.llm.protocol import Piece, Provider, Request
-from crushpy.messages import Data
 from crushpy.settings.schema import ProviderSettings
 
 if TYPE_CHECKING:
-    from crushpy.llm.http_wire import WireOptions
+    from crushpy.llm.http_provider import HttpProviderOptions
     from crushpy.settings import Settings
 
 OPENAI_BASE = "https://api.openai.com/v1"
@@ -100,9 +100,9 @@ def _gemini(endpoint: Endpoint) -> Provider:
     return GeminiProvider(endpoint.api_base or API_BASE, endpoint.key, **_options(endpoint))
 
 
-def _options(endpoint: Endpoint) -> "WireOptions":
+def _options(endpoint: Endpoint) -> "HttpProviderOptions":
     """What every wire of our own is told of its server."""
-    options: WireOptions = {"strip": f"{endpoint.vendor}/"}
+    options: HttpProviderOptions = {"strip": f"{endpoint.vendor}/"}
     if endpoint.key_origin:
         options["key_variable"] = endpoint.key_origin
     if endpoint.bearer:
@@ -110,7 +110,7 @@ def _options(endpoint: Endpoint) -> "WireOptions":
     return options
 
 
-def _openai_options(endpoint: Endpoint) -> "WireOptions":
+def _openai_options(endpoint: Endpoint) -> "HttpProviderOptions":
     options = _options(endpoint)
     if endpoint.vendor == "azure":
         options.setdefault("key_header", "api-key")

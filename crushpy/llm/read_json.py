@@ -4,7 +4,7 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.messages import Json
+from crushpy.core.messages import Json
 
 
 def as_object(value: object) -> Json:
@@ -58,7 +58,7 @@ def decode_json(data: bytes | str) -> Any:
         # Half of a letter that needs two: msgspec refuses it, and servers cut their replies anywhere.
         import json
 
-        from crushpy.sanitize import encodable
+        from crushpy.security.sanitize import encodable
 
         try:
             return encodable(json.loads(data))

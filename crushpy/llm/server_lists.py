@@ -8,8 +8,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data, Json
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data, Json
 
 if TYPE_CHECKING:
     from crushpy.http import Client

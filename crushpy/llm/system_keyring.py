@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Protocol, TypeVar, cast
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 
 SERVICE = "crushpy"
 PATIENCE = 10.0

@@ -11,9 +11,9 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.core.messages import Image, Message, Part, Seed, Thinking, ToolCall
 from crushpy.llm.catalog import litellm_folder
 from crushpy.llm.image_rules import flat_tokens
-from crushpy.messages import Image, Message, Part, Seed, Thinking, ToolCall
 
 O200K = "o200k_base"
 CL100K = "cl100k_base"

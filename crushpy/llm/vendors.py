@@ -6,7 +6,7 @@ Says whether a key is there; never shows one.
 import re
 from collections.abc import Mapping
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 
 class KnownProvider(Data, frozen=True):

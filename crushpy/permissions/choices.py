@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.access import Access, AnswerChoice, Needs
-from crushpy.errors import SettingsError
+from crushpy.core.access import Access, AnswerChoice, Privileges
+from crushpy.core.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet
@@ -21,7 +21,7 @@ _THIS = {"path": "this file", "command": "this command", "host": "this host", "n
 
 
 def choices_for(
-    decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: Guard
+    decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> tuple[AnswerChoice, ...]:
     """What can be answered to a call that `decision` asks about. Deny comes last."""
     if not decision.suggested:
@@ -42,7 +42,7 @@ def _for_good(decision: Decision) -> Iterator[AnswerChoice]:
 
 
 def _lets_through(
-    choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: Guard
+    choice: AnswerChoice, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> bool:
     try:
         granted = RuleSet.from_strings(allow=choice.rules)
@@ -62,7 +62,7 @@ def _for_the_conversation(
         yield from _for_files(paths, accesses)
         return
     commands = [access.value for access in accesses if access.kind == "command"]
-    if len(commands) == len(accesses) == 1 and (missing := missing_needs(decision)) != Needs():
+    if len(commands) == len(accesses) == 1 and (missing := missing_needs(decision)) != Privileges():
         yield from _for_needs(decision, missing)
         return
     if len(commands) == len(accesses) == 1:
@@ -76,16 +76,16 @@ def _for_the_conversation(
     yield AnswerChoice("c", "conversation", this, suggested)
 
 
-def missing_needs(decision: Decision) -> Needs:
+def missing_needs(decision: Decision) -> Privileges:
     """What of a command's needs the question is about."""
-    missing = Needs()
+    missing = Privileges()
     for part in decision.parts:
         if part.verdict == "ask":
             missing |= part.needs
     return missing
 
 
-def _for_needs(decision: Decision, missing: Needs) -> Iterator[AnswerChoice]:
+def _for_needs(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice]:
     """These hosts, the whole network; these folders."""
     others = [f"commands like {_pattern(rule)}" for rule in decision.suggested if rule.startswith(f"{RUN}(")]
     folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
@@ -95,7 +95,7 @@ def _for_needs(decision: Decision, missing: Needs) -> Iterator[AnswerChoice]:
     if missing.hosts or missing.network:
         kept = tuple(rule for rule in decision.suggested if not rule.startswith(NETWORK))
         covers = ["the whole network", *folders, *others]
-        yield AnswerChoice("w", "conversation", "; ".join(covers), (NETWORK, *kept), Needs(network=True))
+        yield AnswerChoice("w", "conversation", "; ".join(covers), (NETWORK, *kept), Privileges(network=True))
         return
     yield AnswerChoice("f", "conversation", "; ".join([*folders, *others]), decision.suggested, missing)
 

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide_host import decide_host
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, combine, strictest
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.rules import Rule, RuleSet
 
 
@@ -19,19 +19,19 @@ def decide(
     workspace: Path,
     *,
     yolo: bool = False,
-    guard: Guard | None = None,
+    guard: ExecutionContext | None = None,
 ) -> Decision:
     """Whether a call that would touch all of `accesses` may run."""
     parts: list[Decision] = []
     for access in accesses:
         parts.extend(
             _closed(part, access, rules)
-            for part in _parts(access, rules, workspace, _held(guard or Guard(), rules), yolo)
+            for part in _parts(access, rules, workspace, _held(guard or ExecutionContext(), rules), yolo)
         )
     return combine(parts, yolo=yolo)
 
 
-def _held(guard: Guard, rules: RuleSet) -> Guard:
+def _held(guard: ExecutionContext, rules: RuleSet) -> ExecutionContext:
     """Where nothing may be changed, no sandbox is a reason to let a command build."""
     return msgspec.structs.replace(guard, auto_allow=False) if rules.closed else guard
 
@@ -43,7 +43,9 @@ def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
     return part
 
 
-def _parts(access: Access, rules: RuleSet, workspace: Path, guard: Guard, yolo: bool) -> list[Decision]:
+def _parts(
+    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, yolo: bool
+) -> list[Decision]:
     if access.kind == "command":
         from crushpy.permissions.decide_command import decide_command  # loads the parser: only where needed
 

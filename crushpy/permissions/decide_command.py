@@ -2,27 +2,27 @@
 
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
+from crushpy.permissions.command_policy import RuleDecision, obeyed_variables
 from crushpy.permissions.decision import Decision, by_rule
-from crushpy.permissions.guard import Guard
-from crushpy.permissions.prohibition import RuleHit, hits, mentions
-from crushpy.permissions.ruled_line import RuledLine, obeyed_variables
+from crushpy.permissions.deny_rules import RuleHit, hits, mentions
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.rules import RUN, Rule, RuleSet
-from crushpy.permissions.sandboxed_line import SandboxedLine
+from crushpy.permissions.sandboxed_policy import SandboxedDecision
 from crushpy.permissions.shell.ast import ShellReading
 from crushpy.permissions.shell.parser import parse_shell
 
 
 def decide_command(
-    access: Access, rules: RuleSet, workspace: Path, guard: Guard, *, yolo: bool
+    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, *, yolo: bool
 ) -> list[Decision]:
     """One decision for each thing that the command would do."""
     reading = parse_shell(access.value)
-    line = RuledLine(reading, rules, workspace, guard, access.tool)
+    line = RuleDecision(reading, rules, workspace, guard, access.tool)
     parts = _forbidden(access, reading, rules, yolo)
     if not guard.sandbox:
         return [*parts, *line.parts()] or [Decision("ask", "no rule covers it")]
-    sandboxed = SandboxedLine(access.needs, reading, line, rules, workspace, guard)
+    sandboxed = SandboxedDecision(access.needs, reading, line, rules, workspace, guard)
     if rules.closed or not guard.auto_allow:
         return [*parts, *line.parts(), *sandboxed.needs()]
     return [*parts, *_mentioned(access, reading, rules), *sandboxed.parts()]

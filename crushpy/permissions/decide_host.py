@@ -1,6 +1,6 @@
 """The decision for a host that a call would talk to."""
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decision import Decision, strictest
 from crushpy.permissions.rules import TALK, Rule, RuleSet
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decision import Decision, strictest
 from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids
 from crushpy.permissions.rules import RuleSet

@@ -3,8 +3,8 @@
 from collections.abc import Callable, Iterable, Sequence
 from typing import Literal
 
-from crushpy.access import Needs
-from crushpy.messages import Data
+from crushpy.core.access import Privileges
+from crushpy.core.messages import Data
 from crushpy.permissions.rules import Rule, RuleSet
 
 Verdict = Literal["allow", "ask", "deny"]
@@ -22,14 +22,14 @@ class Decision(Data, frozen=True):
     """The part of a call that it speaks of, where that is not all of it: one command of several."""
     parts: tuple["Decision", ...] = ()
     """Of the decision for a whole call: those it was made of."""
-    needs: Needs = Needs()
+    needs: Privileges = Privileges()
     """What a command gets beyond the sandbox where it runs."""
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     """The strictest of several decisions, with all that would have to be allowed."""
     parts = list(parts)
-    needs = Needs()
+    needs = Privileges()
     for part in parts:
         needs |= part.needs
     said = tuple(part for part in parts if part.reason)

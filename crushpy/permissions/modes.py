@@ -2,7 +2,7 @@
 
 import msgspec
 
-from crushpy.access import Mode, declared_tools
+from crushpy.core.access import Mode, declared_tools
 from crushpy.permissions.rules import RUN, WRITE, Rule, RuleSet
 
 PLAN_CLOSED = "plan mode changes nothing, it only reads"

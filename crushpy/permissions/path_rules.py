@@ -6,8 +6,8 @@ import sys
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from crushpy.access import Access
-from crushpy.paths import WORKTREES
+from crushpy.core.access import Access
+from crushpy.core.paths import WORKTREES
 from crushpy.permissions.patterns import compiled, escaped
 from crushpy.permissions.rules import READ, WRITE, Rule
 
@@ -119,7 +119,7 @@ def crushpy_folders() -> tuple[Path, ...]:
 
 @lru_cache(maxsize=8)
 def _crushpy_folders_for(crushpy_home: str, home: str) -> tuple[Path, ...]:
-    from crushpy.paths import Paths
+    from crushpy.core.paths import Paths
 
     paths = Paths(crushpy_home)
     return tuple({Path(os.path.realpath(folder)) for folder in (paths.config_dir, paths.data_dir)})

@@ -9,10 +9,10 @@ from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.risk.git_words import git_reads
 from crushpy.permissions.risk.readers import is_plain_reader, read_words
 from crushpy.permissions.rules import READ, RuleSet
@@ -25,7 +25,9 @@ _MOST_FILES = 1_000
 class PlainReading:
     """Judges the commands of one line that only read."""
 
-    def __init__(self, folders: Sequence[Path], rules: RuleSet, workspace: Path, guard: Guard) -> None:
+    def __init__(
+        self, folders: Sequence[Path], rules: RuleSet, workspace: Path, guard: ExecutionContext
+    ) -> None:
         """`folders`: where the line may run; none where that is not known."""
         self._folders = folders
         self._rules = rules

@@ -4,9 +4,9 @@ import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
 
-from crushpy.access import ToolAccess, ToolTable, declared_tools
-from crushpy.errors import SettingsError
-from crushpy.messages import Data
+from crushpy.core.access import ToolAccess, ToolTable, declared_tools
+from crushpy.core.errors import SettingsError
+from crushpy.core.messages import Data
 from crushpy.permissions.patterns import compiled
 from crushpy.permissions.shell.ast import word_set
 

@@ -3,9 +3,9 @@
 import shlex
 from collections.abc import Iterator, Sequence
 
-from crushpy.access import ToolAccess
-from crushpy.errors import SettingsError
-from crushpy.permissions.allowance import covers, without_globals
+from crushpy.core.access import ToolAccess
+from crushpy.core.errors import SettingsError
+from crushpy.permissions.allow_rules import covers, without_globals
 from crushpy.permissions.risk.embedded_scripts import is_interpreter
 from crushpy.permissions.risk.risky_words import OPERANDS_MATTER
 from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow

@@ -5,10 +5,10 @@ import os
 from pathlib import Path
 from typing import cast
 
-from crushpy.errors import CrushpyError, SettingsError, UsageError
-from crushpy.paths import PROJECT_FOLDER, Paths
-from crushpy.private_files import write_private
-from crushpy.sanitize import clean
+from crushpy.core.errors import CrushpyError, SettingsError, UsageError
+from crushpy.core.paths import PROJECT_FOLDER, Paths
+from crushpy.security.private_files import write_private
+from crushpy.security.sanitize import clean
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:

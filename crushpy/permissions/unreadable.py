@@ -4,10 +4,10 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.path_rules import TouchedPath, allows, crushpy_folders, forbids, speaks_of
 from crushpy.permissions.rules import RuleSet
-from crushpy.sandbox.masks import holds_variables, secrets
+from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
 
 def unreadable_below(

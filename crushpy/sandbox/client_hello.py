@@ -1,6 +1,6 @@
 """Reads the first words of a TLS connection: which server the client says it wants. Pure: knows no socket."""
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 MAX_HELLO = 1 << 16
 _RECORD, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1

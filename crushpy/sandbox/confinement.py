@@ -7,18 +7,18 @@ from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.access import Needs
-from crushpy.messages import Data
+from crushpy.core.access import Privileges
+from crushpy.core.messages import Data
+from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
 from crushpy.sandbox.git_settings import GitSettings
-from crushpy.sandbox.guards import Guards
 from crushpy.sandbox.joined_network import join_network, joins_networks
-from crushpy.sandbox.keeper_handle import Keeper
 from crushpy.sandbox.landlock import landlock_rules
 from crushpy.sandbox.mounts import Mount
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
+from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.seatbelt_profile import seatbelt_profile
-from crushpy.sandbox.surroundings import Grounds, Surroundings
+from crushpy.sandbox.supervisor_handle import Keeper
 
 if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
@@ -57,20 +57,20 @@ class Unconfined:
         """Those that live."""
         return [self._keeper] if self._keeper is not None and self._keeper.alive else []
 
-    def keeper(self, needs: Needs) -> Keeper:
+    def keeper(self, needs: Privileges) -> Keeper:
         """Who runs a command; made where there is none."""
         if self._keeper is None or not self._keeper.alive:
             self._keeper = Keeper()
         return self._keeper
 
-    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+    def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         """What a command gets; ask once its keeper is there."""
         return dict(environment)
 
     def begin(self) -> list[str]:
         return []
 
-    def check(self, needs: Needs) -> list[str]:
+    def check(self, needs: Privileges) -> list[str]:
         return []
 
     def inside(self, path: Path) -> Path:
@@ -81,7 +81,7 @@ class Unconfined:
 
     async def warm_up(self) -> None:
         """Begins what the first command would have to wait for."""
-        self.keeper(Needs())
+        self.keeper(Privileges())
 
     async def close(self, grace: float) -> list[int]:
         """Ends everything; who could not be ended."""
@@ -93,32 +93,32 @@ class Bubblewrap(Unconfined):
     """Commands of one conversation in namespaces: one private /tmp, a keeper for each set of needs."""
 
     def __init__(
-        self, sandbox: Sandbox, grounds: Grounds, folder: Path, allowance: Allowance | None = None
+        self, sandbox: Sandbox, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
     ) -> None:
         """`folder`: for what is this conversation's alone."""
         super().__init__(sandbox)
         self._grounds = grounds
         self._allowance = allowance or Allowance()
         self._private = PrivateTmp(folder)
-        self._guards = Guards(grounds.workspace, grounds.home, grounds.aside)
+        self._guards = ProtectedFiles(grounds.workspace, grounds.home, grounds.aside)
         self._git = GitSettings(grounds.workspace, grounds.aside)
-        self._surroundings = Surroundings(grounds, self._private, self._guards, self._git.places)
+        self._surroundings = FilesystemView(grounds, self._private, self._guards, self._git.places)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._free_ports = cycle(HOSTS_PORTS)
-        self._ports: dict[Needs, int] = {}
+        self._ports: dict[Privileges, int] = {}
         """Where the keepers for these needs have their way to hosts."""
         self._neighbours: list[Keeper] = []
         """Those on the loopback of the conversation."""
-        self._current: dict[Needs, Keeper] = {}
+        self._current: dict[Privileges, Keeper] = {}
         self._retired: list[Keeper] = []
-        self._started: list[tuple[Needs, Keeper]] = []
+        self._started: list[tuple[Privileges, Keeper]] = []
         self._signature: tuple[object, ...] = ()
 
     @property
     def keepers(self) -> list[Keeper]:
         return [keeper for keeper in (*self._current.values(), *self._retired) if keeper.alive]
 
-    def keeper(self, needs: Needs) -> Keeper:
+    def keeper(self, needs: Privileges) -> Keeper:
         signature = self._surroundings.signature()
         if signature != self._signature:
             # Those that run go on where they are; what comes now sees the folder that is there now.
@@ -131,7 +131,7 @@ class Bubblewrap(Unconfined):
             self._started.append((needs, found))
         return found
 
-    def _start(self, needs: Needs) -> Keeper:
+    def _start(self, needs: Privileges) -> Keeper:
         self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         words = self._allowance.words()
         given: tuple[Mount, ...] = ()
@@ -166,7 +166,7 @@ class Bubblewrap(Unconfined):
             self._proxies[hosts] = proxy
         return self._proxies[hosts]
 
-    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
+    def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         held = {**environment, "TMPDIR": str(TMP)}
         for name in ("TMP", "TEMP", "XDG_RUNTIME_DIR"):
             held.pop(name, None)
@@ -185,7 +185,7 @@ class Bubblewrap(Unconfined):
         self._git.remember()
         return [*taken_back, *self._guards.begin(alone=not any(keeper.busy for keeper in self.keepers))]
 
-    def check(self, needs: Needs) -> list[str]:
+    def check(self, needs: Privileges) -> list[str]:
         allowed = [Path(place) for place in needs.write]
         put_aside = self._guards.put_aside(
             (*allowed, self._grounds.workspace / ".git") if needs.git else allowed
@@ -226,8 +226,8 @@ class Bubblewrap(Unconfined):
     # --- beginning and end --------------------------------------------------------------------------------
 
     async def warm_up(self) -> None:
-        await asyncio.to_thread(self._surroundings.view, Needs())
-        self.keeper(Needs())
+        await asyncio.to_thread(self._surroundings.view, Privileges())
+        self.keeper(Privileges())
         await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
@@ -244,16 +244,16 @@ class Bubblewrap(Unconfined):
 class Landlock(Bubblewrap):
     """Commands of one conversation that see the machine as it is, and may open what they were given."""
 
-    def _start(self, needs: Needs) -> Keeper:
+    def _start(self, needs: Privileges) -> Keeper:
         self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         words = [*self._allowance.words(), f"network={int(needs.network)}"]
         return Keeper(words, options=list(landlock_rules(self._surroundings.view(needs))))
 
-    def environment(self, environment: Mapping[str, str], needs: Needs) -> dict[str, str]:
-        held = super().environment(environment, Needs(git=needs.git))
+    def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
+        held = super().environment(environment, Privileges(git=needs.git))
         return {**held, "TMPDIR": str(self._private.tmp)}
 
-    def check(self, needs: Needs) -> list[str]:
+    def check(self, needs: Privileges) -> list[str]:
         said = super().check(needs)
         if needs.hosts and not needs.network:
             said.append(f"{self.sandbox.name} cannot open some hosts alone: the command had no network")
@@ -269,20 +269,22 @@ class Landlock(Bubblewrap):
 class Seatbelt(Landlock):
     """Commands of one conversation on macOS, under a profile of `sandbox-exec`."""
 
-    def _start(self, needs: Needs) -> Keeper:
+    def _start(self, needs: Privileges) -> Keeper:
         self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         profile = self._private.root / f"profile-{len(self._current)}-{len(self._retired)}"
         profile.write_text(seatbelt_profile(self._surroundings.view(needs), network=needs.network))
         return Keeper(self._allowance.words(), [self.sandbox.program, "-f", str(profile)])
 
 
-def confine(mode: str, grounds: Grounds, folder: Path, allowance: Allowance | None = None) -> Unconfined:
+def confine(
+    mode: str, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
+) -> Unconfined:
     """What holds the commands of a conversation under `sandbox.mode`."""
     return confine_in(find_sandbox(mode), grounds, folder, allowance)
 
 
 def confine_in(
-    sandbox: Sandbox, grounds: Grounds, folder: Path, allowance: Allowance | None = None
+    sandbox: Sandbox, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
 ) -> Unconfined:
     """What holds the commands of a conversation in `sandbox`."""
     if sandbox.name == "bubblewrap":

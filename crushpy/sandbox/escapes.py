@@ -1,6 +1,6 @@
 """Ways out of the sandbox that `crushpy doctor --sandbox` tries. Each prints ESCAPED where it leads out."""
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 ESCAPED = "ESCAPED"
 

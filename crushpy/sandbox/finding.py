@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Literal
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 SandboxName = Literal["bubblewrap", "landlock", "sandbox-exec", "none"]
 
@@ -28,8 +28,8 @@ NAMESPACES = (
 _TRY_LANDLOCK = """
 import sys
 sys.path.append(sys.argv[1])
-from crushpy.sandbox.keeper.landlock import FIRST_THAT_HOLDS, hold, landlock_version
-from crushpy.sandbox.keeper.socket_filter import filters_sockets
+from crushpy.sandbox.supervisor.landlock import FIRST_THAT_HOLDS, hold, landlock_version
+from crushpy.sandbox.supervisor.socket_filter import filters_sockets
 if landlock_version() < FIRST_THAT_HOLDS or not filters_sockets():
     sys.exit(1)
 hold([], network=False)

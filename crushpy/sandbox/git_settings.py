@@ -10,11 +10,11 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from crushpy.ids import new_id
-from crushpy.paths import private_dir
-from crushpy.safe_git import git_environment
-from crushpy.safe_open import open_folder
+from crushpy.core.ids import new_id
+from crushpy.core.paths import private_dir
 from crushpy.sandbox.repository import git_folders
+from crushpy.security.safe_git import git_environment
+from crushpy.security.safe_open import open_folder
 
 _MOST_BYTES = 1_000_000
 _SECONDS = 10

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from ipaddress import ip_address
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 _NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._")
 _MAX_NAME = 253

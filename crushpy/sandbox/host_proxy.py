@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from crushpy.http.public_addresses import is_public
-from crushpy.safe_open import open_folder
 from crushpy.sandbox.client_hello import ALERT, MAX_HELLO, NotTls, read_hello
 from crushpy.sandbox.host_list import HostList, HostPort, read_host_port
 from crushpy.sandbox.relay import PIECE, BrokenRequest, pass_on, relay
-from crushpy.start_soon import start_soon
+from crushpy.security.safe_open import open_folder
+from crushpy.util.spawn import spawn
 
 MAX_HEAD = 1 << 15
 MAX_CONNECTIONS = 256
@@ -56,7 +56,7 @@ class HostProxy:
     def start(self, path: Path) -> None:
         """Takes connections at a unix socket, which is made in a folder that is there. Raises OSError."""
         self.place = path
-        self._listening = start_soon(self._listen(_bound(path)))
+        self._listening = spawn(self._listen(_bound(path)))
 
     async def _listen(self, taken: socket.socket) -> asyncio.Server:
         # Newer Pythons would remove the file when it is closed, by a path that does not hold any more.
@@ -83,7 +83,7 @@ class HostProxy:
         if len(self._serving) >= MAX_CONNECTIONS:
             writer.transport.abort()
             return
-        task = start_soon(self._serve(reader, writer))
+        task = spawn(self._serve(reader, writer))
         self._serving.add(task)
         task.add_done_callback(self._serving.discard)
 

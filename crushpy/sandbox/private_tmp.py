@@ -6,7 +6,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from crushpy.paths import private_dir
+from crushpy.core.paths import private_dir
 
 TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 

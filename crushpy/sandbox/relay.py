@@ -3,7 +3,7 @@
 import asyncio
 from typing import TYPE_CHECKING
 
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
     import h11
@@ -57,7 +57,7 @@ async def pass_on(
 async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
     """Copies until the last way has come to its end, one breaks, or nothing is said on any of them."""
     clock = _Clock()
-    copying = [start_soon(_copy(source, target, clock)) for source, target in ways]
+    copying = [spawn(_copy(source, target, clock)) for source, target in ways]
     try:
         await asyncio.gather(*copying)
     finally:

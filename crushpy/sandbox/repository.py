@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 _RUNS_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes")
 """What makes git run programs. Nobody but the user changes it."""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
-from crushpy.errors import SettingsError
+from crushpy.core.errors import SettingsError
 from crushpy.settings.files import parse
 from crushpy.settings.setting_keys import KeyPath, spell, toml_value
 

@@ -5,8 +5,8 @@ import stat
 from pathlib import Path
 from typing import Any
 
-from crushpy.errors import SettingsError
-from crushpy.paths import Paths, project_dir
+from crushpy.core.errors import SettingsError
+from crushpy.core.paths import Paths, project_dir
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
 _LARGEST = 1_000_000

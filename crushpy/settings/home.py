@@ -3,8 +3,8 @@
 import os
 import stat
 
-from crushpy.errors import UsageError
-from crushpy.paths import Paths
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
 
 
 def guard_home(paths: Paths) -> list[str]:

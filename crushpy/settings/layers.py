@@ -11,10 +11,10 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.access import STRICTNESS
-from crushpy.errors import SettingsError
-from crushpy.messages import Data
-from crushpy.paths import Paths
+from crushpy.core.access import STRICTNESS
+from crushpy.core.errors import SettingsError
+from crushpy.core.messages import Data
+from crushpy.core.paths import Paths
 from crushpy.settings import setting_keys, values
 from crushpy.settings.files import exists, project_file, read_table, user_files
 from crushpy.settings.home import guard_home

@@ -9,9 +9,9 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Literal
 
-from crushpy.errors import SettingsError
-from crushpy.paths import Paths
-from crushpy.private_files import locked, write_private
+from crushpy.core.errors import SettingsError
+from crushpy.core.paths import Paths
+from crushpy.security.private_files import locked, write_private
 from crushpy.settings import edit, setting_keys, values
 from crushpy.settings.files import read_text, user_files
 from crushpy.settings.setting_keys import KeyPath, Leaf

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crushpy.access import Mode
-from crushpy.app_commands import APP_COMMANDS
-from crushpy.defaults import DEFAULT_THRESHOLD
-from crushpy.messages import Data
+from crushpy.core.access import Mode
+from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.defaults import DEFAULT_THRESHOLD
+from crushpy.core.messages import Data
 
 PositiveInt = Annotated[int, Meta(gt=0)]
 Cost = Annotated[float, Meta(ge=0, le=1_000_000)]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin
 
 import msgspec
 
-from crushpy.errors import SettingsError
+from crushpy.core.errors import SettingsError
 from crushpy.settings.schema import Settings
 
 KeyPath = tuple[str, ...]

@@ -4,7 +4,7 @@ import re
 
 import msgspec
 
-from crushpy.errors import SettingsError
+from crushpy.core.errors import SettingsError
 from crushpy.settings.setting_keys import KeyPath, Leaf, show, spell
 
 _PASSWORD_OPTION = re.compile(r"[?&](?:ssl)?password=.")

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 from crushpy.storage.audit_records import AuditChain, AuditEntry, AuditRecord, first_hash, linked
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 AuditKind = Literal["decision", "change", "deleted"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from crushpy.errors import UsageError
-from crushpy.messages import Cut, Data, Message, Usage
-from crushpy.sanitize import encodable
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Cut, Data, Message, Usage
+from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crushpy.messages import Data, Message, ToolCall
+from crushpy.core.messages import Data, Message, ToolCall
 from crushpy.storage.audit_records import AuditEntry
 
 

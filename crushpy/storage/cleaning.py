@@ -3,7 +3,6 @@
 What is left over when a process ends is taken up by the next one that has time.
 """
 
-from crushpy.login import login_name
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.codec import to_column
@@ -11,6 +10,7 @@ from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable
 from crushpy.storage.search_index import SearchIndex, up_to
 from crushpy.storage.system_prompts import SystemPrompts
+from crushpy.util.login import login_name
 
 _BATCH = 50
 _BATCH_CHARS = 200_000

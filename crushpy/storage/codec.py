@@ -2,8 +2,8 @@
 
 import msgspec
 
-from crushpy.messages import Part, Text
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Part, Text
+from crushpy.security.sanitize import encodable
 
 
 def to_column(value: object) -> str:

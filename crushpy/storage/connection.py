@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from types import MappingProxyType
 from typing import Any
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.storage.rows import Rows
 
 Values = Mapping[str, Any] | Sequence[Mapping[str, Any]]

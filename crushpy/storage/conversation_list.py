@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from crushpy.messages import Message, Text, parts_from_json
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Message, Text, parts_from_json
+from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import folder_key
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED, ConversationTable

@@ -6,10 +6,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crushpy.errors import UsageError
-from crushpy.messages import Data, counted
-from crushpy.paths import private_dir
-from crushpy.private_files import write_private
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data, counted
+from crushpy.core.paths import private_dir
+from crushpy.security.private_files import write_private
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 

@@ -21,7 +21,6 @@ from crushpy.storage.file_changes import FileChanges
 from crushpy.storage.full_text import FullText
 from crushpy.storage.lease_holder import LeaseHolder
 from crushpy.storage.loading import load_tables
-from crushpy.storage.mark_table import MarkTable
 from crushpy.storage.message_lookup import MessageLookup
 from crushpy.storage.message_pages import MessagePages
 from crushpy.storage.output_table import OutputTable
@@ -32,6 +31,7 @@ from crushpy.storage.session_table import SessionTable
 from crushpy.storage.system_prompts import SystemPrompts
 from crushpy.storage.task_lists import TaskLists
 from crushpy.storage.task_results import TaskResults
+from crushpy.storage.timeline_note_table import MarkTable
 from crushpy.storage.usage_sums import UsageSums
 
 if TYPE_CHECKING:

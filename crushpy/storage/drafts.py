@@ -4,7 +4,7 @@ Lives on the storage thread. A draft is one row, written over and over, and goes
 stores the reply itself.
 """
 
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 from crushpy.storage.connection import Connection
 from crushpy.storage.row_mapping import message_from_row, message_to_row
 from crushpy.storage.session_table import SessionTable

@@ -6,7 +6,7 @@ that message once, and keeps them.
 
 from collections.abc import Mapping
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crushpy.redact import redact
-from crushpy.sanitize import encodable
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import encodable
 from crushpy.storage.audit import Audit
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.codec import to_column

@@ -5,7 +5,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 LETTERS = re.compile(r"[^\W_]")
 """What a term must have one of to be found by its words."""

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 from sqlalchemy import case, func, select, update
 
-from crushpy.messages import Message, Usage
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Message, Usage
+from crushpy.security.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.built_statements import run_built
 from crushpy.storage.codec import to_column

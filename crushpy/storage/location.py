@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crushpy.errors import SettingsError
+from crushpy.core.errors import SettingsError
 from crushpy.storage.backend import Backend
 from crushpy.storage.postgres.address import ServerAddress, is_server
 from crushpy.storage.server_report import ServerReport

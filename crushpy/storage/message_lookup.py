@@ -1,7 +1,7 @@
 """Finds a message by its id or the beginning of one, and the session it belongs to."""
 
-from crushpy.errors import UsageError
-from crushpy.sanitize import encodable
+from crushpy.core.errors import UsageError
+from crushpy.security.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import MessagePlace

@@ -1,6 +1,6 @@
 """Long sessions, a page of messages at a time, and their cuts. Lives on the storage thread."""
 
-from crushpy.messages import Cut, Message
+from crushpy.core.messages import Cut, Message
 from crushpy.storage.connection import Connection
 from crushpy.storage.row_mapping import message_from_row
 from crushpy.storage.session_table import SessionTable

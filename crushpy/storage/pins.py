@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from crushpy.errors import UsageError
-from crushpy.messages import Pin
-from crushpy.sanitize import encodable
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Pin
+from crushpy.security.sanitize import encodable
 from crushpy.storage.connection import Connection
 
 _OF = "SELECT * FROM pin WHERE root_id = :root ORDER BY number"

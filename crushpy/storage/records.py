@@ -5,9 +5,9 @@ from typing import Literal, Protocol
 
 import msgspec
 
-from crushpy.access import Mode
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.messages import Cut, Data, Message, Todo, Usage
+from crushpy.core.access import Mode
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Cut, Data, Message, Todo, Usage
 
 EVERYTHING = 2**63 - 1
 """Above the number of every message."""
@@ -110,7 +110,7 @@ class BoundaryInfo(Data, frozen=True, omit_defaults=False):
     """What the child's first reply said it used."""
     cost: float = 0.0
     seconds: float = 0.0
-    cut_chars: int = 0
+    truncated_chars: int = 0
     problem: str = ""
     coverage: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
     """For each kind of fact: how many there were, how many the prose has, how many were carried."""

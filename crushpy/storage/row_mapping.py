@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from crushpy.messages import Message, Part, Todo, Usage
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Message, Part, Todo, Usage
+from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import decoded, encoded_parts, folder_key, to_column
 from crushpy.storage.records import BoundaryInfo, BreakerState, SessionInfo
 from crushpy.storage.rows import Row

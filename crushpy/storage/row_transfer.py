@@ -11,7 +11,7 @@ import msgspec
 from sqlalchemy import Boolean, Table, func, select, tuple_, update
 from sqlmodel import SQLModel
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.storage.built_statements import run_built
 from crushpy.storage.connection import Connection
 from crushpy.storage.rows import Row

@@ -10,9 +10,9 @@ from typing import Any
 
 import msgspec
 
-from crushpy.errors import UsageError
-from crushpy.messages import Data, Message
-from crushpy.sanitize import encodable
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data, Message
+from crushpy.security.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.codec import folder_key, to_column
 from crushpy.storage.connection import Connection

@@ -14,13 +14,13 @@ from typing import Any
 
 import msgspec
 
-from crushpy.freed_memory import LARGE, hand_back_freed
-from crushpy.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.core.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.full_text import FullText, IndexedText
 from crushpy.storage.row_mapping import MESSAGE_COLUMNS, message_from_row
 from crushpy.storage.rows import Row
+from crushpy.util.freed_memory import LARGE, hand_back_freed
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""

@@ -1,6 +1,6 @@
 """A server as `crushpy doctor` finds it. Light."""
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 
 class ServerReport(Data, frozen=True):

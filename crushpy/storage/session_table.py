@@ -4,10 +4,10 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from crushpy.access import Mode
-from crushpy.errors import UsageError
-from crushpy.messages import Data, Message, Todo, ToolCall, Usage
-from crushpy.sanitize import clean, encodable
+from crushpy.core.access import Mode
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data, Message, Todo, ToolCall, Usage
+from crushpy.security.sanitize import clean, encodable
 from crushpy.storage import statements
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.codec import to_column

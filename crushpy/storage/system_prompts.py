@@ -6,7 +6,7 @@ until `convert_some` comes to them.
 
 from hashlib import sha256
 
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.row_mapping import SESSION_COLUMNS, session_to_row

@@ -186,7 +186,7 @@ class BoundaryRow(SQLModel, table=True):
     """What the child's first reply said it used."""
     cost: float = Field(sa_type=Float)
     seconds: float = Field(sa_type=Float)
-    cut_chars: int
+    truncated_chars: int
     """Characters of tool results that did not reach the summariser."""
     problem: str = Field(sa_type=Text)
     """Why there is no summary, or why not the first model's."""

@@ -4,7 +4,7 @@ import time
 
 import msgspec
 
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import ListedTask, StoredTaskList, TasksDone
 

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from crushpy.messages import Usage
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Usage
+from crushpy.security.sanitize import encodable
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.records import TaskResult

@@ -1,6 +1,6 @@
 """Sums of what model calls used, by day, model and conversation. Lives on the storage thread."""
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import DELETED
 from crushpy.storage.records import UsageSum

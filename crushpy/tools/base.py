@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
 
 import msgspec
 
-from crushpy.access import Access, Needs, ToolAccess
-from crushpy.errors import CrushpyError
-from crushpy.images import ImageLimits
-from crushpy.messages import Data, Display, Image, Json, Todo
+from crushpy.core.access import Access, Privileges, ToolAccess
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data, Display, Image, Json, Todo
 from crushpy.tools.errors import ToolError
+from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
@@ -132,7 +132,7 @@ class ToolContext:
         """The real paths that calls are judged by; None where nothing is remembered."""
         self._meant: dict[str, Path] | None = None
         """The same before links are followed."""
-        self.needs = Needs()
+        self.needs = Privileges()
         """What a command of this call was granted beyond the usual."""
 
     def for_agent(
@@ -150,13 +150,13 @@ class ToolContext:
         return lent
 
     def for_call(
-        self, call_id: str, emit: Callable[[str], None], needs: Needs | None = None
+        self, call_id: str, emit: Callable[[str], None], needs: Privileges | None = None
     ) -> "ToolContext":
         """The same context for one call: live output goes to `emit`, a command has `needs`."""
         lent = copy(self)
         lent.emit = emit
         lent.call_id = call_id
-        lent.needs = needs or Needs()
+        lent.needs = needs or Privileges()
         return lent
 
     def resolving_once(self) -> "ToolContext":

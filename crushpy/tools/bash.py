@@ -8,8 +8,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access, Needs, ToolAccess
-from crushpy.messages import Terminal
+from crushpy.core.access import Access, Privileges, ToolAccess
+from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output, describe_output
@@ -21,7 +21,7 @@ DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 600
 
 
-class NeedsArgs(Args, frozen=True):
+class PrivilegesArgs(Args, frozen=True):
     """What a command needs beyond the sandbox."""
 
     network: Annotated[bool | tuple[str, ...], Meta(description="Hosts, or true for any.")] = ()
@@ -37,8 +37,8 @@ class BashArgs(Args, frozen=True):
     )
     background: bool = False
     needs: Annotated[
-        NeedsArgs, Meta(description="To ask the user for what the sandbox keeps back, with the reason.")
-    ] = NeedsArgs()
+        PrivilegesArgs, Meta(description="To ask the user for what the sandbox keeps back, with the reason.")
+    ] = PrivilegesArgs()
 
 
 class BashTool(Tool[BashArgs]):
@@ -69,12 +69,12 @@ class BashTool(Tool[BashArgs]):
         return _outcome(process, note, cannot_kill(survivors), is_error=True)
 
 
-def asked_needs(args: NeedsArgs, context: ToolContext) -> Needs:
+def asked_needs(args: PrivilegesArgs, context: ToolContext) -> Privileges:
     """What the agent asks for, in the words of permissions. Raises ToolError for what cannot be meant."""
     named = () if isinstance(args.network, bool) else args.network
     hosts = tuple(dict.fromkeys(_host(name) for name in named if name != "*"))
     folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
-    return Needs(args.network is True or "*" in named, hosts, folders, args.git)
+    return Privileges(args.network is True or "*" in named, hosts, folders, args.git)
 
 
 def _host(name: str) -> str:
@@ -111,7 +111,7 @@ def _ended(process: Process, context: ToolContext) -> Outcome:
 
 
 def _outcome(
-    process: Process, *notes: str, is_error: bool, held_by: Needs | None = None, mounts: bool = True
+    process: Process, *notes: str, is_error: bool, held_by: Privileges | None = None, mounts: bool = True
 ) -> Outcome:
     """`held_by`: what it was granted, where a sandbox kept it from all else, by `mounts` or by refusing."""
     taken = process.output.take()

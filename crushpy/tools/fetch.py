@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.access import Access, ToolAccess
+from crushpy.core.access import Access, ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 

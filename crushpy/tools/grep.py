@@ -7,10 +7,10 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access, ToolAccess
-from crushpy.messages import FileList
-from crushpy.safe_open import NotRegular, open_folder
-from crushpy.sanitize import encodable
+from crushpy.core.access import Access, ToolAccess
+from crushpy.core.messages import FileList
+from crushpy.security.safe_open import NotRegular, open_folder
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason

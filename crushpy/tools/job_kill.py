@@ -1,7 +1,7 @@
 """The tool that ends a background job and all that it started."""
 
-from crushpy.access import ToolAccess
-from crushpy.messages import Terminal
+from crushpy.core.access import ToolAccess
+from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.process import cannot_kill
 

@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import ToolAccess
-from crushpy.messages import Terminal
+from crushpy.core.access import ToolAccess
+from crushpy.core.messages import Terminal
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.shell.command_output import describe_output
 

@@ -5,10 +5,10 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-from crushpy.access import Access, ToolAccess
-from crushpy.messages import FileList
-from crushpy.safe_open import open_folder
-from crushpy.sanitize import encodable
+from crushpy.core.access import Access, ToolAccess
+from crushpy.core.messages import FileList
+from crushpy.security.safe_open import open_folder
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason

@@ -1,7 +1,7 @@
 """The tool `multiedit`: several replacements in one file, all or none."""
 
-from crushpy.access import Access, ToolAccess
-from crushpy.messages import Diff
+from crushpy.core.access import Access, ToolAccess
+from crushpy.core.messages import Diff
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.files.file_change import describe_change, make_change, preview_change
 from crushpy.tools.files.locate import real_path

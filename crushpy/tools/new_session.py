@@ -4,7 +4,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 

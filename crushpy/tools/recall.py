@@ -4,8 +4,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import ToolAccess
-from crushpy.messages import Excerpt
+from crushpy.core.access import ToolAccess
+from crushpy.core.messages import Excerpt
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.truncate import truncate

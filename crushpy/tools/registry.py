@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 from msgspec.inspect import BoolType, FloatType, IntType, Metadata, NoneType, Type, UnionType, type_info
 
-from crushpy.access import ToolTable, declare_tools
-from crushpy.messages import Json
+from crushpy.core.access import ToolTable, declare_tools
+from crushpy.core.messages import Json
 from crushpy.tools.base import AnyTool, Args
 from crushpy.tools.errors import ToolError
 

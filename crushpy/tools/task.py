@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from msgspec import Meta
 
-from crushpy.access import ToolAccess
-from crushpy.messages import Json
+from crushpy.core.access import ToolAccess
+from crushpy.core.messages import Json
 from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 

@@ -2,8 +2,8 @@
 
 from typing import Literal
 
-from crushpy.access import ToolAccess
-from crushpy.messages import Todo, TodoList
+from crushpy.core.access import ToolAccess
+from crushpy.core.messages import Todo, TodoList
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 

@@ -1,6 +1,6 @@
 """How large things may get, and the one way to make a text shorter: keep head and tail, say what was cut."""
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 MAX_RESULT_CHARS = 30_000
 """One tool result, as the model gets it."""
@@ -16,7 +16,7 @@ MAX_FETCH_BYTES = 5_000_000
 
 class Truncated(Data, frozen=True):
     text: str
-    cut_chars: int = 0
+    truncated_chars: int = 0
     """How many characters of the original are missing; 0 where it came through whole."""
     lines: int = 0
     """How many lines the original had, where some of it is missing."""
@@ -29,14 +29,14 @@ def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
     return _cut_middle(text, text, len(text), limit, text.count("\n") + (not text.endswith("\n")))
 
 
-def join_cut(head: str, tail: str, cut_chars: int) -> str:
+def join_cut(head: str, tail: str, truncated_chars: int) -> str:
     """Head and tail of something longer, with the marker on a line of its own between them."""
     border = "" if not head or head.endswith("\n") else "\n"
-    return f"{head}{border}{marker(cut_chars)}\n{tail}"
+    return f"{head}{border}{marker(truncated_chars)}\n{tail}"
 
 
-def marker(cut_chars: int) -> str:
-    return f"[... {cut_chars:,} characters cut ...]"
+def marker(truncated_chars: int) -> str:
+    return f"[... {truncated_chars:,} characters cut ...]"
 
 
 def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:

@@ -8,12 +8,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from crushpy.access import Access, ToolAccess
-from crushpy.errors import UsageError
-from crushpy.images import ImageLimits, image_type, scale_image
-from crushpy.messages import Excerpt, counted
-from crushpy.safe_open import NotRegular
-from crushpy.sanitize import encodable
+from crushpy.core.access import Access, ToolAccess
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Excerpt, counted
+from crushpy.security.safe_open import NotRegular
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Args, Outcome, Tool, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_types import describe_binary
@@ -21,6 +20,7 @@ from crushpy.tools.files.file_window import is_windowed, read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
+from crushpy.util.images import ImageLimits, image_type, scale_image
 
 _DEFAULT_LINES = 2_000
 _NOTE_ROOM = 300

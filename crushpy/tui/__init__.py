@@ -1,7 +1,7 @@
 """What a person sees (Textual). It learns everything from events and asks everything through the engine."""
 
-from crushpy.messages import Image
-from crushpy.start_options import StartOptions
+from crushpy.core.messages import Image
+from crushpy.core.start_options import StartOptions
 
 
 def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:

@@ -5,7 +5,7 @@ from math import ceil
 
 import msgspec
 
-from crushpy.events import (
+from crushpy.core.events import (
     LOADING,
     MAKING_SUMMARY,
     ApprovalDone,
@@ -31,8 +31,8 @@ from crushpy.events import (
     TurnEnded,
     UsageReported,
 )
-from crushpy.messages import Data, headline
-from crushpy.sanitize import one_line
+from crushpy.core.messages import Data, headline
+from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.status_bar import short
 
 WAITING, THINKING, WRITING, WORKING = "Waiting for the model", "Thinking", "Writing", "Working"

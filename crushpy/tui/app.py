@@ -15,15 +15,15 @@ from textual.css.query import NoMatches
 from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
-from crushpy.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS
+from crushpy.core.start_options import StartOptions
 from crushpy.engine.unexpected import unexpected
-from crushpy.freed_memory import hand_back_large_blocks
-from crushpy.start_options import StartOptions
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.attention import keep_title
 from crushpy.tui.terminal.background import colours, guessed
 from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
+from crushpy.util.freed_memory import hand_back_large_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from textual.driver import Driver
     from textual.theme import Theme
 
-    from crushpy.messages import Image
+    from crushpy.core.messages import Image
     from crushpy.settings import Settings
     from crushpy.tui.terminal.keyboard import BackgroundTold
 
@@ -70,7 +70,7 @@ def _is_bare(node: "DOMNode | None") -> bool:
 
 
 class CrushpyApp(App[object]):
-    """Everything a user can do is in `app_commands.py`, what it does in `actions/`."""
+    """Everything a user can do is in `core/app_commands.py`, what it does in `actions/`."""
 
     TITLE = "crushpy"
     CSS = """

@@ -6,15 +6,15 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
-from crushpy.errors import CrushpyError
-from crushpy.mentions import mentioned_files
+from crushpy.core.errors import CrushpyError
 from crushpy.tui.terminal.dropped_paths import existing_pictures
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import PromptInput
+from crushpy.util.mentions import mentioned_files
 
 if TYPE_CHECKING:
+    from crushpy.core.messages import Image, Message
     from crushpy.engine.conversation import Conversation
-    from crushpy.messages import Image, Message
 
 MOST_MENTIONS = 20
 """So many mentions of a draft are looked at."""

@@ -22,7 +22,7 @@ from textual.content import Content
 from textual.widgets import Input, LoadingIndicator
 from textual.worker import Worker, WorkerError
 
-from crushpy.app_commands import APP_COMMANDS, AppCommand
+from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.app_type import app_of
 from crushpy.tui.widgets.key_bar import LOW, key_name
 from crushpy.tui.widgets.settled_options import SettledOptions

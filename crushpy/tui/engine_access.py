@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
 from crushpy.tui.greeting import Greeting
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ def chosen_settings(cwd: Path, key: str = "") -> list[str]:
 
 def set_setting(key: str, value: str) -> str:
     """Sets a value for good; what to tell the user."""
-    from crushpy.errors import CrushpyError
-    from crushpy.paths import Paths
+    from crushpy.core.errors import CrushpyError
+    from crushpy.core.paths import Paths
     from crushpy.settings import set_value
 
     if key.startswith("permissions."):
@@ -68,7 +68,7 @@ def answer(conversation: "Conversation", call_id: str, kind: Any, words: str, ke
 
 def brought_by_project(cwd: Path) -> tuple[str, list[str]]:
     """The project of this folder, and what it brings."""
-    from crushpy.paths import project_root
+    from crushpy.core.paths import project_root
     from crushpy.permissions.trust import brings
 
     root = project_root(cwd)
@@ -77,8 +77,8 @@ def brought_by_project(cwd: Path) -> tuple[str, list[str]]:
 
 def trust_project(cwd: Path) -> str:
     """Trusts the project of this folder; what to tell the user."""
-    from crushpy.errors import CrushpyError
-    from crushpy.paths import Paths, project_root
+    from crushpy.core.errors import CrushpyError
+    from crushpy.core.paths import Paths, project_root
     from crushpy.permissions.trust import add_trusted
 
     root = project_root(cwd)
@@ -102,8 +102,8 @@ def greeting_for(conversation: "Conversation") -> Greeting:
 
 async def last_here(conversation: "Conversation") -> str:
     """The latest conversation of this folder; empty where there is none, or none can be read."""
+    from crushpy.core.errors import CrushpyError
     from crushpy.engine.session.export import age
-    from crushpy.errors import CrushpyError
 
     try:
         rows = await conversation.latest_here()

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crushpy.messages import Data, Message, Seed
+from crushpy.core.messages import Data, Message, Seed
 from crushpy.tui.items import BoundaryItem, ReplyItem, ToolItem, TranscriptItem, UserItem, source_text
 
 

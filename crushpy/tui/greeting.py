@@ -2,8 +2,8 @@
 
 import msgspec
 
-from crushpy.messages import Data
-from crushpy.sanitize import one_line
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import one_line
 from crushpy.tui.items import GreetingItem, GreetingLine, TranscriptView
 
 TRY = (

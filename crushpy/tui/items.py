@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from crushpy.context.cuts import SentState
-from crushpy.messages import (
+from crushpy.core.messages import (
     CallDecision,
     Data,
     Diff,
@@ -22,7 +22,7 @@ from crushpy.messages import (
     TodoList,
     counted,
 )
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 
 ToolState = Literal["waiting", "running", "done", "failed", "interrupted", "denied"]
 

@@ -3,10 +3,10 @@
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from crushpy.messages import Message, Text
-from crushpy.pieces import LONG
+from crushpy.core.messages import Message, Text
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.transcript.render.reply_part import split_texts
+from crushpy.util.pieces import LONG
 
 Parts = Mapping[str, Sequence[ReplyItem]]
 """By the ids of their messages."""

@@ -9,7 +9,7 @@ from typing import Literal
 from textual.notifications import Notification, Notify
 from textual.widget import Widget
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.app_type import app_of
 
 FOR_LONG = 86_400.0

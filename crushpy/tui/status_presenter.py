@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from crushpy.context.forecast import soon
-from crushpy.events import (
+from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
     Boundary,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Terminal
 from crushpy.engine.user_commands import End, OwnCommands
-from crushpy.errors import CrushpyError
-from crushpy.ids import new_id
-from crushpy.messages import Terminal
 from crushpy.tui.items import OWN_COMMAND, ErrorItem, ToolItem, TranscriptView
 
 Running = Callable[[str, str, str | None], None]

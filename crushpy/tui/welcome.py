@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 from crushpy.tui.items import NoticeItem, TranscriptView
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ import os
 import subprocess
 from pathlib import Path
 
-from crushpy.messages import Data
-from crushpy.safe_git import git_command, git_environment
+from crushpy.core.messages import Data
+from crushpy.security.safe_git import git_command, git_environment
 
 PATIENCE = 30.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.messages import Data
-from crushpy.paths import private_dir
+from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.undo.states import FileState
 
 Signature = tuple[int, int, int, int]

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.messages import Data
-from crushpy.private_files import write_private
-from crushpy.processes import started_at, still_runs
+from crushpy.core.messages import Data
+from crushpy.security.private_files import write_private
 from crushpy.undo.restoration import Step
 from crushpy.undo.states import path_from_stored, stored_path
+from crushpy.util.processes import started_at, still_runs
 
 
 class JournalStep(Data, frozen=True):

@@ -7,9 +7,9 @@ from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
-from crushpy.ids import new_id
-from crushpy.paths import private_dir
-from crushpy.private_files import write_private
+from crushpy.core.ids import new_id
+from crushpy.core.paths import private_dir
+from crushpy.security.private_files import write_private
 
 CHECK_EVERY = 32_000_000
 """Bytes written after which the size of the whole is looked at again; or a tenth of what there may be."""

@@ -4,9 +4,9 @@ import errno
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from crushpy.messages import Data
-from crushpy.safe_open import open_folder
-from crushpy.undo.keeper import Keeper
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import open_folder
+from crushpy.undo.file_snapshotter import Keeper
 from crushpy.undo.states import FileState, RecordedChange
 
 

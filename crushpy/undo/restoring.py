@@ -9,10 +9,10 @@ import stat
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data
-from crushpy.safe_open import Folder, open_parent
-from crushpy.undo.keeper import Keeper
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder, open_parent
+from crushpy.undo.file_snapshotter import Keeper
 from crushpy.undo.restoration import SINCE, Conflict, Step, blocked_by
 from crushpy.undo.states import FileState, path_from_stored
 

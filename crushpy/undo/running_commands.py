@@ -11,10 +11,10 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.messages import Data
-from crushpy.paths import private_dir
-from crushpy.processes import started_at, still_runs
+from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.undo.states import stored_path
+from crushpy.util.processes import started_at, still_runs
 
 BEAT = 1.0
 """Seconds between two signs of life."""

@@ -3,7 +3,7 @@
 import os
 from typing import Literal
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 Kind = Literal["missing", "file", "link", "folder", "special"]
 

@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from crushpy.messages import Data
-from crushpy.safe_open import Folder, open_folder
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder, open_folder
+from crushpy.undo.file_snapshotter import Keeper
 from crushpy.undo.index_file import IndexRow, Signature
-from crushpy.undo.keeper import Keeper
 from crushpy.undo.states import MISSING, FileState
 
 YOUNG = 50_000_000

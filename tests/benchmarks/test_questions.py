@@ -3,11 +3,11 @@
 from pathlib import Path
 
 from benchmarks.questions import COMMANDS, asked, project
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 
 
 def test_with_a_sandbox_at_most_a_tenth_of_the_commonest_commands_ask(tmp_path: Path) -> None:
-    asks = asked(project(tmp_path), Guard(sandbox="bubblewrap"))
+    asks = asked(project(tmp_path), ExecutionContext(sandbox="bubblewrap"))
     assert len(COMMANDS) == len(set(COMMANDS)) == 60
     assert len(asks) <= 6
     assert {command.split()[0] for command in asks} <= {"git", "pip", "npm"}
@@ -15,7 +15,10 @@ def test_with_a_sandbox_at_most_a_tenth_of_the_commonest_commands_ask(tmp_path: 
 
 def test_without_one_what_only_reads_runs_all_the_same(tmp_path: Path) -> None:
     workspace = project(tmp_path)
-    trusted, not_trusted = asked(workspace, Guard(trusted=True)), asked(workspace, Guard())
+    trusted, not_trusted = (
+        asked(workspace, ExecutionContext(trusted=True)),
+        asked(workspace, ExecutionContext()),
+    )
     assert len(trusted) <= 33 and len(not_trusted) <= 42
     assert not {"ls -la", "rg -n 'def parse' src", "sed -n '100,160p' src/app.py"} & set(not_trusted)
     assert "git status" in not_trusted and "git status" not in trusted

@@ -9,7 +9,7 @@ from typer.main import get_command
 
 import crushpy
 from crushpy.cli.app import build
-from crushpy.start_options import StartOptions, start_flags
+from crushpy.core.start_options import StartOptions, start_flags
 
 PACKAGE = Path(crushpy.__file__).parent
 DOCS = PACKAGE.parent / "docs"
@@ -39,7 +39,7 @@ def test_every_start_option_is_read_by_somebody(field: str) -> None:
     readers = [
         path
         for path in PACKAGE.rglob("*.py")
-        if path.name != "start_options.py" and re.search(rf"\boptions\.{field}\b", path.read_text())
+        if path.name != "core/start_options.py" and re.search(rf"\boptions\.{field}\b", path.read_text())
     ]
     assert readers or (flag is not None and flag.setting), (
         f"nobody reads options.{field}: use it where a conversation is opened (bootstrap.py), "

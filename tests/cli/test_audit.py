@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.command import Cli
+from support.headless import Run, Start
 
 LOOK = Call("ls", {}, id="c1")
 TOUCH = Call("bash", {"command": "touch made && frobnicate sk-abcdefghij0123456789ABCD"}, id="c2")

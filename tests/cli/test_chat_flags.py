@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from crushpy.cli.start_flags import read_plainly
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
 
 
 def crushpy(*args: str) -> subprocess.CompletedProcess[str]:

@@ -8,10 +8,10 @@ import termios
 from pathlib import Path
 
 import pytest
-from command import Cli
-from e2e_terminal import Terminal
-from keyrings import kept
 from scripted_llm import Fail, ScriptedLLM
+from support.command import Cli
+from support.e2e_terminal import Terminal
+from support.keyrings import kept
 
 KEY = "sk-ant-api03-AbCdEfGhIjKlMnOpQrStUvWxYz-0123456789"
 Env = dict[str, str]

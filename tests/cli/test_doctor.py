@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import MODEL
 from scripted_llm import Fail, ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL
 
 SECRET = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789"
 Rows = list[dict[str, Any]]

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Cli
-from postgres_server import Server
-from tcp_proxy import Proxy
+from support.command import Cli
+from support.postgres_server import Server
+from support.tcp_proxy import Proxy
 
 from crushpy.cli.checkup.server import server as looked_at
 

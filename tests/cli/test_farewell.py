@@ -3,11 +3,11 @@
 import os
 from pathlib import Path
 
-from headless import Run
-from process_state import marked
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.headless import Run
+from support.process_state import marked
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 MARK = f"86400.{os.getpid()}7"
 """A time to sleep that no other process sleeps."""

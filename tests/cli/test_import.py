@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import foreign_files as foreign
+import support.foreign_files as foreign
 import msgspec
 import pytest
-from command import Cli
-from headless import MODEL, Run
 from scripted_llm import ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL, Run
 
 from crushpy.storage.records import BoundaryInfo
 from crushpy.storage.store import Store

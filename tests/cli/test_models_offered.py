@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from list_server import ListServer
 from scripted_llm.server import ScriptedLLM
+from support.list_server import ListServer
 
 Cli = Callable[..., "subprocess.CompletedProcess[str]"]
 Rows = dict[str, dict[str, Any]]

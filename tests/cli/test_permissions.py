@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
 from crushpy.settings import add_rule
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store

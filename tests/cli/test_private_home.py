@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 import pytest
-from command import Cli
+from support.command import Cli
 
 
 def test_a_home_open_to_others_is_closed_with_one_notice(cli: Cli, home: Path) -> None:

@@ -12,14 +12,14 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command import Cli
 from pytest import CaptureFixture
 from scripted_llm import ScriptedLLM
-from stored import a_session, said
-from talk import Talks
+from support.command import Cli
+from support.stored import a_session, said
+from support.talk import Talks
 
 from crushpy.cli.printers import StreamJson
-from crushpy.events import Notice, PromptCommitted, SessionOpened
+from crushpy.core.events import Notice, PromptCommitted, SessionOpened
 from crushpy.storage.store import Store
 
 READING = [

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import MODEL, Done, InShell, Run
 from scripted_llm import Call, Fail, RateLimit, Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL, Done, InShell, Run
 
-from crushpy.events import event_from_json
-from crushpy.messages import Usage
+from crushpy.core.events import event_from_json
+from crushpy.core.messages import Usage
 
 TOUCH = Call("bash", {"command": "touch made"})
 

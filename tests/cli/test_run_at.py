@@ -2,9 +2,9 @@
 
 import json
 
-from command import Cli
-from headless import Run
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.headless import Run
 
 
 def test_run_goes_on_in_a_branch_that_ends_at_a_message(run: Run, cli: Cli, llm: ScriptedLLM) -> None:

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from databases import both_databases
-from headless import MODEL, Run, Start
 from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.databases import both_databases
+from support.headless import MODEL, Run, Start
 
-from crushpy.messages import Usage
-from crushpy.paths import Paths
+from crushpy.core.messages import Usage
+from crushpy.core.paths import Paths
 
 
 def kinds(lines: list[dict[str, Any]]) -> list[str]:

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from headless import MODEL, Run
 from scripted_llm import Reply, ScriptedLLM
+from support.headless import MODEL, Run
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 FIGURES = "System prompt and tools alone take"
 

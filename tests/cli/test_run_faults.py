@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Done, Run, until
-from process_state import marked
 from scripted_llm import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, ScriptedLLM
+from support.headless import Done, Run, until
+from support.process_state import marked
 
 # --- the provider ----------------------------------------------------------------------------------------
 

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import MODEL, Run
-from pictures import looked_at, photo, picture
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL, Run
+from support.pictures import looked_at, photo, picture
 
 BLIND = "openai/gpt-3.5-turbo"
 """The catalog knows it, and that it cannot look at pictures."""

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import both_databases
-from headless import Done, Run, Start, is_alive, until
-from process_state import seen_from_here
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.databases import both_databases
+from support.headless import Done, Run, Start, is_alive, until
+from support.process_state import seen_from_here
 
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 from crushpy.storage.store import Store
 
 ROUNDS = 4

@@ -7,9 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import MODEL, InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.command import Cli
+from support.headless import MODEL, InShell, Run, Start
 
 from crushpy.llm import tokens
 

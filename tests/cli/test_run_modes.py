@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import Run
 
 WRITE = Call("write", {"file_path": "made.txt", "content": "made\n"})
 TOLD = "Plan mode is on"

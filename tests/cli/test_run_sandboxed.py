@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import Run
 
 from crushpy.sandbox.finding import find_sandbox
 

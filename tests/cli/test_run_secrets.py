@@ -1,8 +1,8 @@
 """What commands of the agent learn about our secrets: nothing."""
 
-from headless import Run
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.headless import Run
 
 SECRETS = {
     "OPENAI_API_KEY": "the-very-key",

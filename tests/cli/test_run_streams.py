@@ -6,8 +6,8 @@ import sys
 from pathlib import Path
 
 import pytest
-from headless import InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.headless import InShell, Run, Start
 
 
 def test_what_is_piped_in_is_appended_to_the_prompt(run: Run, llm: ScriptedLLM) -> None:

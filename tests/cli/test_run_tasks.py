@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from databases import both_databases
-from headless import Run
 from scripted_llm import Call, Fail, Reply, ScriptedLLM
+from support.command import Cli
+from support.databases import both_databases
+from support.headless import Run
 
 LONG = "The parser lives in src/parse.py. " * 100
 TOML = """

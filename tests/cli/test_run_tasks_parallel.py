@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import both_databases
-from headless import InShell, Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
-from task_model import TaskModel, writes
+from support.databases import both_databases
+from support.headless import InShell, Run, Start
+from support.task_model import TaskModel, writes
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 
 def listed(workspace: Path, *tasks: Any) -> str:

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from databases import both_databases
-from headless import Run, Start
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
-from task_model import TaskModel, runs, writes
+from support.databases import both_databases
+from support.headless import Run, Start
+from support.task_model import TaskModel, runs, writes
 
 from crushpy.sandbox.finding import find_sandbox
 

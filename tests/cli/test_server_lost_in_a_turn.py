@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import Run, Start
-from postgres_server import Server
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
-from task_model import TaskModel
-from tcp_proxy import Proxy
+from support.command import Cli
+from support.headless import Run, Start
+from support.postgres_server import Server
+from support.task_model import TaskModel
+from support.tcp_proxy import Proxy
 
 pytestmark = pytest.mark.xdist_group("postgres")
 TURN = ("--yolo", "--compaction", "llm", "work")

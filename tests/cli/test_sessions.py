@@ -14,10 +14,10 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from command import Cli
-from stored import a_session, answered, replied, said
+from support.command import Cli
+from support.stored import a_session, answered, replied, said
 
-from crushpy.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.core.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
 

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import Run, Start, is_alive
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.headless import Run, Start, is_alive
 
 LONG = "a line of the file\n" * 400
 LOOK = Call("view", {"file_path": "long.py"})

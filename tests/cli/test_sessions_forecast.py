@@ -3,11 +3,11 @@
 import json
 from pathlib import Path
 
-from command import Cli
-from headless import MODEL, Run
 from scripted_llm import Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL, Run
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 
 def test_the_forecast_of_a_conversation_with_prices(

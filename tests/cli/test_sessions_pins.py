@@ -4,9 +4,9 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run, Start, until
 from scripted_llm import ScriptedLLM, Stall
+from support.command import Cli
+from support.headless import Run, Start, until
 
 
 @pytest.fixture

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
+from support.headless import Run
 
 
 @pytest.fixture

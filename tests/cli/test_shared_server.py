@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run, Start
-from postgres_server import Server
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
-from tcp_proxy import Proxy
+from support.command import Cli
+from support.headless import Run, Start
+from support.postgres_server import Server
+from support.tcp_proxy import Proxy
 
 pytestmark = pytest.mark.xdist_group("postgres")
 

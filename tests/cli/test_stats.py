@@ -8,13 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import MODEL, Run
 from scripted_llm import Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import MODEL, Run
 
+from crushpy.core.messages import Usage
 from crushpy.engine.session.usage_chart import bars, usage_chart
 from crushpy.engine.session.usage_report import UsageReport, UsageShare
-from crushpy.messages import Usage
 
 DAY = 86_400
 

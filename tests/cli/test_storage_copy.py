@@ -6,8 +6,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from command import Cli
-from stored import a_session, said
+from support.command import Cli
+from support.stored import a_session, said
 
 from crushpy.storage.store import Store
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from headless import InShell
+from support.headless import InShell
 
 COMMANDS = ["models", "doctor", "config list --all", "template show", "sessions list", "--help"]
 

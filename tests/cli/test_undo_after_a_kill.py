@@ -6,9 +6,9 @@ import signal
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run, Start, until
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.command import Cli
+from support.headless import Run, Start, until
 
 COMMAND = (
     "echo new > a.txt; rm b.txt; mv folder moved; chmod +x run.sh; mkdir made; touch made/ready; sleep 100"

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from command import Cli
-from headless import Run, Start, until
 from scripted_llm import Call, Reply, ScriptedLLM, Stall
+from support.command import Cli
+from support.headless import Run, Start, until
 
 Mount = Callable[[Path, int], None]
 

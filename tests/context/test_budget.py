@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from crushpy.context.budget import Sizes, budget, output_limit, threshold_of
 from crushpy.context.calibration import Calibration, Report, calibrate
 from crushpy.context.status import status_text
-from crushpy.defaults import DEFAULT_WINDOW
+from crushpy.core.defaults import DEFAULT_WINDOW
 
 
 def test_a_report_counts_and_what_came_since_is_added() -> None:

@@ -1,13 +1,13 @@
 """Coverage: which facts of the middle an exact match finds in what is carried over."""
 
 import pytest
-from histories import changed, histories, planned, ran, user, viewed
 from hypothesis import given, settings
+from support.histories import changed, histories, planned, ran, user, viewed
 
 from crushpy.context.coverage import KINDS, FactCount, covered, facts_of, flat, measure
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.messages import Message, Todo
+from crushpy.core.messages import Message, Todo
 
 MIDDLE = [
     user("Please keep the API stable"),

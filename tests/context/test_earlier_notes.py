@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crushpy.context.earlier_notes import bullets, kept, left_out, marks
-from crushpy.messages import EarlierNote
+from crushpy.core.messages import EarlierNote
 
 NOTES = """## Goal and constraints
 - The server listens on port 7071

@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 import pytest
-from histories import assert_valid, assistant, call, histories, result, seed, user, viewed
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from msgspec.structs import replace
+from support.histories import assert_valid, assistant, call, histories, result, seed, user, viewed
 
 from crushpy.context.budget import Budget
 from crushpy.context.cuts import apply_cuts
@@ -15,8 +15,8 @@ from crushpy.context.history import well_formed
 from crushpy.context.inspect import inspect
 from crushpy.context.partition import units
 from crushpy.context.superseded import superseded_views
-from crushpy.errors import UsageError
-from crushpy.messages import Cut, Message, to_json
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Cut, Message, to_json
 
 LONG = "a long line of output\n" * 400
 LEFT, RIGHT = call("bash", command="left"), call("bash", command="right")

@@ -2,7 +2,9 @@
 
 import re
 
-from histories import (
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support.histories import (
     assistant,
     call,
     changed,
@@ -15,13 +17,11 @@ from histories import (
     user,
     viewed,
 )
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from crushpy.context.evidence import LINE, WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
-from crushpy.messages import Message, Terminal, Todo
-from crushpy.redact import redact
+from crushpy.core.messages import Message, Terminal, Todo
+from crushpy.security.redact import redact
 
 AROUND = WorkspaceSnapshot(cwd="/work")
 

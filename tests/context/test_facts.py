@@ -1,10 +1,10 @@
 """What really happened, read off messages."""
 
 import pytest
-from histories import assistant, call, changed, planned, ran, result, seed, user, viewed
+from support.histories import assistant, call, changed, planned, ran, result, seed, user, viewed
 
 from crushpy.context import facts
-from crushpy.messages import Image, Message, Note, Terminal, Text, Todo
+from crushpy.core.messages import Image, Message, Note, Terminal, Text, Todo
 
 
 def test_requests_are_the_users_own_words_and_pictures_only() -> None:

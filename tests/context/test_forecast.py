@@ -1,11 +1,11 @@
 """How long a session lasts, and what it costs to go on or to start afresh."""
 
 import pytest
-from stored import replied, said
+from support.stored import replied, said
 
 from crushpy.context.budget import Budget
 from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast, in_words, soon
-from crushpy.messages import Message, Usage
+from crushpy.core.messages import Message, Usage
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
 FRESH = FreshStart(read=30_000, written=2_000, first_request=12_000)

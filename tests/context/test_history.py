@@ -1,10 +1,10 @@
 """Every history that is sent is valid, whatever is stored."""
 
-from histories import assert_valid, assistant, call, histories, result, seed, user
 from hypothesis import given
+from support.histories import assert_valid, assistant, call, histories, result, seed, user
 
 from crushpy.context.history import INTERRUPTED, NOT_RUN, missing_results, well_formed
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 
 
 @given(histories())

@@ -1,16 +1,16 @@
 """The facts of a lineage: inherited, extended, aged and bounded."""
 
 import msgspec
-from histories import assistant, changed, histories, ran, user, viewed
 from hypothesis import given
 from hypothesis import strategies as st
+from support.histories import assistant, changed, histories, ran, user, viewed
 
 from crushpy.context import ledger as ledgers
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import FactReader, MessageFacts
 from crushpy.context.partition import units
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 
 
 def grown(*generations: list[Message]) -> Ledger:

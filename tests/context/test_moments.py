@@ -3,7 +3,7 @@
 import pytest
 
 from crushpy.context.moments import moment_at
-from crushpy.messages import Message, Note, Terminal, Text, Todo, TodoList, ToolCall, ToolResult
+from crushpy.core.messages import Message, Note, Terminal, Text, Todo, TodoList, ToolCall, ToolResult
 
 OPEN = (Todo("write it", "in_progress"), Todo("test it", "pending"))
 HALF = (Todo("write it", "completed"), Todo("test it", "in_progress"))

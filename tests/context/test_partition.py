@@ -1,18 +1,18 @@
 """What is carried and what is summarised: nothing lost, nothing twice, at any budget."""
 
 import msgspec
-from histories import assert_valid, assistant, call, histories, ran, result, seed, user
 from hypothesis import given
 from hypothesis import strategies as st
+from support.histories import assert_valid, assistant, call, histories, ran, result, seed, user
 
-from crushpy.context.cuts import MIN_CHARS, apply_cuts, cut_largest, cut_oldest, with_cut
+from crushpy.context.cuts import MIN_CHARS, apply_cuts, truncate_largest, truncate_oldest, with_cut
 from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
 from crushpy.context.history import well_formed
 from crushpy.context.ledger import Ledger
 from crushpy.context.partition import partition, tail_budget, units
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit, make_plan
 from crushpy.context.render import seed_text
-from crushpy.messages import Cut, Image, Message, Seed
+from crushpy.core.messages import Cut, Image, Message, Seed
 
 
 def size(message: Message) -> int:
@@ -212,13 +212,15 @@ def test_images_become_a_line_with_type_and_size_and_the_status_stays() -> None:
 
 def test_the_oldest_large_results_are_cut_first_and_once_only() -> None:
     history = [message for number in range(4) for message in ran(f"c{number}", str(number) * (MIN_CHARS + 1))]
-    first = cut_oldest(history, {}, enough=lambda before, after: True)
+    first = truncate_oldest(history, {}, enough=lambda before, after: True)
     assert [cut.message_id for cut in first] == [history[1].id]
-    second = cut_oldest(history, {cut.message_id: cut for cut in first}, enough=lambda before, after: False)
+    second = truncate_oldest(
+        history, {cut.message_id: cut for cut in first}, enough=lambda before, after: False
+    )
     assert [cut.message_id for cut in second] == [history[3].id, history[5].id, history[7].id]
 
 
 def test_the_largest_results_are_cut_until_the_goal_is_met() -> None:
     history = [*ran("a", "a" * 8_000), *ran("b", "b" * 80_000), *ran("c", "c" * 9_000)]
-    cuts = cut_largest(history, goal=6_000, size=size)
+    cuts = truncate_largest(history, goal=6_000, size=size)
     assert [cut.message_id for cut in cuts] == [history[3].id]

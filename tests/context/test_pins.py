@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from crushpy.context.coverage import measure
 from crushpy.context.pins import HEADING, PinContent, carry_pins, pin_limit, pins_text
-from crushpy.messages import Pin
+from crushpy.core.messages import Pin
 
 
 def count(text: str) -> int:

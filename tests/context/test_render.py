@@ -3,9 +3,9 @@
 import json
 
 import pytest
-from histories import assistant, call, histories, ran, result, user
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support.histories import assistant, call, histories, ran, result, user
 
 from crushpy.context.render import (
     NO_SUMMARY,
@@ -15,7 +15,7 @@ from crushpy.context.render import (
     transcript_chunks,
 )
 from crushpy.context.tags import own_words, safe
-from crushpy.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult
+from crushpy.core.messages import Image, Message, Seed, Text, Thinking, ToolCall, ToolResult
 
 
 def count(text: str) -> int:

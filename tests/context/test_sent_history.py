@@ -4,12 +4,12 @@ import random
 from collections.abc import Sequence
 
 import pytest
-from histories import history_by_chance, seed
+from support.histories import history_by_chance, seed
 
 from crushpy.context.cuts import apply_cuts, without_images
 from crushpy.context.history import well_formed
 from crushpy.context.sent_history import SentHistory
-from crushpy.messages import Cut, Message
+from crushpy.core.messages import Cut, Message
 
 
 class Grown:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_terminal import Terminal
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 Launch = Callable[..., Terminal]
 

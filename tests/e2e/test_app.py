@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from e2e_terminal import Terminal
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 ENTER, ESCAPE, CTRL_C, CTRL_P = "\r", "\x1b", "\x03", "\x10"
 READY = "test-model"

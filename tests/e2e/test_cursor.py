@@ -3,8 +3,8 @@
 from collections.abc import Callable
 
 import pytest
-from e2e_terminal import Terminal
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 TAB, UP, DOWN, ESCAPE = "\t", "\x1b[A", "\x1b[B", "\x1b"
 

@@ -4,8 +4,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_terminal import Terminal
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 CTRL_G, CTRL_S, ESCAPE, F4 = "\x07", "\x13", "\x1b", "\x1bOS"
 READY = "test-model"

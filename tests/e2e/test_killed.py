@@ -5,11 +5,11 @@ import signal
 from collections.abc import Callable
 
 import pytest
-from e2e_terminal import Terminal
-from headless import until
-from process_state import marked
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
+from support.headless import until
+from support.process_state import marked
 
 
 @pytest.mark.parametrize("mode", ["on", "off"])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from e2e_terminal import Terminal
-from headless import until
-from litellm_stand_in import STAND_IN, plant
-from process_state import alive
+from support.e2e_terminal import Terminal
+from support.headless import until
+from support.litellm_stand_in import STAND_IN, plant
+from support.process_state import alive
 
 CTRL_C = "\x03"
 

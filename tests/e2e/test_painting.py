@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from e2e_terminal import Terminal
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 ESCAPE, CTRL_P = "\x1b", "\x10"
 TEXT = "".join(

@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
-from e2e_terminal import Terminal
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.e2e_terminal import Terminal
 
 AT_MOST = 85_000
 """Bytes: what a pty keeps for whoever reads it, and a few pictures. All frames would be twice as much."""

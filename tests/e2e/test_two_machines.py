@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from e2e_terminal import Terminal
-from headless import Done, Run, Start, until
-from machines import on_machine
-from postgres_server import Server
 from scripted_llm import Reply, ScriptedLLM, Stall
+from support.command import Cli
+from support.e2e_terminal import Terminal
+from support.headless import Done, Run, Start, until
+from support.machines import on_machine
+from support.postgres_server import Server
 
 Launch = Callable[..., Terminal]
 pytestmark = pytest.mark.xdist_group("postgres")

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from e2e_terminal import Terminal
+from support.e2e_terminal import Terminal
 
 TYPED = "grüße an alle 42"
 QUESTION, TAKEN = b"\x1b]11;?", b"\x1b[?1049h"

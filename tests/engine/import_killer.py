@@ -6,7 +6,7 @@
 import sys
 from pathlib import Path
 
-from killing import Countdown, kill_at_every_step, watch
+from support.killing import Countdown, kill_at_every_step, watch
 
 from crushpy.engine.session.importing import SessionImporter
 from crushpy.importers.claude import ClaudeCode

@@ -11,12 +11,12 @@ import shutil
 import sys
 from pathlib import Path
 
-from killing import Countdown, kill_at_every_step, watch
+from support.killing import Countdown, kill_at_every_step, watch
 
 from crushpy.bootstrap import ProjectEnvironment, open_conversation
+from crushpy.core.events import Event, PreparationChanged
+from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
-from crushpy.events import Event, PreparationChanged
-from crushpy.start_options import StartOptions
 
 
 async def prepare_and_cross(home: Path, flags: dict[str, object], fatal: int) -> Conversation:

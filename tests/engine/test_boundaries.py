@@ -13,12 +13,10 @@ from typing import Any, Literal
 import pytest
 from scripted_llm.replies import Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
-from crushpy.access import Mode
-from crushpy.engine.compaction import summarizer
-from crushpy.engine.compaction.review import Verdict
-from crushpy.events import (
+from crushpy.core.access import Mode
+from crushpy.core.events import (
     Boundary,
     Compacting,
     Error,
@@ -31,8 +29,10 @@ from crushpy.events import (
     ToolFinished,
     TurnEnded,
 )
-from crushpy.messages import Seed, Usage
-from crushpy.paths import Paths
+from crushpy.core.messages import Seed, Usage
+from crushpy.core.paths import Paths
+from crushpy.engine.compaction import summarizer
+from crushpy.engine.compaction.review import Verdict
 from crushpy.storage.store import Store
 
 WINDOW = 10_000

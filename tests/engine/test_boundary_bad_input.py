@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Answer, Call, Cut, Empty, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
-from crushpy.events import Boundary, Error, Notice, ToolFinished
-from crushpy.messages import Seed, Thinking, Usage
-from crushpy.paths import Paths
+from crushpy.core.events import Boundary, Error, Notice, ToolFinished
+from crushpy.core.messages import Seed, Thinking, Usage
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
 PNG = base64.b64decode(

@@ -7,17 +7,17 @@ from typing import Any
 
 from scripted_llm.replies import Answer, Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
+from crushpy.core.events import Boundary, ReviewNeeded
+from crushpy.core.messages import Usage
+from crushpy.core.paths import Paths
 from crushpy.engine.session.session import load_session
-from crushpy.events import Boundary, ReviewNeeded
-from crushpy.messages import Usage
-from crushpy.paths import Paths
 from crushpy.storage.store import Store
 
 WINDOW = {f'models."{MODEL}".context_window': 10_000}
 Stage = tuple[str, ...]
-STARTS = ("_turn", "compact", "_undo", "shielded")
+STARTS = ("_turn", "compact", "_undo", "uncancellable")
 """What a task of the engine begins with."""
 
 

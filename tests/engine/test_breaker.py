@@ -3,10 +3,10 @@
 from collections.abc import Sequence
 
 from scripted_llm import Reply, ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
-from crushpy.events import Boundary, Notice
-from crushpy.messages import Usage
+from crushpy.core.events import Boundary, Notice
+from crushpy.core.messages import Usage
 
 SMALL: dict[str, object] = {f'models."{MODEL}".context_window': 10_000}
 

@@ -6,16 +6,16 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
-from conversations import begun, continued, told
 from scripted_llm.server import ScriptedLLM
-from stored import a_session
-from talk import Talks
+from support.conversations import begun, continued, told
+from support.stored import a_session
+from support.talk import Talks
 
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Note
+from crushpy.core.paths import Paths
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.errors import UsageError
-from crushpy.ids import new_id
-from crushpy.messages import Note
-from crushpy.paths import Paths
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import Talks, talks
+from support.talk import Talks, talks
 
+from crushpy.core.events import ApprovalNeeded
 from crushpy.engine.approvals import Answer
-from crushpy.events import ApprovalNeeded
 
 __all__ = ["talks"]
 

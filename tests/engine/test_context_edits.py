@@ -6,13 +6,13 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
 from crushpy.context.edits import ContextEdit
-from crushpy.errors import UsageError
-from crushpy.events import Boundary
-from crushpy.messages import Message, Usage
-from crushpy.paths import Paths
+from crushpy.core.errors import UsageError
+from crushpy.core.events import Boundary
+from crushpy.core.messages import Message, Usage
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
 WIDE = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}

@@ -4,13 +4,13 @@ import json
 import time
 from pathlib import Path
 
-from headless import Run, Start, llm_env, run, start
 from scripted_llm import Reply, ScriptedLLM, Stall
-from talk import Talks, talks
+from support.headless import Run, Start, llm_env, run, start
+from support.talk import Talks, talks
 
-from crushpy.events import MessageCommitted, UsageReported
-from crushpy.messages import Text, Thinking, Usage
-from crushpy.paths import Paths
+from crushpy.core.events import MessageCommitted, UsageReported
+from crushpy.core.messages import Text, Thinking, Usage
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
 __all__ = ["llm_env", "run", "start", "talks"]

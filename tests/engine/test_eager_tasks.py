@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talks
+from support.talk import MODEL, Talks
 
-from crushpy.events import Boundary, Event, PromptCommitted, SessionOpened, TextDelta, TurnEnded
-from crushpy.messages import Usage
-from crushpy.start_soon import start_soon
+from crushpy.core.events import Boundary, Event, PromptCommitted, SessionOpened, TextDelta, TurnEnded
+from crushpy.core.messages import Usage
+from crushpy.util.spawn import spawn
 
 PACKAGE = Path(__file__).parents[2] / "crushpy"
 eager = pytest.mark.usefixtures("eager_tasks")
@@ -25,7 +25,7 @@ async def test_a_task_begins_once_its_maker_holds_it_and_waits() -> None:
     async def work() -> None:
         steps.append("worked")
 
-    task = start_soon(work())
+    task = spawn(work())
     steps.append("held")
     await task
     assert steps == ["held", "worked"]
@@ -124,4 +124,4 @@ def test_tasks_are_started_in_the_one_way_that_is_the_same_on_every_python() -> 
         for number, line in enumerate(source.read_text().splitlines(), 1)
         if starts.search(line)
     ]
-    assert not found, "Start tasks with crushpy.start_soon.start_soon:\n" + "\n".join(found)
+    assert not found, "Start tasks with crushpy.util.spawn.spawn:\n" + "\n".join(found)

@@ -5,11 +5,11 @@ import json
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
-from crushpy.errors import UsageError
-from crushpy.messages import Message
-from crushpy.paths import Paths
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Message
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
 WIDE = {f"models.{MODEL}.context_window": 100_000, "compaction.keep_recent_tokens": 0}

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import tiktoken
 from scripted_llm import Call, Reply, ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 
-from crushpy.events import Notice
+from crushpy.core.events import Notice
+from crushpy.core.messages import Usage
 from crushpy.llm.tokens import O200K, keep_offline
-from crushpy.messages import Usage
 
 NEAR = 0.03
 WINDOW = 1_000_000

@@ -6,8 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from headless import Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.headless import Run
 
 from crushpy.engine.environment import context_files, git_state
 

@@ -7,10 +7,10 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import foreign_files as foreign
+import support.foreign_files as foreign
 import pytest
 from import_killer import bring
-from killing import killed_at_every, thinned
+from support.killing import killed_at_every, thinned
 
 from crushpy.storage.store import Store
 

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from headless import Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.headless import Run
 
 from crushpy.sandbox.finding import find_sandbox
 

@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from command import Cli
-from headless import MODEL, Run
 from scripted_llm import Overflow, Reply, ScriptedLLM
-from talk import Talks
+from support.command import Cli
+from support.headless import MODEL, Run
+from support.talk import Talks
 
-from crushpy.events import Notice
+from crushpy.core.events import Notice
+from crushpy.core.messages import Usage
 from crushpy.llm.learnt import LearntModel, LearntModels, with_ratio
-from crushpy.messages import Usage
 
 LLM = ("--compaction", "llm")
 UNKNOWN = "is not known"

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
-from crushpy.events import Boundary, Compacting, PreparationChanged
-from crushpy.messages import Usage
-from crushpy.paths import Paths
+from crushpy.core.events import Boundary, Compacting, PreparationChanged
+from crushpy.core.messages import Usage
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 
 WINDOW = {f'models."{MODEL}".context_window': 10_000}

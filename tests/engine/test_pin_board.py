@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
+from crushpy.core.errors import UsageError
+from crushpy.core.events import ApprovalNeeded, Boundary, Notice, SessionOpened
+from crushpy.core.messages import Seed, Usage
+from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
-from crushpy.errors import UsageError
-from crushpy.events import ApprovalNeeded, Boundary, Notice, SessionOpened
-from crushpy.messages import Seed, Usage
-from crushpy.paths import Paths
 from crushpy.storage.store import Store
 
 RULE = "Never touch the file legacy.py, not even its comments."

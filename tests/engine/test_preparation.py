@@ -10,12 +10,20 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Answer, Call, Fail, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
+from crushpy.core.events import (
+    Boundary,
+    Compacting,
+    Notice,
+    PreparationChanged,
+    Retry,
+    ReviewNeeded,
+    ToolFinished,
+)
+from crushpy.core.messages import Cut, Seed, Usage
+from crushpy.core.paths import Paths
 from crushpy.engine.compaction.review import Verdict
-from crushpy.events import Boundary, Compacting, Notice, PreparationChanged, Retry, ReviewNeeded, ToolFinished
-from crushpy.messages import Cut, Seed, Usage
-from crushpy.paths import Paths
 from crushpy.storage.store import Store
 
 WINDOW = {

@@ -8,12 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from killing import killed_at_every, thinned
 from scripted_llm.replies import Answer, Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talks
+from support.killing import killed_at_every, thinned
+from support.talk import MODEL, Talks
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 HERE = Path(__file__).parent
 NEARLY, FULL = 6_400, 7_600

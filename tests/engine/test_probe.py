@@ -4,9 +4,9 @@ import pytest
 from scripted_llm.replies import Fail, Stall
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.core.errors import CrushpyError
 from crushpy.engine import probe
 from crushpy.engine.probe import probe_model
-from crushpy.errors import CrushpyError
 from crushpy.llm.errors import AuthenticationFailed, ModelError, TimedOut
 from crushpy.settings import Settings
 

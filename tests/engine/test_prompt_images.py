@@ -5,15 +5,15 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pictures import picture
 from scripted_llm.replies import Call, Overflow, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.pictures import picture
+from support.talk import Talks
 
+from crushpy.core.errors import UsageError
+from crushpy.core.events import Boundary, Progress, PromptCommitted, PromptQueued
+from crushpy.core.messages import Usage
 from crushpy.engine.attachments import mentioned
-from crushpy.errors import UsageError
-from crushpy.events import Boundary, Progress, PromptCommitted, PromptQueued
-from crushpy.messages import Usage
 
 ANTHROPIC = "anthropic/claude-sonnet-4-5"
 
@@ -111,7 +111,7 @@ def test_pictures_are_mentioned_by_name(text: str, names: list[str]) -> None:
 async def test_several_pictures_that_take_their_time_are_counted_and_a_failure_ends_the_count(
     talks: Talks, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.engine.long_work.QUICK", 0.0)
+    monkeypatch.setattr("crushpy.engine.progress_reporter.QUICK", 0.0)
     for name in ("a.png", "b.png"):
         (workspace / name).write_bytes(picture())
     talk = await talks()

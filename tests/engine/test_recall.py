@@ -5,10 +5,10 @@ from pathlib import Path
 
 from scripted_llm.replies import Call, Overflow, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
+from crushpy.core.events import ToolFinished
 from crushpy.engine.session.recall import MAX_CHARS, MAX_HITS
-from crushpy.events import ToolFinished
 
 
 async def asked(talk: Talk, llm: ScriptedLLM, **args: str) -> str:

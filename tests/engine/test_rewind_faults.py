@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import Talk, Talks
+from support.talk import Talk, Talks
 
+from crushpy.core.errors import UsageError
 from crushpy.engine.rewind.rewinder import Rewinder
-from crushpy.errors import UsageError
 from crushpy.undo.states import FileState
 
 KILLER = Path(__file__).with_name("rewind_killer.py")

@@ -4,11 +4,11 @@ import random
 from itertools import accumulate
 
 import pytest
-from histories import history_by_chance, seed
+from support.histories import history_by_chance, seed
 
+from crushpy.core.messages import Message, Text
 from crushpy.engine.compaction.gauge import Gauge, RunningTotals
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message, Text
 
 
 def test_the_sums_are_those_of_all_messages_whatever_happens_to_the_history() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import Talk, Talks, talks
+from support.talk import Talk, Talks, talks
 
-from crushpy.events import PromptCommitted, PromptQueued, TaskProgress, ToolStarted, TurnEnded
+from crushpy.core.events import PromptCommitted, PromptQueued, TaskProgress, ToolStarted, TurnEnded
 
 __all__ = ["talks"]
 
@@ -68,11 +68,11 @@ async def test_a_queued_prompt_is_hastened_or_waits_for_the_end_as_the_user_says
     for text in ("later", "now", "no, later"):
         talk.conversation.submit(text)
     ids = [event.id for event in talk.of(PromptQueued)]
-    assert talk.conversation.hasten(ids[1]) is True
-    assert talk.conversation.hasten(ids[2]) is True
-    assert talk.conversation.hasten(ids[2]) is False
+    assert talk.conversation.send_next(ids[1]) is True
+    assert talk.conversation.send_next(ids[2]) is True
+    assert talk.conversation.send_next(ids[2]) is False
     assert talk.conversation.unqueue(ids[2]) == "no, later"
-    assert talk.conversation.hasten(ids[2]) is None
+    assert talk.conversation.send_next(ids[2]) is None
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded, 2)
     assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
@@ -87,7 +87,7 @@ async def test_it_can_be_taken_back_until_it_is_delivered(talks: Talks, llm: Scr
     talk = await running(talks, llm)
     talk.conversation.submit("never")
     (queued,) = talk.of(PromptQueued)
-    talk.conversation.hasten(queued.id)
+    talk.conversation.send_next(queued.id)
     assert talk.conversation.unqueue(queued.id) == "never"
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded)
@@ -103,7 +103,7 @@ async def test_a_turn_that_ends_before_its_next_step_sends_it_as_the_next_prompt
     await talk.until_event(PromptCommitted)
     talk.conversation.submit("later")
     talk.conversation.submit("soon")
-    talk.conversation.hasten(talk.of(PromptQueued)[1].id)
+    talk.conversation.send_next(talk.of(PromptQueued)[1].id)
     llm.release()
     await talk.until_event(TurnEnded, 3)
     assert [(one.text, one.steers) for one in talk.of(PromptCommitted)] == [
@@ -120,7 +120,7 @@ async def test_a_sub_agent_never_gets_it(talks: Talks, llm: ScriptedLLM, gate: P
     talk.conversation.submit("first")
     await talk.until_event(TaskProgress)
     talk.conversation.submit("for the main agent")
-    talk.conversation.hasten(talk.of(PromptQueued)[0].id)
+    talk.conversation.send_next(talk.of(PromptQueued)[0].id)
     await asyncio.to_thread(gate.write_text, "open")
     await talk.until_event(TurnEnded)
     inside, outside = [request.body["messages"] for request in llm.requests[2:4]]
@@ -134,7 +134,7 @@ async def test_after_an_interrupt_it_waits_with_the_others(
     llm.script(waits(), "Done so.")
     talk = await running(talks, llm)
     talk.conversation.submit("soon")
-    talk.conversation.hasten(talk.of(PromptQueued)[0].id)
+    talk.conversation.send_next(talk.of(PromptQueued)[0].id)
     talk.conversation.interrupt()
     await talk.until_event(TurnEnded)
     assert [prompt.text for prompt in talk.conversation.queue] == ["soon"]

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import Talk, Talks
+from support.talk import Talk, Talks
 
-from crushpy.messages import Seed
+from crushpy.core.messages import Seed
 
 
 def asked(home: Path, sql: str, *values: object) -> list[tuple[object, ...]]:

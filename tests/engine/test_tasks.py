@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import MODEL, Talk, Talks
+from support.talk import MODEL, Talk, Talks
 
+from crushpy.core.events import ApprovalNeeded, Boundary, ToolCalled, ToolFinished, ToolOutput
+from crushpy.core.messages import Seed, TaskReport, Usage
+from crushpy.core.paths import Paths
 from crushpy.engine.approvals import Answer
-from crushpy.events import ApprovalNeeded, Boundary, ToolCalled, ToolFinished, ToolOutput
-from crushpy.messages import Seed, TaskReport, Usage
-from crushpy.paths import Paths
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.storage.store import Store
 

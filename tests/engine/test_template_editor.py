@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from crushpy.core.errors import UsageError
+from crushpy.core.templates import Templates
 from crushpy.engine.template_editor import OwnTemplate
-from crushpy.errors import UsageError
-from crushpy.prompts import Templates
 
 
 @pytest.fixture

@@ -5,9 +5,9 @@ import json
 
 from scripted_llm.replies import Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 
-from crushpy.events import TitleChanged
+from crushpy.core.events import TitleChanged
 
 
 async def test_the_small_model_gives_a_title_after_the_first_reply(talks: Talks, llm: ScriptedLLM) -> None:

@@ -10,12 +10,12 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from process_state import marked
 from scripted_llm.replies import Call, Cut, Empty, Fail, Garbage, NoFinish, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.process_state import marked
+from support.talk import Talks
 
-from crushpy.events import (
+from crushpy.core.events import (
     ApprovalNeeded,
     Error,
     MessageCommitted,
@@ -32,8 +32,8 @@ from crushpy.events import (
     TurnEnded,
     UsageReported,
 )
+from crushpy.core.messages import Usage, headline
 from crushpy.llm.errors import BadRequest
-from crushpy.messages import Usage, headline
 
 
 def sent_roles(llm: ScriptedLLM, number: int = -1) -> list[str]:

@@ -5,9 +5,9 @@ from pathlib import Path
 
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
-from talk import Talk, Talks
+from support.talk import Talk, Talks
 
-from crushpy.events import Boundary, Notice
+from crushpy.core.events import Boundary, Notice
 
 
 def bash(command: str) -> Reply:

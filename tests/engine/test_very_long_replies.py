@@ -4,14 +4,14 @@ import json
 import sys
 from pathlib import Path
 
-from command import Cli
-from headless import Run, llm_env, run
 from scripted_llm import Reply, ScriptedLLM
+from support.command import Cli
+from support.headless import Run, llm_env, run
 
-from crushpy.messages import Text
-from crushpy.paths import Paths
-from crushpy.pieces import LONG, SHORT
+from crushpy.core.messages import Text
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
+from crushpy.util.pieces import LONG, SHORT
 
 __all__ = ["llm_env", "run"]
 

@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
+from crushpy.core.messages import Json, Message, Text, ToolCall, ToolResult
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.openai.chat_provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
-from crushpy.messages import Json, Message, Text, ToolCall, ToolResult
 
 WINDOW = 1024
 MODEL = "openai/smollm2"

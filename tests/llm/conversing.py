@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from crushpy.core.messages import Json, Message, Text
 from crushpy.llm.protocol import (
     CallPiece,
     Done,
@@ -14,7 +15,6 @@ from crushpy.llm.protocol import (
     ThinkingPiece,
     ToolSpec,
 )
-from crushpy.messages import Json, Message, Text
 
 LS = ToolSpec("ls", "Lists a folder.", {"type": "object", "properties": {"path": {"type": "string"}}})
 

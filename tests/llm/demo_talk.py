@@ -5,10 +5,10 @@ from pathlib import Path
 
 import msgspec
 
-from crushpy.ids import new_id
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.protocol import CallPiece, Done, Request, Sent, TextPiece, ToolSpec
-from crushpy.messages import Message, Text, ToolCall, ToolResult
 from crushpy.tools.base import AnyTool, ToolContext
 from crushpy.tools.bash import BashTool
 from crushpy.tools.edit import EditTool

@@ -26,7 +26,7 @@ def providers() -> list[str]:
                 item.name for item in node.body if isinstance(item, ast.FunctionDef | ast.AsyncFunctionDef)
             }
             bases = {base.id for base in node.bases if isinstance(base, ast.Name)}
-            if "HttpWire" in bases or ({"stream", "close"} <= names and "ABC" not in bases):
+            if "HttpProvider" in bases or ({"stream", "close"} <= names and "ABC" not in bases):
                 parts = path.relative_to(ROOM.parent.parent).with_suffix("").parts
                 module = ".".join(part for part in parts if part != "__init__")
                 found.append(f"{module}.{node.name}")

@@ -11,18 +11,18 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
-from histories import histories, seed
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from support.histories import histories, seed
 
 from crushpy.context.cuts import apply_cuts
 from crushpy.context.history import well_formed
-from crushpy.llm.anthropic.request import EMPTY, AnthropicHabits, messages_body
-from crushpy.llm.gemini.request import UNSIGNED, GeminiHabits, content_body
+from crushpy.core.messages import Cut, Image, Message, Thinking, ToolCall, ToolResult
+from crushpy.llm.anthropic.request import EMPTY, AnthropicQuirks, messages_body
+from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
-from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
+from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.messages import Cut, Image, Message, Thinking, ToolCall, ToolResult
 
 pytestmark = pytest.mark.xdist_group("litellm")
 
@@ -141,10 +141,10 @@ def litellms_whole(request: Request) -> Body:
 def ours(request: Request) -> Body:
     name = request.model.partition("/")[2]
     if request.model == CLAUDE:
-        return messages_body(request, name, AnthropicHabits(), [])
+        return messages_body(request, name, AnthropicQuirks(), [])
     if request.model == GEMINI:
-        return content_body(request, name, GeminiHabits())
-    return responses_body(request, name, ResponsesHabits())
+        return content_body(request, name, GeminiQuirks())
+    return responses_body(request, name, ResponsesQuirks())
 
 
 # --- what a body says

@@ -7,12 +7,12 @@ import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Fail, Raw, Reply, ScriptedLLM
 
+from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import AnthropicHabits, adaptive, messages_body
+from crushpy.llm.anthropic.request import AnthropicQuirks, adaptive, messages_body
 from crushpy.llm.errors import BadRequest, Refused
 from crushpy.llm.protocol import Request, ThinkingOpaque
-from crushpy.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 
 CLAUDE = "anthropic/claude-sonnet-4-5"
 NEWER = "anthropic/claude-opus-4-6"
@@ -38,7 +38,7 @@ def looked(model: str = CLAUDE, *opaque: dict[str, Any]) -> list[Message]:
 
 
 def body(request: Request, model: str = "claude-sonnet-4-5") -> dict[str, Any]:
-    return messages_body(request, model, AnthropicHabits(), [])
+    return messages_body(request, model, AnthropicQuirks(), [])
 
 
 # --- thinking

@@ -5,9 +5,9 @@ import sys
 
 import pytest
 
-from crushpy.defaults import DEFAULT_WINDOW
+from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.messages import Usage
 from crushpy.llm import catalog, vendors
-from crushpy.messages import Usage
 from crushpy.settings.schema import ModelSettings
 
 

@@ -7,8 +7,8 @@ from conversing import Heard
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crushpy.core.messages import Usage
 from crushpy.llm.openai.chat_reply import ChunkReader, read_usage
-from crushpy.messages import Usage
 
 
 def chunk(finish: str | None = None, **delta: object) -> dict:

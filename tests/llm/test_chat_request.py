@@ -5,8 +5,8 @@ import json
 import pytest
 from conversing import LS, ask, user
 
+from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.openai.chat_request import PLAIN, Dialect, chat_messages, chat_tools, litellm_dialect
-from crushpy.messages import Image, Message, Text, Thinking, ToolCall, ToolResult
 
 MODEL = "anthropic/claude-x"
 CLAUDE = litellm_dialect(MODEL)

@@ -34,6 +34,7 @@ from scripted_llm import (
     StreamError,
 )
 
+from crushpy.core.messages import Message, Text, Usage
 from crushpy.llm.errors import (
     AuthenticationFailed,
     BadRequest,
@@ -46,7 +47,6 @@ from crushpy.llm.errors import (
     Unavailable,
 )
 from crushpy.llm.protocol import CallPiece, Sent, TextPiece
-from crushpy.messages import Message, Text, Usage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 

@@ -25,11 +25,11 @@ from scripted_llm import gemini as speaks_gemini
 from scripted_llm import openai as speaks_chat
 from scripted_llm import responses as speaks_responses
 
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult, Usage
 from crushpy.llm import errors
 from crushpy.llm.error_reader import ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece
-from crushpy.messages import Message, Text, ToolCall, ToolResult, Usage
 
 pytestmark = pytest.mark.filterwarnings("ignore:Accessing the 'model_:DeprecationWarning")
 
@@ -337,7 +337,9 @@ async def test_a_connection_closed_between_turns_is_opened_again(under: Under, l
 async def test_one_connection_serves_the_whole_conversation(
     under: Under, llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.llm.http_wire.AFTER_DONE", 20.0)  # a busy machine may be slow to end a reply
+    monkeypatch.setattr(
+        "crushpy.llm.http_provider.AFTER_DONE", 20.0
+    )  # a busy machine may be slow to end a reply
     llm.always(Reply(text="some text", chunk=2))
     provider = under.provider()
     for _ in range(6):

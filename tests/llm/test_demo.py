@@ -9,12 +9,12 @@ import pytest
 from demo_talk import Talk
 
 from crushpy.context.render import transcript_chunks
+from crushpy.core.messages import Message, Seed, Text, ToolCall, ToolResult
+from crushpy.core.templates import Templates
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.demo.intents import understand
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.protocol import Request, TextPiece
-from crushpy.messages import Message, Seed, Text, ToolCall, ToolResult
-from crushpy.prompts import Templates
 
 STATUS = '<context_status>{{"used_pct":{},"remaining_tokens":1,"context_window":32000}}</context_status>'
 

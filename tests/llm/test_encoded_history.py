@@ -6,16 +6,16 @@ from typing import Any
 
 import msgspec
 import pytest
-from histories import history_by_chance, seed, user, viewed
+from support.histories import history_by_chance, seed, user, viewed
 
 from crushpy.context.history import well_formed
-from crushpy.llm.anthropic.request import AnthropicHabits, messages_body
+from crushpy.core.messages import Image, Json, Message, Thinking, ToolCall
+from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
 from crushpy.llm.encoded_history import EncodedHistories, Written, encoded_body
-from crushpy.llm.gemini.request import GeminiHabits, content_body
+from crushpy.llm.gemini.request import GeminiQuirks, content_body
 from crushpy.llm.openai.chat_request import chat_messages, encoded_chat_messages
-from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
+from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.messages import Image, Json, Message, Thinking, ToolCall
 
 TOOLS = (ToolSpec("bash", "Runs a command.", {"type": "object"}),)
 STATUS = "<context_status>{}</context_status>"
@@ -32,28 +32,28 @@ def chat(request: Request, _: Any, histories: EncodedHistories | None) -> Any:
     return {"messages": written}
 
 
-def responses(request: Request, habits: ResponsesHabits, histories: EncodedHistories | None) -> Json:
+def responses(request: Request, habits: ResponsesQuirks, histories: EncodedHistories | None) -> Json:
     return responses_body(request, "gpt-5", habits, histories)
 
 
-def claude(request: Request, habits: AnthropicHabits, histories: EncodedHistories | None) -> Json:
+def claude(request: Request, habits: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
     return messages_body(request, "claude-sonnet-4-5", habits, [], histories)
 
 
-def paused(request: Request, habits: AnthropicHabits, histories: EncodedHistories | None) -> Json:
+def paused(request: Request, habits: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
     return messages_body(request, "claude-opus-4-6", habits, [{"type": "text", "text": "so far"}], histories)
 
 
-def gemini(request: Request, habits: GeminiHabits, histories: EncodedHistories | None) -> Json:
+def gemini(request: Request, habits: GeminiQuirks, histories: EncodedHistories | None) -> Json:
     return content_body(request, request.model.partition("/")[2], habits, histories)
 
 
 WIRES: dict[str, tuple[tuple[str, ...], Body, Callable[..., Any]]] = {
     "chat": (("openai/one", "openai/other"), chat, dict),
-    "responses": (("openai/one", "openai/other"), responses, ResponsesHabits),
-    "anthropic": (("anthropic/one", "anthropic/other"), claude, AnthropicHabits),
-    "anthropic-paused": (("anthropic/one", "anthropic/other"), paused, AnthropicHabits),
-    "gemini": (("gemini/gemini-2.5-pro", "gemini/gemini-3-pro"), gemini, GeminiHabits),
+    "responses": (("openai/one", "openai/other"), responses, ResponsesQuirks),
+    "anthropic": (("anthropic/one", "anthropic/other"), claude, AnthropicQuirks),
+    "anthropic-paused": (("anthropic/one", "anthropic/other"), paused, AnthropicQuirks),
+    "gemini": (("gemini/gemini-2.5-pro", "gemini/gemini-3-pro"), gemini, GeminiQuirks),
 }
 
 

@@ -7,12 +7,12 @@ import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Fail, Raw, Reply, ScriptedLLM
 
+from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.gemini.reply import ContentReader
-from crushpy.llm.gemini.request import UNSIGNED, GeminiHabits, content_body, newer, stored_signature
+from crushpy.llm.gemini.request import UNSIGNED, GeminiQuirks, content_body, newer, stored_signature
 from crushpy.llm.protocol import CallPiece, Request, ThinkingOpaque
-from crushpy.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 
 OLDER = "gemini/gemini-2.5-pro"
 NEWER = "gemini/gemini-3-flash-preview"
@@ -35,8 +35,8 @@ def looked(model: str = NEWER, **more: Any) -> list[Message]:
     ]
 
 
-def body(request: Request, habits: GeminiHabits | None = None) -> dict[str, Any]:
-    return content_body(request, request.model.removeprefix("gemini/"), habits or GeminiHabits())
+def body(request: Request, habits: GeminiQuirks | None = None) -> dict[str, Any]:
+    return content_body(request, request.model.removeprefix("gemini/"), habits or GeminiQuirks())
 
 
 # --- signatures

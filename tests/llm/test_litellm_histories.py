@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from conversing import ask, hear
-from litellm_stand_in import STAND_IN, plant
+from support.litellm_stand_in import STAND_IN, plant
 
+from crushpy.core.messages import Message, Text
 from crushpy.llm.litellm import helper_process as module
 from crushpy.llm.litellm.frames import Ask, ProviderAccess, decode_app_frame, encode_frame
 from crushpy.llm.litellm.helper_process import helper_process, running_helper
 from crushpy.llm.litellm.histories import MOST_KEPT, KeptHistories, SentHistories
 from crushpy.llm.litellm.provider import LiteLLMProvider
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message, Text
 
 LONG = "x" * 50_000
 

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 from conversing import ask, hear
-from headless import until
-from litellm_stand_in import STAND_IN, plant
-from process_state import alive
+from support.headless import until
+from support.litellm_stand_in import STAND_IN, plant
+from support.process_state import alive
 
 from crushpy.llm import errors
 from crushpy.llm.errors import CutStream, ModelError, TimedOut, Unavailable

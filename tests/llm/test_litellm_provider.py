@@ -11,9 +11,9 @@ import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Reply, ScriptedLLM
 
+from crushpy.core.messages import Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.messages import Message, Text, Thinking, ToolCall, ToolResult
 
 pytestmark = [
     pytest.mark.xdist_group("litellm"),

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.errors import UsageError
+from crushpy.core.errors import UsageError
 from crushpy.llm import local_servers
 from crushpy.llm.local_servers import find_local_servers, ports
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from scripted_llm import Call, Reply, ScriptedLLM
 from scripted_llm.connection import Recorded
-from talk import Talks
+from support.talk import Talks
 
 MODELS = {
     "chat": "openai/test-model",

@@ -8,6 +8,7 @@ import pytest
 from scripted_llm.replies import Reply
 from scripted_llm.server import ScriptedLLM
 
+from crushpy.core.messages import Message, Text
 from crushpy.llm import catalog
 from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.catalog import explain_unknown
@@ -19,7 +20,6 @@ from crushpy.llm.openai.chat_provider import ChatProvider
 from crushpy.llm.openai.responses_provider import ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.provider_factory import default_model, is_official, select
-from crushpy.messages import Message, Text
 from crushpy.settings import ModelSettings, ProviderSettings, Settings
 
 NONE: dict[str, str] = {}

@@ -8,14 +8,14 @@ import pytest
 from conversing import ask, hear, user
 from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
+from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.errors import BadRequest
 from crushpy.llm.openai.address import Address, azure_base
 from crushpy.llm.openai.responses_provider import ResponsesProvider
 from crushpy.llm.openai.responses_reply import ResponseReader
-from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
+from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque
 from crushpy.llm.provider_factory import select
-from crushpy.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.settings import Settings
 
 MODEL = "openai/gpt-5"
@@ -44,7 +44,7 @@ def looked(model: str = MODEL, opaque: tuple[dict[str, Any], ...] = (REASONING,)
 
 
 def body(request: Request) -> dict[str, Any]:
-    return responses_body(request, request.model.removeprefix("openai/"), ResponsesHabits())
+    return responses_body(request, request.model.removeprefix("openai/"), ResponsesQuirks())
 
 
 def kinds(sent: dict[str, Any]) -> list[str]:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from scripted_llm import Call, Cut, Fail, Garbage, NoFinish, RateLimit, Reply, ScriptedLLM, Stall
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 ASK = {"model": "m", "messages": [{"role": "user", "content": "hi"}], "stream": True}
 

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 
+from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.status_placement import placement
-from crushpy.messages import Message, Text, ToolCall, ToolResult
 from crushpy.settings import Compaction, ModelSettings, ProviderSettings, Settings
 
 STATUS = '<context_status>{"used_pct":50,"remaining_tokens":100000,"context_window":200000}</context_status>'

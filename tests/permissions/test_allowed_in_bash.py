@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
 

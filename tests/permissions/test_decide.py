@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.access import Access
-from crushpy.errors import SettingsError
+from crushpy.core.access import Access
+from crushpy.core.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import Rule, RuleSet, parse_allow
@@ -311,7 +311,7 @@ def test_the_parser_is_imported_only_when_a_command_is_judged() -> None:
     import subprocess
 
     program = (
-        "import sys; from pathlib import Path; from crushpy.access import Access;"
+        "import sys; from pathlib import Path; from crushpy.core.access import Access;"
         "from crushpy.permissions.decide import decide; from crushpy.permissions.rules import RuleSet;"
         "from crushpy.tools.registry import tool_table;"
         "rules = RuleSet.from_strings(['bash(git log)', 'write(src/**)'], tools=tool_table());"

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.access import Access
-from crushpy.errors import SettingsError
+from crushpy.core.access import Access
+from crushpy.core.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.rules import RuleSet

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.access import Access
+from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.rules import RuleSet
 
 from . import attacks
@@ -269,7 +269,7 @@ def project(tmp_path: Path) -> Path:
 def judge(
     command: str,
     project: Path,
-    guard: Guard | None = None,
+    guard: ExecutionContext | None = None,
     *,
     allow: tuple[str, ...] = (),
     ask: tuple[str, ...] = (),
@@ -292,18 +292,18 @@ def test_what_does_more_than_read_the_workspace_asks(command: str, project: Path
 
 @pytest.mark.parametrize("command", GIT_FREE)
 def test_reading_with_git_runs_unasked_in_a_trusted_project_alone(command: str, project: Path) -> None:
-    decision = judge(command, project, Guard(trusted=True))
+    decision = judge(command, project, ExecutionContext(trusted=True))
     assert decision.verdict == "allow", decision.reason
     assert judge(command, project).verdict == "ask"
 
 
 @pytest.mark.parametrize("command", GIT_ASKED)
 def test_changing_with_git_asks_in_a_trusted_project_too(command: str, project: Path) -> None:
-    assert judge(command, project, Guard(trusted=True)).verdict == "ask"
+    assert judge(command, project, ExecutionContext(trusted=True)).verdict == "ask"
 
 
 def test_no_known_way_round_the_rules_passes_for_reading(project: Path) -> None:
-    trusted = Guard(trusted=True)
+    trusted = ExecutionContext(trusted=True)
     let_through = [
         command for command in attacks.ATTACKS if judge(command, project, trusted).verdict == "allow"
     ]
@@ -341,8 +341,8 @@ def test_a_program_that_lies_in_the_project_is_no_plain_reader(
 
 def test_a_folder_that_is_a_repository_of_its_own_asks_though_the_project_is_trusted(project: Path) -> None:
     (project / "vendored/.git").mkdir(parents=True)
-    assert judge("cd vendored && git status", project, Guard(trusted=True)).verdict == "ask"
+    assert judge("cd vendored && git status", project, ExecutionContext(trusted=True)).verdict == "ask"
     for name in ("objects", "refs"):
         (project / name).mkdir()
     (project / "HEAD").write_text("ref: refs/heads/main")
-    assert judge("git log -p", project, Guard(trusted=True)).verdict == "ask"
+    assert judge("git log -p", project, ExecutionContext(trusted=True)).verdict == "ask"

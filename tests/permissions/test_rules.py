@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.access import Access, Kind, ToolAccess
-from crushpy.errors import SettingsError
+from crushpy.core.access import Access, Kind, ToolAccess
+from crushpy.core.errors import SettingsError
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import Rule, RuleSet, split_words
 from crushpy.tools.registry import tool_table

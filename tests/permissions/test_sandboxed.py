@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.access import Access, Needs
+from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.modes import in_mode
 from crushpy.permissions.rules import RuleSet
 
 from . import attacks
 
 PYPI = ("pypi.org", "files.pythonhosted.org")
-INSIDE = Guard(sandbox="bubblewrap")
+INSIDE = ExecutionContext(sandbox="bubblewrap")
 FREE = (
     *(
         "ls",
@@ -173,11 +173,11 @@ def judge(
     allow: tuple[str, ...] = (),
     ask: tuple[str, ...] = (),
     deny: tuple[str, ...] = (),
-    needs: Needs | None = None,
-    guard: Guard = INSIDE,
+    needs: Privileges | None = None,
+    guard: ExecutionContext = INSIDE,
     yolo: bool = False,
 ) -> Decision:
-    access = Access("bash", "command", command, writes=True, needs=needs or Needs())
+    access = Access("bash", "command", command, writes=True, needs=needs or Privileges())
     return decide([access], RuleSet.from_strings(allow, ask, deny), project, guard=guard, yolo=yolo)
 
 
@@ -187,7 +187,7 @@ def judge(
 @pytest.mark.parametrize("command", FREE)
 def test_what_reads_or_builds_inside_runs_unasked_and_gets_nothing_more(command: str, project: Path) -> None:
     decision = judge(command, project)
-    assert (decision.verdict, decision.needs) == ("allow", Needs()), decision.reason
+    assert (decision.verdict, decision.needs) == ("allow", Privileges()), decision.reason
 
 
 @pytest.mark.parametrize("command", ASKED)
@@ -212,7 +212,7 @@ def test_in_plan_mode_the_sandbox_allows_nothing_more(project: Path) -> None:
 
 
 def test_auto_allow_can_be_turned_off(project: Path) -> None:
-    asks = Guard(sandbox="bubblewrap", auto_allow=False)
+    asks = ExecutionContext(sandbox="bubblewrap", auto_allow=False)
     assert judge("make", project, guard=asks).suggested == ("bash(make)",)
     assert judge("ls", project, guard=asks).verdict == "allow"
     granted = judge("pip install x", project, guard=asks, allow=("bash(pip install)",))
@@ -261,12 +261,12 @@ def test_where_no_host_is_known_the_whole_network_is_asked_for(command: str, pro
 
 
 def test_what_is_granted_holds_for_every_command(project: Path) -> None:
-    guard = Guard(sandbox="bubblewrap", hosts=("*.example.com",), write=("/opt/data",))
+    guard = ExecutionContext(sandbox="bubblewrap", hosts=("*.example.com",), write=("/opt/data",))
     decision = judge("make", project, guard=guard, allow=("network(pypi.org)", "write(/opt/more/**)"))
-    assert decision.needs == Needs(hosts=("*.example.com", "pypi.org"), write=("/opt/data", "/opt/more"))
+    assert decision.needs == Privileges(hosts=("*.example.com", "pypi.org"), write=("/opt/data", "/opt/more"))
     assert judge("curl https://a.example.com", project, guard=guard).verdict == "allow"
     assert judge("curl https://example.org", project, guard=guard).verdict == "ask"
-    assert judge("make", project, allow=("network",)).needs == Needs(network=True)
+    assert judge("make", project, allow=("network",)).needs == Privileges(network=True)
 
 
 # --- git --------------------------------------------------------------------------------------------------
@@ -282,15 +282,15 @@ def test_changing_the_repository_asks(command: str, project: Path) -> None:
 def test_a_rule_for_git_opens_the_repository_to_git_alone(project: Path) -> None:
     allow = ("bash(git commit)", "bash(git add)")
     both = judge("git add -A && git commit -m x", project, allow=allow)
-    assert (both.verdict, both.needs) == ("allow", Needs(git=True))
-    assert judge("make", project, allow=allow).needs == Needs()
+    assert (both.verdict, both.needs) == ("allow", Privileges(git=True))
+    assert judge("make", project, allow=allow).needs == Privileges()
     beside = judge("make && git commit -m x", project, allow=allow)
     assert beside.verdict == "ask" and "bash(make)" in beside.suggested
     assert judge("ls && git commit -m x", project, allow=allow).verdict == "allow"
     assert judge("GIT_SSH_COMMAND=x git commit -m x", project, allow=allow).verdict == "ask"
     assert judge("git push", project).suggested == ("network(github.com)", "bash(git push)")
     pushed = judge("git push", project, allow=("bash(git push)",))
-    assert pushed.needs == Needs(hosts=("github.com",), git=True)
+    assert pushed.needs == Privileges(hosts=("github.com",), git=True)
     beside = judge("git push; python x.py", project, allow=("bash(git push)",))
     assert beside.verdict == "ask"
 
@@ -314,7 +314,7 @@ def test_writing_outside_asks_for_the_folder(command: str, project: Path) -> Non
     assert (decision.verdict, decision.reason) == ("ask", "writes /opt")
     assert decision.suggested == ("write(/opt/**)",)
     granted = judge(command, project, allow=decision.suggested)
-    assert (granted.verdict, granted.needs) == ("allow", Needs(write=("/opt",)))
+    assert (granted.verdict, granted.needs) == ("allow", Privileges(write=("/opt",)))
     assert judge(command, project, deny=("write(/opt/**)", "write(/opt)")).verdict == "deny"
 
 
@@ -322,21 +322,21 @@ def test_writing_outside_asks_for_the_folder(command: str, project: Path) -> Non
 
 
 def test_what_the_agent_asks_for_is_granted_by_rules_or_asked_about(project: Path) -> None:
-    needs = Needs(hosts=("pypi.org",), write=("/opt/x",))
+    needs = Privileges(hosts=("pypi.org",), write=("/opt/x",))
     decision = judge("make deps", project, needs=needs)
     assert decision.reason == "needs the network: pypi.org; writes /opt/x"
     assert decision.suggested == ("network(pypi.org)", "write(/opt/x/**)")
     granted = judge("make deps", project, needs=needs, allow=decision.suggested)
     assert (granted.verdict, granted.needs) == ("allow", needs)
-    git = judge("make release", project, needs=Needs(git=True))
+    git = judge("make release", project, needs=Privileges(git=True))
     assert "changes .git" in git.reason
-    whole = judge("make", project, needs=Needs(write=(str(Path.home()),)))
+    whole = judge("make", project, needs=Privileges(write=(str(Path.home()),)))
     assert whole.verdict == "ask" and whole.suggested == ()
 
 
 def test_under_yolo_a_command_gets_what_it_needs_and_no_more(project: Path) -> None:
     decision = judge("git push && cp a.py /opt/", project, yolo=True)
     assert decision.verdict == "allow"
-    assert decision.needs == Needs(hosts=("github.com",), write=("/opt",), git=True)
-    assert judge("make", project, yolo=True).needs == Needs()
+    assert decision.needs == Privileges(hosts=("github.com",), write=("/opt",), git=True)
+    assert judge("make", project, yolo=True).needs == Privileges()
     assert judge("git push", project, yolo=True, deny=("network",)).verdict == "deny"

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.errors import SettingsError, UsageError
-from crushpy.paths import Paths
+from crushpy.core.errors import SettingsError, UsageError
+from crushpy.core.paths import Paths
 from crushpy.permissions.trust import add_trusted, is_trusted, remove_trusted, trusted
 
 

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Allowance, confine
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import find_sandbox
-from crushpy.sandbox.surroundings import Grounds
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.files.file_memory import FileMemory
@@ -26,7 +26,7 @@ async def confined(
 ) -> AsyncGenerator[ToolContext]:
     """A context for `workspace`; `home` is crushpy's, which commands must not see."""
     home.mkdir(mode=0o700, exist_ok=True)
-    grounds = Grounds(workspace, Path.home(), (home,), home / "outputs", home / "put_aside")
+    grounds = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", home / "put_aside")
     jobs = Jobs((), lambda: confine("on", grounds, home / "sandboxes" / "one", allowance))
     assert jobs.confinement.sandbox.on  # what tests try must never run outside
     try:
@@ -36,7 +36,7 @@ async def confined(
 
 
 async def bash(
-    context: ToolContext, command: str, needs: Needs | None = None, *, timeout: float = 60
+    context: ToolContext, command: str, needs: Privileges | None = None, *, timeout: float = 60
 ) -> Outcome:
     lent = context.for_call("call", lambda _: None, needs)
     return await BashTool().run(BashArgs(command, timeout), lent)

@@ -3,8 +3,8 @@
 import json
 from pathlib import Path
 
-from command import Cli
 from confined import needs_sandbox
+from support.command import Cli
 
 from crushpy.sandbox.escapes import ESCAPES
 

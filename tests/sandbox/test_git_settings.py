@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from confined import bash, confined, needs_sandbox
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.tools.base import ToolContext
 
 pytestmark = [
     needs_sandbox,
     pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed"),
 ]
-GIT = Needs(git=True)
+GIT = Privileges(git=True)
 
 
 @pytest.fixture

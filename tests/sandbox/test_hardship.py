@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 from confined import bash, confined, needs_sandbox
-from headless import Start, until
-from process_state import marked
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.headless import Start, until
+from support.process_state import marked
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Allowance
 
 pytestmark = needs_sandbox
@@ -153,7 +153,7 @@ async def test_commands_run_after_what_was_hidden_is_gone(listening: Path, tmp_p
     async with confined(workspace, tmp_path / "home") as context:
         assert (await bash(context, "echo runs")).text == "runs"
         listening.unlink()
-        assert (await bash(context, "echo runs", Needs(git=True))).text == "runs"
+        assert (await bash(context, "echo runs", Privileges(git=True))).text == "runs"
 
 
 def test_every_way_out_is_held_for_nobody_too(home_of_nobody: Path) -> None:

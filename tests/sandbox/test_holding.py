@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confined import bash, confined, needs_sandbox
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Allowance
 from crushpy.tools.files.locate import locate, real_path
 from crushpy.tools.shell.process import cannot_kill
@@ -71,7 +71,7 @@ async def test_there_is_no_network_but_loopback_of_its_own(workspace: Path, home
         await bash(context, serve)
         assert (await bash(context, fetch)).text == "200"
         # Another set of needs has another sandbox, and reaches the server all the same.
-        assert (await bash(context, fetch, Needs(git=True))).text == "200"
+        assert (await bash(context, fetch, Privileges(git=True))).text == "200"
 
 
 async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobody(
@@ -81,7 +81,7 @@ async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobo
     async with confined(workspace, home) as context:
         assert "put aside" in (await bash(context, "git init -q .")).text
         assert not (workspace / ".git").exists()
-        made = await bash(context, f"git init -q . && {commit}", Needs(git=True))
+        made = await bash(context, f"git init -q . && {commit}", Privileges(git=True))
         assert made.text == "(no output)", made.text
         held = await bash(context, f"{commit}; mv .git away; touch .git/hooks/pre-commit; ln .git/config c")
         assert "keeps `.git` read-only" in held.text
@@ -89,7 +89,7 @@ async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobo
         granted = await bash(
             context,
             f"{commit} && git log --oneline | wc -l; echo x > .git/hooks/h; git config a.b c",
-            Needs(git=True),
+            Privileges(git=True),
         )
         assert granted.text.startswith("2\n")
     assert not (workspace / ".git/hooks/h").exists()
@@ -111,12 +111,12 @@ async def test_a_worktree_and_a_subfolder_of_a_repository_are_protected_too(
     async with confined(workspace, home) as context:
         held = await bash(context, f"{commit}; echo gitdir: /tmp > .git; touch {main}/.git/hooks/h")
         assert held.is_error and "Read-only" in held.text
-        assert (await bash(context, commit, Needs(git=True))).text == "(no output)"
-        assert "Read-only" in (await bash(context, f"touch {main}/.git/hooks/h", Needs(git=True))).text
+        assert (await bash(context, commit, Privileges(git=True))).text == "(no output)"
+        assert "Read-only" in (await bash(context, f"touch {main}/.git/hooks/h", Privileges(git=True))).text
     (main / "sub").mkdir()
     async with confined(main / "sub", home) as context:
         assert "Read-only" in (await bash(context, "touch x ../.git/x; cd .. && touch y")).text
-        assert (await bash(context, commit, Needs(git=True))).text == "(no output)"
+        assert (await bash(context, commit, Privileges(git=True))).text == "(no output)"
     assert (main / "sub" / "x").exists() and not (main / "y").exists()
 
 
@@ -143,7 +143,7 @@ async def test_one_tmp_for_commands_and_file_tools_and_none_of_the_hosts(workspa
         assert real_path(context, "/tmp/note").startswith(str(home))
         assert context.shown(locate(context, "/tmp/note")) == "/tmp/note"
         locate(context, "/tmp/back").write_text("from a tool\n")
-        assert (await bash(context, "cat /tmp/back", Needs(git=True))).text == "from a tool"
+        assert (await bash(context, "cat /tmp/back", Privileges(git=True))).text == "from a tool"
     assert not list((home / "sandboxes").glob("*"))
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from confined import bash, confined, needs_sandbox
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 
 pytestmark = needs_sandbox
 ABSTRACT = {"X11": f"\0/tmp/.X11-unix/X{os.getpid()}", "D-Bus": f"\0/tmp/dbus-{os.getpid()}"}
@@ -52,7 +52,7 @@ async def test_no_socket_of_the_host_is_reached(
         with socket.socket(socket.AF_UNIX) as client:
             client.connect(place)
     async with confined(workspace, tmp_path / "crushpy") as context:
-        for needs in (Needs(), Needs(hosts=("a.example",)), Needs(git=True)):
+        for needs in (Privileges(), Privileges(hosts=("a.example",)), Privileges(git=True)):
             words = (place.replace("\0", "@") for place in listeners.values())
             tries = "; ".join(f'{sys.executable} -c "$TRY" {word}' for word in words)
             outcome = await bash(context, f"export TRY='{CONNECT}'; {tries}", needs)

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import Bubblewrap
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import working_sandbox
-from crushpy.sandbox.surroundings import Grounds
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.files.file_memory import FileMemory
@@ -20,14 +20,14 @@ pytestmark = pytest.mark.skipif(
     working_sandbox().name != "bubblewrap", reason=f"no bubblewrap: {working_sandbox().why_not}"
 )
 ASK = "import sys, urllib.request as web; print(web.urlopen(sys.argv[1], timeout=20).read().decode())"
-HOSTS = Needs(hosts=("localhost",))
+HOSTS = Privileges(hosts=("localhost",))
 
 
 @pytest.fixture
 async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[ToolContext]:
     outputs, own = tmp_path / "outputs", tmp_path / "own"
     own.mkdir(mode=0o700)
-    grounds = Grounds(workspace, tmp_path, (own,), outputs, tmp_path / "aside")
+    grounds = SandboxConfig(workspace, tmp_path, (own,), outputs, tmp_path / "aside")
     jobs = Jobs((), lambda: Bubblewrap(working_sandbox(), grounds, own / "private"))
     yield ToolContext(workspace, outputs, FileMemory(), jobs)
     await jobs.close()
@@ -48,7 +48,7 @@ async def port() -> AsyncGenerator[int]:
     server.close()
 
 
-async def run(context: ToolContext, command: str, needs: Needs) -> Outcome:
+async def run(context: ToolContext, command: str, needs: Privileges) -> Outcome:
     lent = context.for_call("call", lambda _: None, needs)
     return await BashTool().run(BashArgs(command), lent)
 
@@ -72,8 +72,8 @@ async def test_a_command_that_was_given_none_reaches_none_not_even_by_the_socket
     context: ToolContext, port: int
 ) -> None:
     await run(context, "true", HOSTS)
-    assert (await run(context, ask(f"http://localhost:{port}/"), Needs())).is_error
-    looked = await run(context, "ls /run/crushpy-hosts /tmp; env | grep -i proxy", Needs())
+    assert (await run(context, ask(f"http://localhost:{port}/"), Privileges())).is_error
+    looked = await run(context, "ls /run/crushpy-hosts /tmp; env | grep -i proxy", Privileges())
     assert "hosts-" not in looked.text and "3128" not in looked.text
     assert "No such file" in looked.text
 
@@ -89,7 +89,7 @@ async def serve_in_background(context: ToolContext) -> None:
         "import http.server as web, pathlib; server = web.HTTPServer(('127.0.0.1', 8765), "
         "web.SimpleHTTPRequestHandler); pathlib.Path('ready').touch(); server.serve_forever()"
     )
-    lent = context.for_call("call", lambda _: None, Needs())
+    lent = context.for_call("call", lambda _: None, Privileges())
     await BashTool().run(BashArgs(f'{sys.executable} -c "{serve}"', background=True), lent)
     async with asyncio.timeout(60):
         while not (context.cwd / "ready").exists():
@@ -119,6 +119,6 @@ async def test_the_way_to_hosts_is_shut_for_commands_beside_those_that_have_it(
             await asyncio.sleep(0.01)
     through = f"http_proxy=$(cat address) {ask(f'http://localhost:{port}/')}"
     assert (await run(context, through, HOSTS)).text.strip() == "hello"
-    stolen = await run(context, through, Needs())
+    stolen = await run(context, through, Privileges())
     assert stolen.is_error and "hello" not in stolen.text
     assert "RemoteDisconnected" in stolen.text or "reset" in stolen.text, stolen.text

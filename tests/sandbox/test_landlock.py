@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 from confined import bash, confined
-from headless import Start, until
-from process_state import marked
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.headless import Start, until
+from support.process_state import marked
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.finding import find_sandbox, working_sandbox
 
 PYTHON = sys.executable
@@ -61,7 +61,7 @@ async def test_it_writes_in_the_workspace_and_its_own_tmp_and_nowhere_else(scene
             'echo a > here && mkdir sub && mv here sub && ln sub/here linked && echo b > "$TMPDIR/b" && '
             'cat "$TMPDIR/b" linked; touch ../outside ~/outside /etc/$NEW /tmp/$NEW; : > ~/notes',
         )
-        later = await bash(context, 'cat "$TMPDIR/b"', Needs(git=True))
+        later = await bash(context, 'cat "$TMPDIR/b"', Privileges(git=True))
     assert outcome.text.startswith("b\na\n")
     assert outcome.text.count("Permission denied") == 5, outcome.text
     assert "use $TMPDIR" in outcome.text
@@ -109,11 +109,11 @@ async def test_the_network_is_whole_or_not_at_all_and_sockets_of_the_host_stay_o
             f"{PYTHON} -c 'import socket; socket.create_connection((\"127.0.0.1\", {port}), 5)' && echo in"
         )
         async with confined(scene, home) as context:
-            assert (await bash(context, connect, Needs(network=True))).text == "in"
-            some = await bash(context, connect, Needs(hosts=("127.0.0.1",)))
+            assert (await bash(context, connect, Privileges(network=True))).text == "in"
+            some = await bash(context, connect, Privileges(hosts=("127.0.0.1",)))
             assert some.is_error and "cannot open some hosts alone" in some.text
             local = f"{PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX)'"
-            assert "Permission denied" in (await bash(context, local, Needs(network=True))).text
+            assert "Permission denied" in (await bash(context, local, Privileges(network=True))).text
 
 
 async def test_there_are_no_capabilities_and_no_way_back_to_them(scene: Path, home: Path) -> None:
@@ -141,7 +141,7 @@ async def test_a_command_that_kills_its_keeper_takes_all_with_it(scene: Path, ho
         "import os, signal\nif os.fork() == 0:\n    os.setsid()\n"
         f'    if os.fork() == 0: os.execve("/bin/sleep", ["sleep", "{mark}"], {{}})\n    os._exit(0)\n'
         "watcher = os.getppid()\n"
-        'while open(f"/proc/{watcher}/cmdline").read().find("keeper") < 0: watcher -= 1\n'
+        'while open(f"/proc/{watcher}/cmdline").read().find("supervisor") < 0: watcher -= 1\n'
         'keeper = int(open(f"/proc/{watcher}/stat").read().rpartition(")")[2].split()[1])\n'
         "os.kill(watcher, signal.SIGSTOP); os.kill(keeper, signal.SIGKILL)\n"
         "os.kill(watcher, signal.SIGKILL); signal.pause()"

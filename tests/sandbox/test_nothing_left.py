@@ -6,10 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
-from headless import Start, until
-from process_state import marked
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
+from support.headless import Start, until
+from support.process_state import marked
 
 pytestmark = pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="needs /proc")
 

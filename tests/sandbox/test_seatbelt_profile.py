@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 from confined import bash
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import confine_in
+from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.mounts import Mount, view
 from crushpy.sandbox.seatbelt_profile import seatbelt_profile
-from crushpy.sandbox.surroundings import Grounds
 from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
@@ -29,10 +29,10 @@ MOUNTS = (
 def verdict(profile: str, deed: str, path: str) -> str:
     """What the profile says, read as macOS reads it."""
     said = ""
-    for kind, deeds, how, quoted in RULE.findall(profile):
+    for kind, describe_call, how, quoted in RULE.findall(profile):
         place = quoted.replace('\\"', '"')
         fits = not how or path == place or (how == "subpath" and path.startswith(f"{place}/"))
-        if fits and (deed in deeds.split() or deeds == "default"):
+        if fits and (deed in describe_call.split() or describe_call == "default"):
             said = kind
     return said
 
@@ -70,12 +70,14 @@ async def test_commands_are_started_under_the_profile(tmp_path: Path) -> None:
     program.chmod(0o755)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    grounds = Grounds(workspace, Path.home(), (tmp_path / "own",), tmp_path / "outputs", tmp_path / "aside")
+    grounds = SandboxConfig(
+        workspace, Path.home(), (tmp_path / "own",), tmp_path / "outputs", tmp_path / "aside"
+    )
     sandbox = Sandbox("sandbox-exec", program=str(program))
     jobs = Jobs((), lambda: confine_in(sandbox, grounds, tmp_path / "own" / "private"))
     context = ToolContext(workspace, tmp_path / "outputs", FileMemory(), jobs)
     try:
-        assert (await bash(context, 'echo "$TMPDIR"', Needs())).text == str(tmp_path / "own/private/tmp")
+        assert (await bash(context, 'echo "$TMPDIR"', Privileges())).text == str(tmp_path / "own/private/tmp")
     finally:
         await jobs.close()
     seen = (tmp_path / "seen").read_text()

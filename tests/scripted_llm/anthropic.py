@@ -3,7 +3,7 @@
 import json
 from typing import Any
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from scripted_llm.replies import Reply, split
 
 Frame = dict[str, Any]

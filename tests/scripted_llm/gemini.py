@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from scripted_llm.replies import Reply, split
 
 Frame = dict[str, Any]

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 Body = dict[str, Any]
 

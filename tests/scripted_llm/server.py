@@ -13,7 +13,7 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from scripted_llm import anthropic, gemini, openai, responses
 from scripted_llm.connection import ClientGone, Connection, Recorded
 from scripted_llm.replies import (

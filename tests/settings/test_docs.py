@@ -4,7 +4,7 @@ import re
 import tomllib
 from pathlib import Path
 
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
 from crushpy.settings import load, setting_keys
 
 PAGE = Path(__file__).parents[2] / "docs" / "settings.md"

@@ -7,8 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crushpy.errors import SettingsError
-from crushpy.paths import Paths
+from crushpy.core.errors import SettingsError
+from crushpy.core.paths import Paths
 from crushpy.settings import Loaded, ModelSettings, Settings, load
 
 

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crushpy.errors import SettingsError
-from crushpy.paths import Paths
+from crushpy.core.errors import SettingsError
+from crushpy.core.paths import Paths
 from crushpy.settings import (
     Settings,
     add_rule,
@@ -361,7 +361,7 @@ def test_a_read_only_folder_is_a_clear_error(home: Path, config: Path) -> None:
 def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, config: Path) -> None:
     config.write_text(WRITTEN)
     code = (
-        "import resource, sys; from crushpy.paths import Paths; from crushpy.settings import set_value\n"
+        "import resource, sys; from crushpy.core.paths import Paths; from crushpy.settings import set_value\n"
         "import tomlkit, filelock\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (20, 20))\n"
         "try: set_value(Paths(), 'model', 'x')\n"
@@ -377,7 +377,7 @@ def test_a_disk_that_is_full_leaves_the_old_file_and_no_litter(home: Path, confi
 
 SAVER = """
 import sys
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
 from crushpy.settings import add_rule, set_value
 for number in range(8):
     add_rule(Paths(), "allow", f"bash(echo {sys.argv[1]} {number})")

@@ -8,9 +8,9 @@ import sys
 import time
 from pathlib import Path
 
-from stored import a_session, answered, replied, said
+from support.stored import a_session, answered, replied, said
 
-from crushpy.messages import ToolCall
+from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.call_records import CallDecided, CallStart
 from crushpy.storage.store import Store

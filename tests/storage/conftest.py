@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import postgres_server
 import pytest
-from places import Place
+from support import postgres_server
+from support.places import Place
 
 from crushpy.storage.store import Store
 

@@ -10,7 +10,7 @@ import signal
 import sys
 from pathlib import Path
 
-from killing import Countdown
+from support.killing import Countdown
 
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.loading import load_tables

@@ -13,7 +13,7 @@ from typing import Any
 
 import psycopg
 from boundary_killer import DEEDS
-from killing import Countdown
+from support.killing import Countdown
 
 import crushpy.storage.database as _  # loaded before it forks  # noqa: F401
 from crushpy.storage.store import Store

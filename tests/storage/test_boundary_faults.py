@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 from boundary_killer import CALL, CHILD, PARENT, cross, pin
-from killing import killed_at_every
-from stored import a_session, replied, said
+from support.killing import killed_at_every
+from support.stored import a_session, replied, said
 
-from crushpy.errors import UsageError
-from crushpy.ids import new_id
-from crushpy.messages import Message, Text
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Text
 from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
 from crushpy.storage.store import Store
 
@@ -129,7 +129,7 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         connection.execute(
             'INSERT INTO boundary (id, parent_id, child_id, "trigger", created_at, tail, summary_source,'
             " summary_model, template_name, template_hash, tokens_before, tokens_after, cost, seconds,"
-            " cut_chars, problem, coverage)"
+            " truncated_chars, problem, coverage)"
             " SELECT 'circle', ?, ?, 'auto', 1.0, '[]', '', '', '', '', 0, 0, 0.0, 0.0, 0, '', '{}'",
             (last, first),
         )
@@ -221,7 +221,7 @@ HOLD = """
 import asyncio, sys
 from pathlib import Path
 from crushpy.storage.store import Store
-from stored import said
+from support.stored import said
 
 async def main():
     store = Store(Path(sys.argv[1]))

@@ -11,9 +11,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
-from stored import a_session, answered, replied, said
+from support.stored import a_session, answered, replied, said
 
-from crushpy.messages import ToolCall
+from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry, find_fault
 from crushpy.storage.call_records import CallBegun, CallDecided, CallStart, CallWrite
 from crushpy.storage.group_commit import GroupCommit

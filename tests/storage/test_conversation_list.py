@@ -7,12 +7,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from conversations import continued
-from places import Place
-from stored import a_session, replied, said
+from support.conversations import continued
+from support.places import Place
+from support.stored import a_session, replied, said
 
-from crushpy.ids import new_id
-from crushpy.messages import Message, Note
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Note
 from crushpy.storage.records import BoundaryInfo, SessionBusy, SessionInfo, StorageError
 from crushpy.storage.store import Store
 

@@ -10,15 +10,15 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conversations import continued
-from places import Place
-from postgres_server import Server
-from stored import a_session, answered, replied, said
-from tcp_proxy import Proxy
+from support.conversations import continued
+from support.places import Place
+from support.postgres_server import Server
+from support.stored import a_session, answered, replied, said
+from support.tcp_proxy import Proxy
 
-from crushpy.errors import UsageError
-from crushpy.marks import Mark
-from crushpy.messages import Cut, Pin, Text, ToolCall, Usage
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Cut, Pin, Text, ToolCall, Usage
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.audit_records import AuditEntry, find_fault
 from crushpy.storage.copying import copy_storage
 from crushpy.storage.records import StorageError
@@ -52,7 +52,7 @@ async def filled(store: Store) -> str:
         await store.add_cuts(info.id, (Cut(reply.id),))
         info = await continued(store, info)
     await store.add_pin(info.root_id, Pin(0, "text", "pinned"), ())
-    store.keep_mark(info.id, Mark("info", "marked"))
+    store.keep_mark(info.id, TimelineNote("info", "marked"))
     await store.add_audit(info.root_id, [AuditEntry("decision", {"x": 1}, info.id, "call")])
     gone = a_session()
     await store.create_session(gone, said("secret"))

@@ -4,9 +4,9 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from places import Place
-from postgres_server import Server
-from stored import a_session, said
+from support.places import Place
+from support.postgres_server import Server
+from support.stored import a_session, said
 
 from crushpy.storage.postgres import migrations
 from crushpy.storage.search_index import MAX_PARTS

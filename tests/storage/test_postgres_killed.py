@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 from boundary_killer import CALL, PARENT, cross
-from postgres_server import Server
-from stored import a_session, replied, said
+from support.postgres_server import Server
+from support.stored import a_session, replied, said
 
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 from crushpy.storage.store import Store
 
 pytestmark = pytest.mark.xdist_group("postgres")

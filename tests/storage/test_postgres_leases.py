@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from conversations import continued
-from places import Place
-from postgres_server import Server
-from stored import a_session, said
+from support.conversations import continued
+from support.places import Place
+from support.postgres_server import Server
+from support.stored import a_session, said
 
-from crushpy.marks import Mark
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.records import SessionBusy, StorageError
 from crushpy.storage.store import Store
 
@@ -26,7 +26,7 @@ import asyncio, sys
 from pathlib import Path
 from typing import Any
 from crushpy.storage.store import Store
-from stored import said
+from support.stored import said
 
 async def main():
     store = Store(Path(sys.argv[1]), sys.argv[2])
@@ -156,7 +156,7 @@ async def test_the_fence_holds_for_every_write_to_the_conversation(server: Serve
         with pytest.raises(StorageError, match="taken over"):
             await write()
             raise AssertionError(name)
-    store.keep_mark(session, Mark("info", "x"))
+    store.keep_mark(session, TimelineNote("info", "x"))
     assert await store.marks(session) == []
     await other.add_message(session, said("on"))
     await store.close()

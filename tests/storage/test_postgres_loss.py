@@ -7,16 +7,16 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import foreign_files as foreign
+import support.foreign_files as foreign
 import pytest
-from places import Place
-from postgres_server import Server
-from stored import a_session, replied, said
-from tcp_proxy import Proxy
+from support.places import Place
+from support.postgres_server import Server
+from support.stored import a_session, replied, said
+from support.tcp_proxy import Proxy
 
+from crushpy.core.messages import Message
 from crushpy.engine.session.importing import ImportOutcome, SessionImporter
 from crushpy.importers.claude import ClaudeCode
-from crushpy.messages import Message
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
@@ -84,7 +84,7 @@ async def test_a_write_whose_answer_was_lost_is_there_once(far: Store, proxy: Pr
 async def test_a_boundary_whose_answer_was_lost_is_made_once_and_keeps_its_lease(
     far: Store, proxy: Proxy
 ) -> None:
-    from conversations import continued
+    from support.conversations import continued
 
     info = a_session()
     await far.create_session(info, said("one"))

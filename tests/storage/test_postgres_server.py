@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from command import Cli
-from places import Place
-from postgres_server import Server
-from stored import a_session, replied, said
+from support.command import Cli
+from support.places import Place
+from support.postgres_server import Server
+from support.stored import a_session, replied, said
 
-from crushpy.errors import UsageError
-from crushpy.messages import Message, Pin, Text, Usage
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Message, Pin, Text, Usage
 from crushpy.storage.postgres import migrations
 from crushpy.storage.postgres.address import ServerAddress
 from crushpy.storage.records import StorageError

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from places import Place
-from stored import a_session, answered, replied, said
+from support.places import Place
+from support.stored import a_session, answered, replied, said
 
-from crushpy.errors import UsageError
-from crushpy.ids import new_id
-from crushpy.messages import Message, Note, Seed, Text, Thinking, ToolCall
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Note, Seed, Text, Thinking, ToolCall
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.search import MAX_TERMS, terms_of
 from crushpy.storage.store import Store

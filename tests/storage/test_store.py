@@ -11,11 +11,11 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from places import Place
-from stored import a_session, answered, replied, said
+from support.places import Place
+from support.stored import a_session, answered, replied, said
 
-from crushpy.errors import SettingsError, UsageError
-from crushpy.messages import (
+from crushpy.core.errors import SettingsError, UsageError
+from crushpy.core.messages import (
     Diff,
     Image,
     Message,

@@ -8,7 +8,7 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from stored import a_session, said
+from support.stored import a_session, said
 
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
@@ -185,7 +185,7 @@ import asyncio, resource, sys
 from pathlib import Path
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
-from stored import a_session, said
+from support.stored import a_session, said
 
 async def main():
     file = Path(sys.argv[1])

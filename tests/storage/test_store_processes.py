@@ -6,8 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from places import Place
-from stored import a_session
+from support.places import Place
+from support.stored import a_session
 
 HERE = Path(__file__).parent
 WRITERS = 8

@@ -5,8 +5,8 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from conversations import continued
-from stored import a_session, said
+from support.conversations import continued
+from support.stored import a_session, said
 
 from crushpy.storage.sqlite import migrations
 from crushpy.storage.store import Store

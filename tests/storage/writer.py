@@ -8,10 +8,10 @@ import asyncio
 import sys
 from pathlib import Path
 
-from places import Place
-from stored import a_session, answered, replied, said
+from support.places import Place
+from support.stored import a_session, answered, replied, said
 
-from crushpy.messages import ToolCall, Usage
+from crushpy.core.messages import ToolCall, Usage
 
 
 def committed(*words: str) -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.messages import to_json
+from crushpy.core.messages import to_json
 from crushpy.tools.base import AnyTool, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory

@@ -7,11 +7,11 @@ import time
 from pathlib import Path
 
 import pytest
-from process_state import alive
 from processes import DEADLINE, bash, holds_pid, lent, pid_in, timed_out, until
+from support.process_state import alive
 
-from crushpy.access import Access
-from crushpy.messages import Terminal
+from crushpy.core.access import Access
+from crushpy.core.messages import Terminal
 from crushpy.tools.base import Outcome
 from crushpy.tools.bash import BashArgs, BashTool
 from crushpy.tools.errors import ToolError

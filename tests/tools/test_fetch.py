@@ -11,9 +11,9 @@ import pytest
 from web import Answer, answer, own_certificate, redirect, web
 
 from crushpy import __version__
-from crushpy.access import Access
+from crushpy.core.access import Access
+from crushpy.core.messages import Excerpt
 from crushpy.http.public_addresses import is_public
-from crushpy.messages import Excerpt
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool

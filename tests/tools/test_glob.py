@@ -8,8 +8,8 @@ from filetools import call, lend, refused
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.access import Access
-from crushpy.messages import FileList
+from crushpy.core.access import Access
+from crushpy.core.messages import FileList
 from crushpy.tools.errors import ToolError
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.search.glob_patterns import GlobPattern

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from filetools import call, lend, refused
 
-from crushpy.access import Access
-from crushpy.messages import FileList
+from crushpy.core.access import Access
+from crushpy.core.messages import FileList
 from crushpy.tools.base import Outcome
 from crushpy.tools.grep import GrepTool
 from crushpy.tools.search.ripgrep import find_ripgrep

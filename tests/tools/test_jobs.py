@@ -4,11 +4,11 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from process_state import alive
 from processes import DEADLINE, bash, lent, pid_in, until
+from support.process_state import alive
 
-from crushpy.access import Access
-from crushpy.messages import Terminal
+from crushpy.core.access import Access
+from crushpy.core.messages import Terminal
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.job_kill import JobKillArgs, JobKillTool

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from filetools import call, lend, refused
 
-from crushpy.access import Access
-from crushpy.messages import FileList
+from crushpy.core.access import Access
+from crushpy.core.messages import FileList
 from crushpy.tools.ls import LsTool
 
 

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from filetools import call, knows, lend, names, refused
 
-from crushpy.access import Access
-from crushpy.messages import Diff
+from crushpy.core.access import Access
+from crushpy.core.messages import Diff
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import DoesNotFit
 from crushpy.tools.multiedit import MultiEditTool

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from folder_swapper import swapping
-from headless import Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.folder_swapper import swapping
+from support.headless import Run
 
 ROUNDS, CALLS = 10, 20
 SECRET = "from outside"

@@ -10,7 +10,7 @@ import pytest
 from msgspec import Meta
 
 import crushpy.tools
-from crushpy.access import ToolAccess
+from crushpy.core.access import ToolAccess
 from crushpy.permissions.rules import READ, RUN, TALK, WRITE
 from crushpy.tools.base import Args, Tool
 from crushpy.tools.errors import ToolError

@@ -2,10 +2,10 @@
 
 import pytest
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.tools.shell.sandbox_failures import why_it_failed
 
-NOTHING = Needs()
+NOTHING = Privileges()
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_other_failures_are_their_own(output: str) -> None:
 
 
 def test_what_was_granted_or_went_well_is_not_explained() -> None:
-    assert why_it_failed("Could not resolve host: x", 1, Needs(network=True)) == ""
+    assert why_it_failed("Could not resolve host: x", 1, Privileges(network=True)) == ""
     assert why_it_failed("Read-only file system", 0, NOTHING) == ""
 
 
@@ -42,6 +42,6 @@ def test_what_was_granted_or_went_well_is_not_explained() -> None:
     ],
 )
 def test_who_has_the_whole_network_is_told_that_servers_of_the_sandbox_are_not_on_it(output: str) -> None:
-    assert "without needs.network" in why_it_failed(output, 7, Needs(network=True))
+    assert "without needs.network" in why_it_failed(output, 7, Privileges(network=True))
     elsewhere = output.replace("localhost", "a.example").replace("127.0.0.1", "a.example")
-    assert why_it_failed(elsewhere, 7, Needs(network=True)) == ""
+    assert why_it_failed(elsewhere, 7, Privileges(network=True)) == ""

@@ -4,8 +4,8 @@ from pathlib import Path
 
 from filetools import call, lend, refused
 
-from crushpy.access import Access
-from crushpy.messages import Todo, TodoList
+from crushpy.core.access import Access
+from crushpy.core.messages import Todo, TodoList
 from crushpy.tools.todos import TodosTool
 
 

@@ -17,7 +17,7 @@ def halves(shown: str, cut: int) -> tuple[str, str]:
 @given(texts, limits)
 def test_a_text_within_the_limit_comes_through_untouched(text: str, limit: int) -> None:
     result = truncate(text, limit)
-    assert (result.cut_chars == 0) == (len(text) <= limit)
+    assert (result.truncated_chars == 0) == (len(text) <= limit)
     if len(text) <= limit:
         assert result.text == text
 
@@ -28,9 +28,9 @@ def test_a_text_within_the_limit_comes_through_untouched(text: str, limit: int) 
 @example("\n" * 400, 1)
 def test_a_cut_text_is_its_own_head_and_tail_and_the_count_is_exact(text: str, limit: int) -> None:
     result = truncate(text, limit)
-    if not result.cut_chars:
+    if not result.truncated_chars:
         return
-    head, tail = halves(result.text, result.cut_chars)
+    head, tail = halves(result.text, result.truncated_chars)
     if not text.startswith(head):  # a newline was put before the marker
         assert head.endswith("\n")
         head = head[:-1]
@@ -38,14 +38,17 @@ def test_a_cut_text_is_its_own_head_and_tail_and_the_count_is_exact(text: str, l
     assert text.endswith(tail)
     missing = len(text) - len(head) - len(tail)
     # A newline that ends the shown head may be the text's own or the marker's: the count tells which.
-    assert result.cut_chars in (missing, missing + 1)
-    assert join_cut(text[: len(text) - result.cut_chars - len(tail)], tail, result.cut_chars) == result.text
+    assert result.truncated_chars in (missing, missing + 1)
+    assert (
+        join_cut(text[: len(text) - result.truncated_chars - len(tail)], tail, result.truncated_chars)
+        == result.text
+    )
 
 
 @given(texts, limits)
 def test_a_cut_text_is_never_longer_than_limit_and_marker_line(text: str, limit: int) -> None:
     result = truncate(text, limit)
-    room = len(marker(result.cut_chars)) + 2 if result.cut_chars else 0
+    room = len(marker(result.truncated_chars)) + 2 if result.truncated_chars else 0
     assert len(result.text) <= limit + room
 
 
@@ -53,7 +56,7 @@ def test_a_cut_text_is_never_longer_than_limit_and_marker_line(text: str, limit:
 def test_lines_are_kept_whole_where_they_are_short(numbers: list[int]) -> None:
     lines = [f"line {number}" for number in numbers]
     result = truncate("\n".join(lines), 150)
-    head, tail = halves(result.text, result.cut_chars)
+    head, tail = halves(result.text, result.truncated_chars)
     assert head.splitlines() == lines[: len(head.splitlines())]
     assert tail.splitlines() == lines[-len(tail.splitlines()) :]
 
@@ -61,12 +64,12 @@ def test_lines_are_kept_whole_where_they_are_short(numbers: list[int]) -> None:
 @given(texts, limits)
 def test_a_shortened_text_keeps_at_least_half_of_what_it_may(text: str, limit: int) -> None:
     result = truncate(text, limit)
-    assert len(text) - result.cut_chars >= min(len(text), limit // 2)
+    assert len(text) - result.truncated_chars >= min(len(text), limit // 2)
 
 
 def test_one_long_line_is_cut_in_the_middle() -> None:
     result = truncate("x" * 50_000)
-    assert result.cut_chars == 20_000
+    assert result.truncated_chars == 20_000
     assert result.text == "x" * 15_000 + "\n[... 20,000 characters cut ...]\n" + "x" * 15_000
 
 

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
-from headless import Done, Run
 from scripted_llm import Call, Reply, ScriptedLLM
+from support.headless import Done, Run
 
 SEARCHES = [
     Call("grep", {"pattern": "hidden-word|plain-word"}),

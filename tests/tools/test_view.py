@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 from filetools import call, lend, refused
-from pictures import picture
+from support.pictures import picture
 
-from crushpy.access import Access
+from crushpy.core.access import Access
+from crushpy.core.messages import Excerpt
 from crushpy.llm.image_rules import OPENAI
-from crushpy.messages import Excerpt
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 from crushpy.tools.view import ViewTool
 

@@ -7,8 +7,8 @@ from filetools import PNG, call, knows, lend, names, refused
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from crushpy.access import Access
-from crushpy.messages import Diff
+from crushpy.core.access import Access
+from crushpy.core.messages import Diff
 from crushpy.tools.base import ToolContext
 from crushpy.tools.edit import EditTool
 from crushpy.tools.write import WriteTool

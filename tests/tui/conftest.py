@@ -4,8 +4,8 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from crushpy.core.paths import Paths
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.paths import Paths
 from crushpy.storage.store import Store
 
 

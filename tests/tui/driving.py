@@ -12,8 +12,8 @@ from scripted_llm.server import ScriptedLLM
 from textual.pilot import Pilot
 from textual.screen import Screen
 
+from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
-from crushpy.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.terminal.early_keys import EarlyKeys
 from crushpy.tui.transcript.drawn_display import DrawnDisplay

@@ -8,7 +8,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 

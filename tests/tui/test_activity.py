@@ -10,7 +10,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Fail, RateLimit, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 from crushpy.tui.widgets import grace_period
 from crushpy.tui.widgets.status_bar import StatusBar

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from asking import appears, armed, bash, write
-from command import Cli
 from driving import Start, start
 from prompt_host import send
 from scripted_llm.replies import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.command import Cli
 from textual import events
 
 from crushpy.tui.screens.help import HelpScreen

@@ -4,15 +4,15 @@ import json
 from pathlib import Path
 from typing import Any
 
-from conversations import begun, continued
 from driving import MODEL, Driven, Start, start
 from hosting import shown
 from scripted_llm.replies import Answer, Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.conversations import begun, continued
 from transcript_host import stage
 
+from crushpy.core.messages import Usage
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.messages import Usage
 from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.lineage import LineageScreen

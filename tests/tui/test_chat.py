@@ -9,7 +9,7 @@ from driving import MODEL, Start, start
 from scripted_llm.replies import Call, Fail, Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.help import HelpScreen
 from crushpy.tui.screens.sessions import SessionsScreen

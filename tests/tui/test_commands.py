@@ -9,7 +9,7 @@ import pytest
 from driving import Start, start
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.app_commands import APP_COMMANDS, AppCommand
+from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.settings.schema import Keys
 from crushpy.tui.actions import ACTIONS
 
@@ -34,7 +34,7 @@ def test_a_function_does_a_command_of_the_table() -> None:
     for action in ACTIONS:
         assert action in [command.action for command in APP_COMMANDS], (
             f"@performs({action!r}) is marked in crushpy/tui/actions, but no command of "
-            "crushpy/app_commands.py has that action."
+            "crushpy/core/app_commands.py has that action."
         )
 
 
@@ -61,7 +61,7 @@ def test_the_key_of_a_command_is_a_setting(command: AppCommand) -> None:
 def test_no_two_commands_share_a_name_or_a_key(field: str) -> None:
     given = Counter(getattr(command, field) for command in APP_COMMANDS)
     shared = [name for name, times in given.items() if name and times > 1]
-    assert not shared, f"Two commands of crushpy/app_commands.py have the same {field}: {shared}"
+    assert not shared, f"Two commands of crushpy/core/app_commands.py have the same {field}: {shared}"
 
 
 async def test_every_command_can_be_the_first_of_a_conversation_of_which_nothing_is_stored(

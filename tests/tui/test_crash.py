@@ -13,9 +13,9 @@ from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import WorkerFailed
 
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
+from crushpy.core.start_options import StartOptions
 from crushpy.permissions.trust import is_trusted
-from crushpy.start_options import StartOptions
 from crushpy.tui.actions import ACTIONS
 from crushpy.tui.app import CrushpyApp
 

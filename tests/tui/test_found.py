@@ -5,12 +5,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from conversations import begun, continued, told
 from driving import Driven, Start, start
 from scripted_llm.server import ScriptedLLM
-from stored import a_session
+from support.conversations import begun, continued, told
+from support.stored import a_session
 
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.message_search import SearchScreen
@@ -100,7 +100,7 @@ async def test_a_hit_in_another_conversation_is_read_and_gone_on_with_or_forked(
 
 HOLD = """
 import asyncio, sys
-from crushpy.paths import Paths
+from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 async def hold():
     await Store(Paths().database).take_lease(sys.argv[1])

@@ -11,7 +11,7 @@ from scripted_llm.server import ScriptedLLM
 from textual.color import Color
 
 from crushpy.context.requests_made import RequestMade, requests_made
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 from crushpy.tui.greeting import Greeting, card, short_card
 from crushpy.tui.terminal import background
 from crushpy.tui.terminal.background import LateAnswer, answered

@@ -3,7 +3,7 @@
 from driving import Start, start
 from textual.widgets import Input, OptionList
 
-from crushpy.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.command_palette import TablePalette
 from crushpy.tui.screens.models import ModelsScreen
 

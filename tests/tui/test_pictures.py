@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 from driving import Driven, Start, start
-from pictures import picture
 from prompt_host import send
 from scripted_llm import Call, Reply, Stall
 from scripted_llm.server import ScriptedLLM
+from support.pictures import picture
 from test_clipboard import program, programs
 from textual import events
 

@@ -6,7 +6,7 @@ from driving import Driven, Start, start
 from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.messages import Seed
+from crushpy.core.messages import Seed
 from crushpy.tui.items import UserItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.inspector import InspectorScreen

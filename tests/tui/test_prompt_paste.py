@@ -7,7 +7,7 @@ import pytest
 from prompt_host import Host, send, type_text
 from textual import events
 
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.terminal.keyboard import Keyboard
 from crushpy.tui.terminal.paste_reader import PasteReader

@@ -15,7 +15,7 @@ from crushpy.tui.transcript.markdown.stream import MarkdownStream
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.tui.transcript.sheet import KEPT_ROWS
+from crushpy.tui.transcript.transcript_model import KEPT_ROWS
 
 PALETTE = Palette(
     lambda name, partial: Style(color="red") if partial else Style(color="white", bgcolor="black")

@@ -7,21 +7,21 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
-from conversations import begun, continued
 from hosting import Shown, shown
 from rich.style import Style
-from stored import said
+from support.conversations import begun, continued
+from support.stored import said
 from textual.screen import Screen
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row
+from crushpy.core.events import ReviewNeeded
+from crushpy.core.messages import Seed
+from crushpy.core.paths import Paths
+from crushpy.core.templates import Templates
 from crushpy.engine.rewind.file_views import FileView
 from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.events import ReviewNeeded
-from crushpy.messages import Seed
-from crushpy.paths import Paths
-from crushpy.prompts import Templates
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
 from crushpy.tui import screens

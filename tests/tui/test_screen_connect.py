@@ -11,7 +11,7 @@ from hosting import SIZES, shown
 from scripted_llm.replies import Fail
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 from crushpy.llm.vendors import PROVIDERS
 from crushpy.settings import Settings
 from crushpy.tui.screens.connect import ConnectScreen, model_sources
@@ -148,7 +148,7 @@ def test_the_address_variables_of_every_vendor_are_heeded(variable: str, name: s
 def in_keyring(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A keyring for this process; the file it keeps things in."""
     import keyring.backends.fail
-    from file_keyring import FileKeyring
+    from support.file_keyring import FileKeyring
 
     monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
     keyring.set_keyring(FileKeyring())

@@ -6,7 +6,7 @@ import pytest
 from hosting import SIZES, shown
 from textual.binding import Binding, BindingType
 
-from crushpy.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.app import CrushpyApp
 from crushpy.tui.key_help import key_places
 from crushpy.tui.screens.chat_layout import ChatLayout

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 
 from crushpy.context.budget import Budget
 from crushpy.context.inspect import Inspection, Row

@@ -1,19 +1,27 @@
 """The tree of a conversation, with real keys on a real one."""
 
 import pytest
-from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
-from stored import a_session
+from support.conversations import begun, continued
+from support.stored import a_session
 
+from crushpy.core.messages import Data
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.messages import Data
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pairs
 from crushpy.tui.screens.lineage import Chosen, LineageScreen, SessionTree
 from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-KEYS = ["Enter Open", "g Go on here", "f Fork", "u Undo fresh start", "Space Mark", "c Compare", "Esc Close"]
+KEYS = [
+    "Enter Open",
+    "g Go on here",
+    "f Fork",
+    "u Undo fresh start",
+    "Space Mark",
+    "c Compare",
+    "Esc Close",
+]
 
 
 class Family(Data, frozen=True):

@@ -3,8 +3,8 @@
 import msgspec
 import pytest
 from hosting import SIZES, Shown, shown
-from list_server import ListServer
 from scripted_llm.server import ScriptedLLM
+from support.list_server import ListServer
 
 from crushpy.llm.offered_models import ask_servers
 from crushpy.settings import Settings

@@ -8,12 +8,12 @@ import pytest
 from driving import Start, start
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 from textual import events
 
+from crushpy.core.events import Boundary, ReviewNeeded
+from crushpy.core.messages import Seed
 from crushpy.engine.compaction.review import Verdict
-from crushpy.events import Boundary, ReviewNeeded
-from crushpy.messages import Seed
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.widgets import grace_period
 

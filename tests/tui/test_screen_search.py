@@ -4,11 +4,11 @@ import sqlite3
 from contextlib import closing
 
 import pytest
-from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
+from support.conversations import begun, continued
 
+from crushpy.core.paths import Paths
 from crushpy.engine.session.browser import SessionBrowser
-from crushpy.paths import Paths
 from crushpy.storage.store import Store
 from crushpy.tui.screens.message_search import SearchScreen
 

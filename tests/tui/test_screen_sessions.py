@@ -3,9 +3,9 @@
 import time
 
 import pytest
-from conversations import begun, continued
 from hosting import EVIL, EVIL_SHOWN, SIZES, Shown, shown
-from stored import a_session, said
+from support.conversations import begun, continued
+from support.stored import a_session, said
 
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hosting import EVIL, EVIL_SHOWN, SIZES, shown
 from scripted_llm.server import ScriptedLLM
-from talk import Talks
+from support.talk import Talks
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.paths import Paths
+from crushpy.core.templates import Template, Templates, shipped_dir
 from crushpy.engine.compaction.boundary_record import Rehearsal
-from crushpy.errors import CrushpyError
-from crushpy.paths import Paths
-from crushpy.prompts import Template, Templates, shipped_dir
 from crushpy.tui.screens.template import TemplateScreen
 
 

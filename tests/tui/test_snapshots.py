@@ -25,11 +25,11 @@ from textual.command import CommandPalette
 from textual.pilot import Pilot
 from textual.widgets import Input, TextArea
 
-from crushpy import ids
+from crushpy.core import ids
+from crushpy.core.messages import Seed, Usage
+from crushpy.core.paths import Paths
+from crushpy.core.start_options import StartOptions
 from crushpy.llm.tokens import Counter
-from crushpy.messages import Seed, Usage
-from crushpy.paths import Paths
-from crushpy.start_options import StartOptions
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.choose import ChooseScreen
 from crushpy.tui.screens.compare import CompareScreen
@@ -464,7 +464,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[
     """A keyring of the test's own, and a call that leaves no server whose address could be seen."""
     monkeypatch.setenv("CRUSHPY_LOCAL_PORTS", "")
     monkeypatch.setenv("TEST_KEYRING", str(tmp_path / "keyring.json"))
-    from file_keyring import FileKeyring  # here: wherever it is known, it is taken for the system's
+    from support.file_keyring import FileKeyring  # here: wherever it is known, it is taken for the system's
 
     keyring.set_keyring(FileKeyring())
     yield lambda: monkeypatch.delenv("OPENAI_BASE_URL")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 from driving import Driven, Start, start
-from postgres_server import Server
 from scripted_llm import Reply, ScriptedLLM, Stall
-from stored import a_session, said
+from support.postgres_server import Server
+from support.stored import a_session, said
 
 from crushpy.storage.store import Store
 

@@ -7,7 +7,7 @@ from rich.console import Console
 from textual.color import Color
 from transcript_host import DIFF, EVERYTHING, stage
 
-from crushpy.messages import (
+from crushpy.core.messages import (
     ChangedFile,
     Diff,
     Display,

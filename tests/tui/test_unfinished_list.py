@@ -4,11 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
-from command import Cli
 from driving import Start, start
-from headless import Run
 from scripted_llm import Fail, Reply, ScriptedLLM
-from task_model import TaskModel
+from support.command import Cli
+from support.headless import Run
+from support.task_model import TaskModel
 
 __all__ = ["start"]
 NAMES = ("survey", "parser", "docs")

@@ -8,10 +8,10 @@ from scripted_llm.replies import Reply
 from scripted_llm.server import ScriptedLLM
 from test_clipboard import programs
 
-from crushpy.pieces import LONG
 from crushpy.tui.items import ReplyItem
 from crushpy.tui.terminal import clipboard
-from crushpy.tui.transcript import pointing
+from crushpy.tui.transcript import interaction
+from crushpy.util.pieces import LONG
 
 __all__ = ["programs", "start"]
 
@@ -25,7 +25,7 @@ TEXT = f"{''.join(LINES)}\nThe very end \N{ROCKET}."
 @pytest.fixture
 def slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Looking for words pauses after each part, as it does where there are thousands of them."""
-    monkeypatch.setattr(pointing, "PATIENCE", 0.0)
+    monkeypatch.setattr(interaction, "PATIENCE", 0.0)
 
 
 async def test_it_is_whole_again_after_a_resume(start: Start, llm: ScriptedLLM) -> None:

@@ -11,7 +11,7 @@ from textual.selection import SELECT_ALL
 from textual.strip import Strip
 from textual.widgets import Input
 
-from crushpy.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
+from crushpy.core.messages import Diff, Excerpt, FileList, Terminal, Todo, TodoList
 from crushpy.tui.items import (
     BoundaryItem,
     ErrorItem,

@@ -6,8 +6,8 @@ from pathlib import Path
 from crushpy.cli.checkup import escapes, home, machine, models, project
 from crushpy.cli.checkup.finding import Finding, Scene, fail
 from crushpy.cli.folder import working_folder
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.paths import Paths, project_root
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.paths import Paths, project_root
 from crushpy.permissions.trust import is_trusted
 from crushpy.settings import Loaded, Settings, load
 from crushpy.settings.files import user_files

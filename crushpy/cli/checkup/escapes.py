@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
-from crushpy.paths import private_dir
+from crushpy.core.paths import private_dir
 
 _REPORT = "A command could get out of the sandbox here. Turn off sandbox.auto_allow, and report this."
 
@@ -25,7 +25,7 @@ def sandbox(scene: Scene) -> Iterator[Finding]:
 
 
 async def try_escapes(scene: Scene) -> AsyncIterator[Finding]:
-    from crushpy.sandbox.escape_trial import EscapeTrial
+    from crushpy.sandbox.escape_checks import EscapeTrial
     from crushpy.sandbox.finding import working_sandbox
 
     found = working_sandbox()

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Literal
 
-from crushpy.messages import Data
-from crushpy.paths import Paths
+from crushpy.core.messages import Data
+from crushpy.core.paths import Paths
 from crushpy.settings import Loaded, Settings
 
 

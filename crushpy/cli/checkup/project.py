@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, warn
-from crushpy.paths import PROJECT_FOLDER, project_root
+from crushpy.core.paths import PROJECT_FOLDER, project_root
 
 
 def check_trust(scene: Scene) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def permissions(scene: Scene) -> Iterator[Finding]:
 
 
 def templates(scene: Scene) -> Iterator[Finding]:
-    from crushpy import prompts
+    from crushpy.core import templates as prompts
 
     shipped = prompts.shipped_dir()
     names = prompts.shipped_names()

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterator
 from typing import TYPE_CHECKING
 
 from crushpy.cli.checkup.finding import Finding, fail, ok, warn
-from crushpy.messages import counted
+from crushpy.core.messages import counted
 
 if TYPE_CHECKING:
     from crushpy.storage.server_report import ServerReport
@@ -14,7 +14,7 @@ SLOW_SECONDS = 0.05
 
 
 async def server(place: str, url: str) -> AsyncIterator[Finding]:
-    from crushpy.errors import CrushpyError
+    from crushpy.core.errors import CrushpyError
     from crushpy.storage.location import examine_server
 
     try:

@@ -4,18 +4,21 @@ from collections.abc import Callable
 
 import msgspec
 
+from crushpy.core.events import Event
+from crushpy.core.messages import Data
+from crushpy.core.templates import Templates
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.context_editor import ContextEditor
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.outlook import Outlook
 from crushpy.engine.compaction.overflow import OverflowRecovery
-from crushpy.engine.compaction.pin_board import PinBoard
 from crushpy.engine.compaction.pin_proposals import PinProposals
+from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.preparation import Preparations
-from crushpy.engine.compaction.review import ReviewDesk
+from crushpy.engine.compaction.review import ReviewGate
 from crushpy.engine.compaction.snapshot import take_snapshot
 from crushpy.engine.compaction.summarizer import Summarizer
 from crushpy.engine.compaction.thresholds import Thresholds
@@ -24,14 +27,11 @@ from crushpy.engine.models import Models
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.recall import recall
 from crushpy.engine.session.session import LiveSession, LoadedSession
-from crushpy.engine.turn.call_watch import CallWatch
+from crushpy.engine.turn.call_observer import CallObserver
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.turn.turn import Steer, Turn
-from crushpy.events import Event
-from crushpy.messages import Data
-from crushpy.prompts import Templates
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
 from crushpy.tools.base import AnyTool, Delegate, ToolContext
@@ -51,7 +51,7 @@ class AgentServices(Data, frozen=True):
     """Where tools work; each agent has it with a memory and a recall of its own."""
     audit: AuditTrail
     """Where what is decided about every call of every agent is recorded."""
-    watches: tuple[CallWatch, ...] = ()
+    watches: tuple[CallObserver, ...] = ()
     """Who looks on at every call of every agent."""
     interactive: bool = False
     told: set[str] = msgspec.field(default_factory=set[str])
@@ -97,7 +97,7 @@ class Agent:
         emit: Emit,
         delegate: Delegate | None = None,
         task: str = "",
-        pins: PinBoard | None = None,
+        pins: PinService | None = None,
     ) -> None:
         session, models, gauge = at.live, at.models, at.gauge
         interactive = services.interactive and not task
@@ -119,7 +119,7 @@ class Agent:
         self._keep_prompt = interactive
         self.session = session
         self.gauge = gauge
-        self.reviews = ReviewDesk(emit)
+        self.reviews = ReviewGate(emit)
         self._mode_notes = ModeNotes(
             session, services.templates, lambda: services.approvals.mode, task=bool(task)
         )

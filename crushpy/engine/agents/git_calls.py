@@ -5,10 +5,10 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data
-from crushpy.safe_git import FILTERS, filter_names, git_command, git_environment
-from crushpy.sanitize import clean
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data
+from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.security.sanitize import clean
 
 PATIENCE = 600
 """Seconds that one call of git may take: large projects take long to lay out."""

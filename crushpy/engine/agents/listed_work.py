@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from crushpy.core.messages import Data
 from crushpy.engine.agents.agent import AgentServices
 from crushpy.engine.agents.subagents import Subagents, Workplace
 from crushpy.engine.event_bus import EventBus
 from crushpy.engine.rewind.recorder import ChangeRecorder
+from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.session import LiveSession
 from crushpy.engine.turn.limits import Limits, Spent
 from crushpy.engine.turn.turn import Status
-from crushpy.engine.under_way import UnderWay
-from crushpy.messages import Data
 from crushpy.storage.records import ListedTask
 from crushpy.tools.base import ToolContext
 
@@ -37,7 +37,7 @@ class ListedWork:
         services: AgentServices,
         subagents: Subagents,
         session: LiveSession,
-        under_way: UnderWay,
+        under_way: RunSlot,
         emit: EventBus,
         *,
         limits: Limits,

@@ -7,14 +7,8 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.context import facts
-from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
-from crushpy.engine.one_shot import ask_once
-from crushpy.engine.session.session import LoadedSession, title_of, user_message
-from crushpy.engine.turn.limits import Limits, Spent
-from crushpy.engine.turn.toolset import Toolset
-from crushpy.engine.turn.turn import Status
-from crushpy.errors import CrushpyError
-from crushpy.events import (
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import (
     Boundary,
     Event,
     MessageCommitted,
@@ -26,9 +20,15 @@ from crushpy.events import (
     ToolFinished,
     UsageReported,
 )
-from crushpy.ids import new_id
+from crushpy.core.ids import new_id
+from crushpy.core.messages import ChangedFile, Data, TaskReport, headline
+from crushpy.engine.agents.agent import Agent, AgentServices, AgentSession
+from crushpy.engine.one_shot import ask_once
+from crushpy.engine.session.session import LoadedSession, title_of, user_message
+from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.toolset import Toolset
+from crushpy.engine.turn.turn import Status
 from crushpy.llm.errors import ModelError
-from crushpy.messages import ChangedFile, Data, TaskReport, headline
 from crushpy.storage.records import SessionInfo, TaskResult
 from crushpy.tools.base import Delegation, Outcome
 from crushpy.tools.errors import ToolError

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
+from crushpy.core.messages import Data
 from crushpy.engine.agents.task_schedule import TaskState
-from crushpy.messages import Data
 from crushpy.storage.records import ListedTask
 
 MOST_NAMES = 10

@@ -10,6 +10,9 @@ from contextlib import suppress
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import Event, Notice, TurnEnded
+from crushpy.core.messages import Note
 from crushpy.engine.agents.subagents import ENDS, Finished, Subagents, Workplace
 from crushpy.engine.agents.task_endings import branches_left, ending
 from crushpy.engine.agents.task_orders import TaskOrder, TaskOrders
@@ -21,14 +24,11 @@ from crushpy.engine.session.session import LiveSession, title_of, user_message
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.events import Event, Notice, TurnEnded
-from crushpy.messages import Note
-from crushpy.shield import shielded
-from crushpy.start_soon import start_soon
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.storage.store import Store
 from crushpy.tools.errors import ToolError
+from crushpy.util.spawn import spawn
+from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
@@ -108,7 +108,7 @@ class TaskList:
         try:
             return self._conclude(await self._run(spent))
         finally:
-            await shielded(self._places.close())
+            await uncancellable(self._places.close())
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
         """Takes up what is stored: what is done stays done, everything else begins anew. Who is done."""
@@ -135,7 +135,7 @@ class TaskList:
                     self._schedule.stop()
                 for name in self._schedule.startable():
                     self._schedule.start(name)
-                    running[start_soon(self._one(name))] = name
+                    running[spawn(self._one(name))] = name
                 if not running:
                     return stopped
                 ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -146,7 +146,7 @@ class TaskList:
             for each in running:
                 each.cancel()
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                await shielded(self._all_settled(running))
+                await uncancellable(self._all_settled(running))
             if not isinstance(error, asyncio.CancelledError):
                 raise
             return "interrupted"
@@ -183,7 +183,7 @@ class TaskList:
             state = "failed"
         try:
             if watch.task.state != "done":
-                await shielded(self._store_state(name, state=state))
+                await uncancellable(self._store_state(name, state=state))
         except asyncio.CancelledError:
             pass
         except CrushpyError as error:  # told by whatever is stored next
@@ -208,8 +208,8 @@ class TaskList:
             try:
                 task = await self._subagents.work(work, watch, title=title, limits=order.limits, place=place)
             finally:
-                await shielded(self._leave(order, watch, place, title))
-        return await shielded(self._finished(order, watch, task))
+                await uncancellable(self._leave(order, watch, place, title))
+        return await uncancellable(self._finished(order, watch, task))
 
     async def _leave(self, order: TaskOrder, watch: TaskWatch, place: Workplace, title: str) -> None:
         left = await self._places.leave(order.name, place, title)

@@ -1,8 +1,8 @@
 """A list of tasks as it was ordered: what to do, where, after what, and how reports pass between them."""
 
+from crushpy.core.messages import Data
 from crushpy.engine.agents.task_schedule import PlannedTask
 from crushpy.engine.turn.limits import Limits
-from crushpy.messages import Data
 from crushpy.tools.base import Delegation
 
 

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crushpy.core.errors import CrushpyError
 from crushpy.engine.agents.subagents import Workplace
 from crushpy.engine.agents.worktrees import CUT_OFF, BranchLeft, Worktree, Worktrees
-from crushpy.errors import CrushpyError
-from crushpy.shield import in_thread
+from crushpy.util.uncancellable import in_thread
 
 log = logging.getLogger(__name__)
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from crushpy.context.tags import element
+from crushpy.core.messages import Data, counted
 from crushpy.engine.agents.task_orders import TaskOrder, TaskOrders
 from crushpy.engine.session.session import title_of
-from crushpy.messages import Data, counted
 from crushpy.storage.records import ListedTask, TaskResult
 from crushpy.tools.truncate import MAX_RESULT_CHARS, truncate
 
@@ -95,6 +95,6 @@ def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
         changes = truncate(changes, max(LEAST, room // 2)).text
         room -= len(changes)
     shown = truncate(text, max(LEAST // 2, room))
-    if shown.cut_chars:
+    if shown.truncated_chars:
         text = f"{shown.text}\n\n[Cut; recall(message_id={outcome.result.id!r}) reads the whole report.]"
     return f"{text}\n\n{changes}" if changes else text

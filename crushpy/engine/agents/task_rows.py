@@ -3,9 +3,9 @@
 from collections.abc import Iterable, Sequence
 from unicodedata import combining, east_asian_width
 
-from crushpy.events import ListedTaskChanged
-from crushpy.messages import counted
-from crushpy.sanitize import clean, one_line
+from crushpy.core.events import ListedTaskChanged
+from crushpy.core.messages import counted
+from crushpy.security.sanitize import clean, one_line
 
 MARKS = {"waiting": " ", "running": "▸", "done": "✓", "skipped": "-"}
 _ORDER = ("running", "failed", "limit", "interrupted", "skipped", "waiting", "done")

@@ -7,7 +7,7 @@ after it starts meanwhile: what follows it in the list finds what it did.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal, get_args
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupted", "skipped"]
 """skipped: a task that it needs did not come to its end."""

@@ -5,7 +5,7 @@ from typing import cast
 
 import msgspec
 
-from crushpy.events import (
+from crushpy.core.events import (
     AgentEvent,
     Event,
     ListedTaskChanged,
@@ -16,7 +16,7 @@ from crushpy.events import (
     ToolCalled,
     UsageReported,
 )
-from crushpy.messages import headline
+from crushpy.core.messages import headline
 from crushpy.storage.records import ListedTask
 
 LINE = 200

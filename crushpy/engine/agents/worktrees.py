@@ -12,12 +12,12 @@ from pathlib import Path
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.engine.agents.git_calls import GitFailed, ended_git, git_succeeds, known_filters, run_git
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.messages import Data
-from crushpy.paths import private_dir
-from crushpy.private_files import write_private
-from crushpy.sanitize import clean
+from crushpy.security.private_files import write_private
+from crushpy.security.sanitize import clean
 
 PREFIX = "crushpy"
 MAX_DIFF = 12_000

@@ -17,6 +17,9 @@ from crushpy.context.ledger import Ledger
 from crushpy.context.message_facts import NOTHING
 from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
+from crushpy.core.events import MAKING_SUMMARY, Compacting, Event, Notice
+from crushpy.core.ids import new_id
+from crushpy.core.messages import EarlierNote, Message, Seed, to_json
 from crushpy.engine.compaction.boundary_record import (
     BoundaryOptions,
     ChildStart,
@@ -31,17 +34,14 @@ from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.lineage_ledger import lineage_ledger
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.preparation import Preparations
-from crushpy.engine.compaction.review import ReviewDesk
+from crushpy.engine.compaction.review import ReviewGate
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
 from crushpy.engine.compaction.view import WindowState
-from crushpy.engine.long_work import LongWork
+from crushpy.engine.progress_reporter import ProgressReporter
 from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
-from crushpy.events import MAKING_SUMMARY, Compacting, Event, Notice
-from crushpy.ids import new_id
-from crushpy.messages import EarlierNote, Message, Seed, to_json
-from crushpy.redact import redact
-from crushpy.shield import shielded
+from crushpy.security.redact import redact
 from crushpy.storage.store import Store
+from crushpy.util.uncancellable import uncancellable
 
 
 class BoundaryBuilder:
@@ -55,7 +55,7 @@ class BoundaryBuilder:
         gauge: Gauge,
         summarizer: Summarizer,
         preparations: Preparations,
-        reviews: ReviewDesk,
+        reviews: ReviewGate,
         snapshot: Callable[[], Awaitable[WorkspaceSnapshot]],
         emit: Callable[[Event], None],
     ) -> None:
@@ -138,7 +138,7 @@ class BoundaryBuilder:
                 )
             )
 
-        await shielded(commit())
+        await uncancellable(commit())
         for warning in self._planner.pins.warnings:
             self._emit(Notice(warning, "warning"))
         if summary.problem and not summary.text:
@@ -277,7 +277,7 @@ class BoundaryBuilder:
 
     async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str, *, begun: bool) -> Summary:
         may_postpone = options.may_postpone
-        with LongWork(self._emit, MAKING_SUMMARY) as work:
+        with ProgressReporter(self._emit, MAKING_SUMMARY) as work:
             if begun:
                 prepared = await self._preparations.summary(work.at, may_postpone=may_postpone)
                 if prepared is not None:

@@ -6,13 +6,13 @@ import msgspec
 
 from crushpy.context.coverage import Coverage
 from crushpy.context.plan import Plan
+from crushpy.core.events import Boundary
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Cut, Data, Seed, ToolResult, Usage
+from crushpy.core.templates import Template
 from crushpy.engine.compaction.circuit_breaker import after_boundary
 from crushpy.engine.compaction.summarizer import Summary
 from crushpy.engine.compaction.thresholds import Trigger
-from crushpy.events import Boundary
-from crushpy.ids import new_id
-from crushpy.messages import Cut, Data, Seed, ToolResult, Usage
-from crushpy.prompts import Template
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 
 
@@ -117,7 +117,7 @@ def boundary_record(
         template_name=summary.template,
         template_hash=summary.template_hash,
         cost=summary.usage.cost,
-        cut_chars=summary.cut_chars,
+        truncated_chars=summary.truncated_chars,
         problem=summary.problem,
         coverage=counts(coverage),
         moment=options.moment,

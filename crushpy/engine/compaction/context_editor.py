@@ -7,12 +7,12 @@ say how requests show them. They belong to this session: a child or a branch tak
 from collections.abc import Callable, Sequence
 
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
+from crushpy.core.errors import UsageError
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.session.session import LiveSession
-from crushpy.errors import UsageError
-from crushpy.shield import shielded
 from crushpy.storage.store import Store
+from crushpy.util.uncancellable import uncancellable
 
 
 class ContextEditor:
@@ -50,7 +50,7 @@ class ContextEditor:
             await self._session.add_cuts(effect.cuts)
             self._replaced()
 
-        await shielded(commit())
+        await uncancellable(commit())
         return effect
 
     async def _refuse_foreign(self, name: str) -> None:

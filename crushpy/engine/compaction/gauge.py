@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from crushpy.context.budget import Budget, Sizes, budget
 from crushpy.context.calibration import Calibration, Report, calibrate, ratio_of
 from crushpy.context.cuts import apply_cuts
-from crushpy.defaults import DEFAULT_WINDOW
+from crushpy.core.defaults import DEFAULT_WINDOW
+from crushpy.core.messages import Cut, Image, Message, Usage, to_json
 from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter, guess_message
-from crushpy.messages import Cut, Image, Message, Usage, to_json
-from crushpy.pieces import LONG
+from crushpy.util.pieces import LONG
 
 REPORTS = 8
 """How many of the last reports are looked at."""

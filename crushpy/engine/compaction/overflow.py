@@ -2,16 +2,16 @@
 
 from collections.abc import Callable
 
-from crushpy.context.cuts import cut_oldest
+from crushpy.context.cuts import truncate_oldest
+from crushpy.core.events import Event, Notice
+from crushpy.core.messages import Message
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.view import ContextView, WindowState
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
-from crushpy.events import Event, Notice
 from crushpy.llm.errors import ContextOverflow
-from crushpy.messages import Message
 
 MAX_ATTEMPTS = 3
 WAY_OUT = "Use a model with a larger window, ask for less at once, or start a new conversation."
@@ -68,7 +68,7 @@ class OverflowRecovery:
             saved += self._gauge.size(before) - self._gauge.size(after)
             return saved >= goal
 
-        cuts = cut_oldest(state.history, self._session.cuts, enough=enough)
+        cuts = truncate_oldest(state.history, self._session.cuts, enough=enough)
         if not cuts or saved <= 0:
             return False
         await self._session.add_cuts(cuts)

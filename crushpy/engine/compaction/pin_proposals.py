@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
+from crushpy.core.errors import UsageError
+from crushpy.core.events import Event, Notice
+from crushpy.core.messages import ToolCall, counted
 from crushpy.engine.approvals import Approvals
-from crushpy.engine.compaction.pin_board import PinBoard
-from crushpy.errors import UsageError
-from crushpy.events import Event, Notice
-from crushpy.messages import ToolCall, counted
+from crushpy.engine.compaction.pin_service import PinService
 
 REASON = "the agent proposes to pin this: every fresh start would carry it word for word"
 
@@ -14,7 +14,7 @@ REASON = "the agent proposes to pin this: every fresh start would carry it word 
 class PinProposals:
     """Asks once about each text. Whatever is said, the fresh start goes on."""
 
-    def __init__(self, board: PinBoard, approvals: Approvals, emit: Callable[[Event], None]) -> None:
+    def __init__(self, board: PinService, approvals: Approvals, emit: Callable[[Event], None]) -> None:
         self._board = board
         self._approvals = approvals
         self._emit = emit

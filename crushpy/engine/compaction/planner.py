@@ -9,7 +9,7 @@ from crushpy.context.pins import CarriedPins
 from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.pin_board import PinBoard
+from crushpy.engine.compaction.pin_service import PinService
 from crushpy.engine.compaction.summarizer import SummaryJob
 from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import WindowState
@@ -26,7 +26,7 @@ class BoundaryPlanner:
         settings: Callable[[], Settings],
         gauge: Gauge,
         thresholds: Thresholds,
-        board: PinBoard | None = None,
+        board: PinService | None = None,
     ) -> None:
         """Without a `board` nothing is pinned: the tasks of a conversation do not get its pins."""
         self._session = session

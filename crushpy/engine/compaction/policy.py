@@ -4,6 +4,10 @@ import logging
 from collections.abc import Callable
 
 from crushpy.context.moments import moment_at
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Event, Notice
+from crushpy.core.messages import Message, ToolResult
+from crushpy.core.templates import Template
 from crushpy.engine.compaction.boundary import BoundaryBuilder
 from crushpy.engine.compaction.boundary_record import BoundaryOptions, Declined, Rehearsal
 from crushpy.engine.compaction.circuit_breaker import CircuitBreaker
@@ -14,10 +18,6 @@ from crushpy.engine.compaction.thresholds import Thresholds
 from crushpy.engine.compaction.view import ContextView, WindowState
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
-from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice
-from crushpy.messages import Message, ToolResult
-from crushpy.prompts import Template
 from crushpy.settings import Settings
 from crushpy.storage.records import StorageError
 

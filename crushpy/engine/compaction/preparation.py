@@ -11,13 +11,13 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.context.plan import Plan, TokenBudget
+from crushpy.core.events import Event, PreparationChanged
+from crushpy.core.messages import Data, Message
 from crushpy.engine.compaction.boundary_record import BoundaryOptions
 from crushpy.engine.compaction.planner import BoundaryPlanner
 from crushpy.engine.compaction.summarizer import Postponed, Summarizer, Summary, SummaryJob
 from crushpy.engine.compaction.view import ContextView, WindowState
-from crushpy.events import Event, PreparationChanged
-from crushpy.messages import Data, Message
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +71,7 @@ class Preparations:
         if self._begun:
             return
         self._begun, self._moment = True, moment
-        self._task = start_soon(self._run())
+        self._task = spawn(self._run())
 
     async def _run(self) -> None:
         try:

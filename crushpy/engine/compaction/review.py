@@ -5,9 +5,9 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
-from crushpy.events import Event, ReviewDone, ReviewNeeded
-from crushpy.ids import new_id
-from crushpy.messages import Data, Seed
+from crushpy.core.events import Event, ReviewDone, ReviewNeeded
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Seed
 
 
 class Verdict(Data, frozen=True):
@@ -18,7 +18,7 @@ class Verdict(Data, frozen=True):
     """accept: the summary as edited (empty: as it is); regenerate: a note; decline: words for the agent."""
 
 
-class ReviewDesk:
+class ReviewGate:
     def __init__(self, emit: Callable[[Event], None]) -> None:
         self._emit = emit
         self._waiting: dict[str, asyncio.Future[Verdict]] = {}

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crushpy.context.evidence import WorkspaceSnapshot
-from crushpy.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.storage.records import SessionInfo
 from crushpy.tools.shell.jobs import Jobs
 

@@ -12,13 +12,15 @@ import msgspec
 
 from crushpy.context.render import fitted_chunks
 from crushpy.context.tags import element, safe
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Event, Progress, Retry
+from crushpy.core.messages import Data, Message, Usage
+from crushpy.core.templates import Template, Templates, fill_template
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.compaction.summary_progress import SummaryProgress
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
-from crushpy.errors import CrushpyError
-from crushpy.events import Event, Progress, Retry
 from crushpy.llm.errors import (
     AuthenticationFailed,
     ContextOverflow,
@@ -28,9 +30,7 @@ from crushpy.llm.errors import (
     Unavailable,
 )
 from crushpy.llm.protocol import Request
-from crushpy.messages import Data, Message, Usage
-from crushpy.prompts import Template, Templates, fill_template
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 MAX_CHUNKS = 8
 SIDE_BY_SIDE = 3
@@ -68,7 +68,7 @@ class Summary(Data, frozen=True):
     template_hash: str = ""
     usage: Usage = Usage()
     calls: int = 0
-    cut_chars: int = 0
+    truncated_chars: int = 0
     """Characters of tool results left out because the middle was larger than all chunks together."""
     problem: str = ""
     """Why there is no summary, or why not the first model's."""
@@ -128,8 +128,10 @@ class Summarizer:
         problems: list[str] = []
         for model in dict.fromkeys(filter(None, (job.auxiliary, job.main_model))):
             try:
-                text, cut_chars = await self._with_model(model, job)
-                return self._summary(job, text=text, model=model, cut_chars=cut_chars, problems=problems)
+                text, truncated_chars = await self._with_model(model, job)
+                return self._summary(
+                    job, text=text, model=model, truncated_chars=truncated_chars, problems=problems
+                )
             except (_Failed, ModelError) as error:
                 problems.append(f"{model}: {error.args[0] if error.args else error}")
                 if may_postpone and model == job.main_model and _is_outside(error):
@@ -137,7 +139,13 @@ class Summarizer:
         return self._summary(job, problems=problems)
 
     def _summary(
-        self, job: SummaryJob, *, problems: list[str], text: str = "", model: str = "", cut_chars: int = 0
+        self,
+        job: SummaryJob,
+        *,
+        problems: list[str],
+        text: str = "",
+        model: str = "",
+        truncated_chars: int = 0,
     ) -> Summary:
         found = self.template(job)
         return Summary(
@@ -147,7 +155,7 @@ class Summarizer:
             template_hash=hashlib.blake2b(found.text.encode(), digest_size=8).hexdigest(),
             usage=self._usage,
             calls=self._calls,
-            cut_chars=cut_chars,
+            truncated_chars=truncated_chars,
             problem="; ".join(problems),
         )
 
@@ -157,20 +165,20 @@ class Summarizer:
         count = self._gauge.count_for(model)
         overhead = count(system) + count(job.previous) + 2 * job.target_tokens + 500
         limit = max(500, int(window * 0.9) - overhead)
-        chunks, cut_chars = await asyncio.to_thread(
+        chunks, truncated_chars = await asyncio.to_thread(
             fitted_chunks, job.middle, limit=limit, most=MAX_CHUNKS, count=count
         )
         if not chunks:
             raise _Failed("there is nothing to summarise")
         if len(chunks) == 1:
             self.progress.expect(job.target_tokens)
-            return await self._piece(model, chunks[0], job, job.previous), cut_chars
+            return await self._piece(model, chunks[0], job, job.previous), truncated_chars
         parts = await self._pieces(model, chunks, job, limit)
         merged = "\n\n".join(
             element("summary", part, part=f"{number} of {len(parts)}") for number, part in enumerate(parts, 1)
         )
         source = await asyncio.to_thread(lambda: sum(map(self._count, (*chunks, job.previous))))
-        return await self._call(model, merged, job, job.previous, source), cut_chars
+        return await self._call(model, merged, job, job.previous, source), truncated_chars
 
     async def _pieces(self, model: str, chunks: list[str], job: SummaryJob, limit: int) -> list[str]:
         """Summaries of all chunks, in order, small enough to be merged by one call."""
@@ -296,7 +304,7 @@ async def _nothing() -> None:
 
 async def _all(*work: Coroutine[None, None, str]) -> list[str]:
     """All results in order; the first failure cancels the rest."""
-    tasks = [start_soon(one) for one in work]
+    tasks = [spawn(one) for one in work]
     try:
         return list(await asyncio.gather(*tasks))
     finally:

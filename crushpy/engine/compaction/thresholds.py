@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Literal
 
 from crushpy.context.budget import threshold_of
-from crushpy.defaults import DEFAULT_THRESHOLD
+from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.engine.session.session import LiveSession
 from crushpy.settings import Settings
 

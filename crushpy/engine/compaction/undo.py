@@ -3,9 +3,9 @@
 import time
 
 from crushpy.context import facts
-from crushpy.errors import UsageError
-from crushpy.ids import new_id
-from crushpy.messages import Message, Note
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Message, Note
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

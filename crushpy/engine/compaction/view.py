@@ -10,12 +10,12 @@ from crushpy.context.cuts import apply_cuts
 from crushpy.context.inspect import Inspection, inspect
 from crushpy.context.sent_history import SentHistory
 from crushpy.context.status import status_text
+from crushpy.core.events import Event, Notice
+from crushpy.core.messages import Data, Message, to_json
 from crushpy.engine.compaction.gauge import Gauge
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
-from crushpy.events import Event, Notice
 from crushpy.llm.protocol import Request
-from crushpy.messages import Data, Message, to_json
 
 
 class WindowState(Data, frozen=True):

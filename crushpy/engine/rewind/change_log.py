@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from crushpy.context.partition import units
-from crushpy.messages import Data, Message, Seed
+from crushpy.core.messages import Data, Message, Seed
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.undo.restoration import NetChange, net_changes

@@ -4,8 +4,8 @@ from typing import TYPE_CHECKING
 
 from crushpy.engine.rewind.recorder import ChangeRecorder
 from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.run_slot import RunSlot
 from crushpy.engine.session.session import LiveSession
-from crushpy.engine.under_way import UnderWay
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ class ConversationFiles:
         files: UndoFiles,
         recorder: ChangeRecorder,
         session: LiveSession,
-        under_way: UnderWay,
+        under_way: RunSlot,
     ) -> None:
         self._store = store
         self._files = files

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from crushpy.messages import Data
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import encodable
 from crushpy.tools.files.line_diff import make_diff
 from crushpy.tools.files.text_file import decode
-from crushpy.undo.keeper import Keeper
+from crushpy.undo.file_snapshotter import Keeper
 from crushpy.undo.restoration import Conflict, NetChange, Step
 from crushpy.undo.states import FileState, path_from_stored
 

@@ -3,15 +3,15 @@
 import time
 from collections.abc import Sequence
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import counted
 from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
-from crushpy.errors import CrushpyError
-from crushpy.messages import counted
-from crushpy.shield import in_thread
 from crushpy.storage.store import Store
 from crushpy.undo.interruption import made_between
 from crushpy.undo.running_commands import LeftBehind, left_behind
 from crushpy.undo.states import RecordedChange, path_from_stored
 from crushpy.undo.workspace_index import TooManyFiles
+from crushpy.util.uncancellable import in_thread
 
 
 async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> list[str]:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 from crushpy.engine.rewind.undo_files import RUNNING, WORKSPACES, UndoFiles
 from crushpy.settings.schema import UndoSettings
-from crushpy.shield import in_thread
 from crushpy.storage.store import Store
 from crushpy.undo.index_file import IndexFile
 from crushpy.undo.object_store import ObjectStore
 from crushpy.undo.states import FileState
+from crushpy.util.uncancellable import in_thread
 
 
 class KeptBytes:

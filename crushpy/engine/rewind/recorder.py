@@ -7,15 +7,13 @@ from asyncio import Task, TimerHandle, get_running_loop, wait
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Event, Notice, PromptCommitted
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data
 from crushpy.engine.approvals import Ruling
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.turn.call_watch import WatchedCall
-from crushpy.errors import CrushpyError
-from crushpy.events import Event, Notice, PromptCommitted
-from crushpy.ids import new_id
-from crushpy.messages import Data
-from crushpy.shield import in_thread
-from crushpy.start_soon import start_soon
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
@@ -23,6 +21,8 @@ from crushpy.tools.shell.jobs import Jobs
 from crushpy.undo.running_commands import BEAT, RunningCommand
 from crushpy.undo.states import FileState, RecordedChange, stored_path
 from crushpy.undo.workspace_index import LookStopped, Noticed, TooManyFiles
+from crushpy.util.spawn import spawn
+from crushpy.util.uncancellable import in_thread
 
 log = logging.getLogger(__name__)
 
@@ -58,15 +58,15 @@ class ChangeRecorder:
         self._emit = emit
         self._commands = commands
         self._first_look: Task[None] | None = None
-        self._noted: WatchedCall | None = None
+        self._noted: ObservedCall | None = None
         """The command that is written down as running, should we be killed."""
         self._beating: TimerHandle | None = None
-        self._running: dict[int, tuple[WatchedCall, int]] = {}
+        self._running: dict[int, tuple[ObservedCall, int]] = {}
         """Commands that run now, each with the last change there was when it began."""
         self._batches: dict[int, _Batch] = {}
         self._looks: set[Task[None]] = set()
         """Looks at the workspace that go on beside everything else."""
-        self._job: WatchedCall | None = None
+        self._job: ObservedCall | None = None
         """The call whose background command may have changed something since the last look."""
         self._told: set[str] = set()
 
@@ -77,7 +77,7 @@ class ChangeRecorder:
         if isinstance(event, PromptCommitted) and self._commands and self._first_look is None:
             self._first_look = self._look_beside(None)
 
-    async def begins(self, watched: WatchedCall, ruling: Ruling) -> None:
+    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
         paths = [one.value for one in watched.accesses if one.kind == "path" and one.writes]
         is_command = self._commands and any(map(self._may_write, _commands(watched)))
         if not paths and not is_command:
@@ -91,7 +91,7 @@ class ChangeRecorder:
         if paths:
             await self._keep(watched, paths)
 
-    async def ended(self, watched: WatchedCall, outcome: Outcome | None) -> None:
+    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
         batch = self._batches.pop(id(watched), None)
         if batch is not None:
             await self._store.finish_changes(batch.id, await in_thread(self._after, batch))
@@ -102,21 +102,21 @@ class ChangeRecorder:
         if command is not None and self._jobs.running():
             self._job = watched
 
-    def _author(self) -> WatchedCall | None:
+    def _author(self) -> ObservedCall | None:
         """Who changed what is found now: a command that runs still, a job, or else not the agent."""
         return next((watched for watched, _ in self._running.values()), self._job)
 
     def _may_write(self, command: str) -> bool:
-        from crushpy.access import Access
+        from crushpy.core.access import Access
         from crushpy.permissions.decide import decide
-        from crushpy.permissions.guard import Guard
+        from crushpy.permissions.execution_context import ExecutionContext
         from crushpy.permissions.rules import RuleSet
-        from crushpy.safe_git import names_no_program
+        from crushpy.security.safe_git import names_no_program
 
         # What needs no rule at all only reads; so does git, where the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
         workspace = self._files.workspace
-        guard = Guard(trusted=names_no_program(workspace))
+        guard = ExecutionContext(trusted=names_no_program(workspace))
         return decide((access,), RuleSet(), workspace, guard=guard).verdict != "allow"
 
     # --- turns -------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class ChangeRecorder:
 
     # --- what tools change -------------------------------------------------------------------------------
 
-    async def _keep(self, watched: WatchedCall, paths: Sequence[str]) -> None:
+    async def _keep(self, watched: ObservedCall, paths: Sequence[str]) -> None:
         """Keeps what files hold, and records that they are about to be changed."""
         states = await in_thread(self._before, paths)
         batch = _Batch(new_id(), tuple(states))
@@ -175,14 +175,14 @@ class ChangeRecorder:
     # --- what commands change ----------------------------------------------------------------------------
 
     def _look_beside(
-        self, author: WatchedCall | None, message_id: str = "", since: int | None = None
+        self, author: ObservedCall | None, message_id: str = "", since: int | None = None
     ) -> Task[None]:
-        look = start_soon(self._look(author, message_id, since))
+        look = spawn(self._look(author, message_id, since))
         self._looks.add(look)
         look.add_done_callback(self._looks.discard)
         return look
 
-    async def _look(self, author: WatchedCall | None, message_id: str, since: int | None = None) -> None:
+    async def _look(self, author: ObservedCall | None, message_id: str, since: int | None = None) -> None:
         """Compares the workspace with what it was, and records the differences as what `author` did."""
         if not self._commands:
             return
@@ -209,14 +209,14 @@ class ChangeRecorder:
         self._tell_of_trouble()
 
     async def _record(
-        self, author: WatchedCall, noticed: Sequence[Noticed], message_id: str, since: int | None
+        self, author: ObservedCall, noticed: Sequence[Noticed], message_id: str, since: int | None
     ) -> None:
         batch = new_id()
         changes = [self._change(author, one.path, one.before, one.after, batch) for one in noticed]
         await self._store.add_changes(changes, message_id, since)
 
     def _change(
-        self, watched: WatchedCall, path: str, before: FileState, after: FileState | None, batch: str
+        self, watched: ObservedCall, path: str, before: FileState, after: FileState | None, batch: str
     ) -> RecordedChange:
         return RecordedChange(
             path,
@@ -283,5 +283,5 @@ class ChangeRecorder:
             self._emit(Notice(text, "warning"))
 
 
-def _commands(watched: WatchedCall) -> list[str]:
+def _commands(watched: ObservedCall) -> list[str]:
     return [one.value for one in watched.accesses if one.kind == "command"]

@@ -5,16 +5,15 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Message, Note
 from crushpy.engine.rewind.change_log import ChangeLog, end_of_unit, is_prompt, read_log
 from crushpy.engine.rewind.file_views import FileView, view_change, view_conflict, view_step
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.engine.session.fork import fork_session
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.ids import new_id
-from crushpy.messages import Data, Message, Note
-from crushpy.private_files import locked
-from crushpy.sanitize import encodable
-from crushpy.shield import in_thread, shielded
+from crushpy.security.private_files import locked
+from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.undo.journal import JournalEntry, JournalFork, journal_step, read_step
@@ -29,6 +28,7 @@ from crushpy.undo.restoration import (
 )
 from crushpy.undo.restoring import Restored, restore, staging_places
 from crushpy.undo.states import RecordedChange, stored_path
+from crushpy.util.uncancellable import in_thread, uncancellable
 
 PUT_BACK = "The user put these files back to what they were earlier. Read them again before you rely on them:"
 STILL_CHANGED = (
@@ -197,14 +197,14 @@ class Rewinder:
 
     async def apply(self, session: SessionInfo, planned: PlannedRestoration) -> RewindOutcome:
         """Puts the files back. Raises `RestorationFailed` where nothing could be done."""
-        return await shielded(self._apply(session, planned, None))
+        return await uncancellable(self._apply(session, planned, None))
 
     async def rewind(
         self, session: SessionInfo, target: RewindTarget, planned: PlannedRestoration | None
     ) -> RewindOutcome:
         """Goes on in a branch that ends at `target`, once the files of `planned` are put back."""
         fork = JournalFork(session.id, target.message.id, new_id())
-        outcome = await shielded(self._apply(session, planned or PlannedRestoration(), fork))
+        outcome = await uncancellable(self._apply(session, planned or PlannedRestoration(), fork))
         if planned is None and outcome.session is not None:
             changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
             if changed:
@@ -321,7 +321,7 @@ class Rewinder:
         said: list[str] = []
         for entry in await in_thread(self._files.journal.unfinished, root_id, str(self._files.workspace)):
             try:
-                outcome = await shielded(self._carry_out(entry, fresh=False))
+                outcome = await uncancellable(self._carry_out(entry, fresh=False))
             except CrushpyError as error:
                 said.append(f"A {entry.source} that was cut short could not be finished: {error}")
                 continue

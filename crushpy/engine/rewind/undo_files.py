@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from crushpy.settings.schema import UndoSettings
 
 if TYPE_CHECKING:
+    from crushpy.undo.file_snapshotter import Keeper
     from crushpy.undo.index_file import IndexFile
     from crushpy.undo.journal import Journal
-    from crushpy.undo.keeper import Keeper
     from crushpy.undo.running_commands import LeftBehind, RunningCommand, RunningCommands
     from crushpy.undo.workspace_index import Scan, WorkspaceIndex
 
@@ -45,7 +45,7 @@ class UndoFiles:
     @property
     def keeper(self) -> "Keeper":
         if self._keeper is None:
-            from crushpy.undo.keeper import Keeper
+            from crushpy.undo.file_snapshotter import Keeper
             from crushpy.undo.object_store import ObjectStore
 
             store = ObjectStore(self.folder, self._settings.max_mb * MEGABYTE)

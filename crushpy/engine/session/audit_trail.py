@@ -3,17 +3,17 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, cast
 
-from crushpy.access import Access
+from crushpy.core.access import Access
+from crushpy.core.errors import CrushpyError
 from crushpy.engine.approvals import Ruling
-from crushpy.engine.turn.call_watch import WatchedCall
-from crushpy.errors import CrushpyError
-from crushpy.login import login_name
+from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
-from crushpy.redact import Redactor
+from crushpy.security.redact import Redactor
 from crushpy.storage.audit_records import AuditEntry
 from crushpy.storage.call_records import CallDecided
 from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
+from crushpy.util.login import login_name
 
 READ_CHARS = 20_000
 """Of a text that is recorded: so much is looked through for secrets, ..."""
@@ -35,7 +35,7 @@ class AuditTrail:
         self._reply = ""
         """The message whose calls `_safe` was made for."""
 
-    def entry(self, watched: WatchedCall, ruling: Ruling) -> CallDecided:
+    def entry(self, watched: ObservedCall, ruling: Ruling) -> CallDecided:
         """What there is to record of a decision."""
         if watched.message_id != self._reply:  # a secret may have come since
             self._reply, self._safe = watched.message_id, SafeTexts()
@@ -57,7 +57,7 @@ class AuditTrail:
         entry = AuditEntry("decision", self._safe.of(body), watched.session_id, watched.call.id)
         return CallDecided(self._root_id(), (entry,))
 
-    async def record(self, watched: WatchedCall, ruling: Ruling) -> None:
+    async def record(self, watched: ObservedCall, ruling: Ruling) -> None:
         decided = self.entry(watched, ruling)
         try:
             await self._store.add_audit(decided.root_id, decided.entries)

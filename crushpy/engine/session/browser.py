@@ -12,16 +12,16 @@ from typing import TYPE_CHECKING, Literal
 from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
 from crushpy.context.requests_made import RequestMade, requests_made
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import Data, Message, Seed
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.engine.compaction.undo import undo_boundary
 from crushpy.engine.session.export import edited
 from crushpy.engine.session.fork import fork_session
 from crushpy.engine.session.full_export import ExportForm, ExportPiece, export_pieces
 from crushpy.engine.session.usage_report import UsageReport, usage_report
-from crushpy.errors import CrushpyError, UsageError
-from crushpy.marks import Mark
-from crushpy.messages import Data, Message, Seed
-from crushpy.private_files import new_file
-from crushpy.sanitize import one_line
+from crushpy.security.private_files import new_file
+from crushpy.security.sanitize import one_line
 from crushpy.settings.schema import UndoSettings
 from crushpy.storage.records import (
     BoundaryInfo,
@@ -326,7 +326,7 @@ class SessionBrowser:
         """A session with all messages of its own."""
         return await self._store.session(session_id), await self._store.messages(session_id)
 
-    async def marks(self, session_id: str) -> list[Mark]:
+    async def marks(self, session_id: str) -> list[TimelineNote]:
         """What happened between a session's messages, for people."""
         return await self._store.marks(session_id)
 

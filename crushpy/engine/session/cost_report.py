@@ -1,7 +1,7 @@
 """What a conversation used, what that cost and what lies ahead, in words."""
 
 from crushpy.context.forecast import Forecast, dollars, in_words
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
 
 
 def cost_report(usage: Usage, forecast: Forecast) -> list[str]:

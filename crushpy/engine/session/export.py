@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crushpy.context.cuts import SentState, sent_states
-from crushpy.messages import (
+from crushpy.core.messages import (
     Image,
     Message,
     Note,
@@ -23,8 +23,8 @@ from crushpy.messages import (
     joined_texts,
     to_json,
 )
-from crushpy.redact import Redactor
-from crushpy.sanitize import clean, one_line
+from crushpy.security.redact import Redactor
+from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

@@ -5,9 +5,9 @@ import time
 import msgspec
 
 from crushpy.context.partition import units
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Message, Seed, Usage
 from crushpy.engine.session.session import LoadedSession, load_session
-from crushpy.ids import new_id
-from crushpy.messages import Data, Message, Seed, Usage
 from crushpy.storage.records import BoundaryInfo, SessionInfo
 from crushpy.storage.store import Store
 

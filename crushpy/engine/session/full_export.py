@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from crushpy.core.messages import Data, Message
 from crushpy.engine.session.export import (
     States,
     edited,
@@ -16,7 +17,6 @@ from crushpy.engine.session.export import (
     redacted,
     session_as_json,
 )
-from crushpy.messages import Data, Message
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 

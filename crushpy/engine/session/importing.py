@@ -10,10 +10,11 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Message, Seed
 from crushpy.engine.compaction.boundary_record import child_of
 from crushpy.engine.session.session import title_of
-from crushpy.errors import CrushpyError
-from crushpy.ids import new_id
 from crushpy.importers.foreign import (
     SUB_AGENT,
     ForeignCompaction,
@@ -24,8 +25,7 @@ from crushpy.importers.foreign import (
     Unmapped,
 )
 from crushpy.importers.normalise import ImportedBoundary, ImportedMessage, Normal, late_note, normalised
-from crushpy.messages import Data, Message, Seed
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.storage.records import (
     BoundaryInfo,
     ImportReading,

@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 
 from crushpy.context.render import message_text
 from crushpy.context.tags import own_words
-from crushpy.errors import UsageError
+from crushpy.core.errors import UsageError
 from crushpy.storage.store import Store
 
 MAX_HITS = 8

@@ -10,11 +10,11 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.access import Mode
 from crushpy.context.cuts import overlay
 from crushpy.context.history import missing_results
 from crushpy.context.message_facts import FactReader, MessageFacts
-from crushpy.events import (
+from crushpy.core.access import Mode
+from crushpy.core.events import (
     Event,
     MessageCommitted,
     Notice,
@@ -23,13 +23,25 @@ from crushpy.events import (
     TitleChanged,
     TodosChanged,
 )
-from crushpy.ids import new_id
-from crushpy.marks import Mark
-from crushpy.messages import Cut, Data, Image, Message, Note, Seed, Text, Todo, ToolCall, ToolResult, Usage
-from crushpy.pieces import LONG
+from crushpy.core.ids import new_id
+from crushpy.core.messages import (
+    Cut,
+    Data,
+    Image,
+    Message,
+    Note,
+    Seed,
+    Text,
+    Todo,
+    ToolCall,
+    ToolResult,
+    Usage,
+)
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
+from crushpy.util.pieces import LONG
 
 Emit = Callable[[Event], None]
 TITLE_LENGTH = 80
@@ -261,7 +273,7 @@ class LoadedSession(Data, frozen=True):
     """How many messages at the beginning came with the boundary."""
     before: Usage = Usage()
     """What the other sessions of the conversation used."""
-    marks: tuple[Mark, ...] = ()
+    marks: tuple[TimelineNote, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:

@@ -1,10 +1,10 @@
 """A better title than the prompt's first line, from the small model, once a conversation has begun."""
 
+from crushpy.core.templates import Templates
 from crushpy.engine.models import Models
 from crushpy.engine.one_shot import ask_once
 from crushpy.engine.session.session import TITLE_LENGTH
-from crushpy.prompts import Templates
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 
 TITLE_TOKENS = 60
 EXCERPT = 1_500

@@ -6,7 +6,7 @@ from unicodedata import combining, east_asian_width
 
 from crushpy.context.forecast import dollars
 from crushpy.engine.session.usage_report import UsageReport, UsageShare
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 
 EIGHTHS = "▏▎▍▌▋▊▉█"
 PLAIN = "#"

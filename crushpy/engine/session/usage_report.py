@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
 
-from crushpy.messages import Data, Usage
+from crushpy.core.messages import Data, Usage
 from crushpy.storage.records import UsageSum
 from crushpy.storage.store import Store
 

@@ -2,7 +2,7 @@
 
 from typing import Optional
 
-from crushpy.messages import Data, Usage
+from crushpy.core.messages import Data, Usage
 
 
 class Limits(Data, frozen=True):

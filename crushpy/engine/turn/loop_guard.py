@@ -1,6 +1,6 @@
 """Notices a model that makes the same call with the same result over and over."""
 
-from crushpy.messages import ToolCall, to_json
+from crushpy.core.messages import ToolCall, to_json
 
 WARN_AT = 5
 STOP_AT = 10

@@ -4,10 +4,10 @@ from collections.abc import Callable
 
 import msgspec
 
-from crushpy.access import Mode
+from crushpy.core.access import Mode
+from crushpy.core.messages import Message, Note
+from crushpy.core.templates import Templates
 from crushpy.engine.session.session import LiveSession
-from crushpy.messages import Message, Note
-from crushpy.prompts import Templates
 
 
 class ModeNotes:

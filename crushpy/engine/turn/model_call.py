@@ -6,9 +6,10 @@ import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any, cast
 
-from crushpy.engine.long_work import LongWork
-from crushpy.events import LOADING, Event, Retry, TextDelta, ThinkingDelta
-from crushpy.ids import new_id
+from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
+from crushpy.engine.progress_reporter import ProgressReporter
 from crushpy.llm.errors import EmptyReply, ModelError, Refused, Unavailable
 from crushpy.llm.protocol import (
     CallPiece,
@@ -23,8 +24,7 @@ from crushpy.llm.protocol import (
 )
 from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.retry import MAX_RETRIES, delay
-from crushpy.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
-from crushpy.pieces import Pieces
+from crushpy.util.pieces import Pieces
 
 Emit = Callable[[Event], None]
 JOINED_AT_A_TIME = 500
@@ -196,7 +196,7 @@ class ModelCall:
             if self._seconds_to_send is not None:
                 await self._leave(stream, draft, self._seconds_to_send)
             elif self._provider.slow_to_begin:
-                with LongWork(self._emit, LOADING):
+                with ProgressReporter(self._emit, LOADING):
                     await self._first(stream, draft)
             async for piece in stream:
                 await self._hear(draft, piece)

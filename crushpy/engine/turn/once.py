@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 
 class Once:
@@ -20,5 +20,5 @@ class Once:
 
     async def __call__(self) -> None:
         if self._task is None:
-            self._task = start_soon(self._action())
+            self._task = spawn(self._action())
         await asyncio.shield(self._task)

@@ -7,22 +7,22 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from itertools import groupby, islice
 
+from crushpy.core.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
+from crushpy.core.messages import CallDecision, Display, Message, ToolCall, ToolResult
 from crushpy.engine.approvals import Approvals
 from crushpy.engine.session.audit_trail import AuditTrail
 from crushpy.engine.session.session import LiveSession
-from crushpy.engine.turn.call_watch import CallWatch, CallWatches, WatchedCall
+from crushpy.engine.turn.call_observer import CallObserver, CallObservers, ObservedCall
 from crushpy.engine.turn.loop_guard import LoopGuard
-from crushpy.engine.turn.side_by_side import HEARING, TOLD_AT_A_TIME, Beginnings, answer_side_by_side
+from crushpy.engine.turn.parallel import HEARING, TOLD_AT_A_TIME, CallBatch, answer_in_parallel
 from crushpy.engine.turn.toolset import NEW_SESSION
-from crushpy.events import Event, ToolCalled, ToolFinished, ToolOutput, ToolStarted
-from crushpy.messages import CallDecision, Display, Message, ToolCall, ToolResult
-from crushpy.shield import shielded
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
 from crushpy.tools.truncate import truncate
+from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
@@ -57,14 +57,14 @@ class ToolRunner:
         emit: Emit,
         task: str = "",
         offer_pins: OfferPins | None = None,
-        watches: Sequence[CallWatch] = (),
+        watches: Sequence[CallObserver] = (),
     ) -> None:
         """`task` is the call for which a sub-agent works; empty for the main agent."""
         self._task = task
         self._tools = {tool.name: tool for tool in tools}
         self._new_session = new_session
         self._offer_pins = offer_pins
-        self._watches = CallWatches(watches)
+        self._watches = CallObservers(watches)
         self._context = context
         self._session = session
         self._approvals = approvals
@@ -91,14 +91,14 @@ class ToolRunner:
             for side_by_side, group in groupby(others, self._is_parallel):
                 calls = list(group)
                 if side_by_side:
-                    at = Beginnings(self._context)
-                    await answer_side_by_side(
+                    at = CallBatch(self._context)
+                    await answer_in_parallel(
                         calls,
                         lambda call, at=at: self._answer(message, call, guard, answered, at),
                     )
                 else:
                     for call in calls:
-                        await self._answer(message, call, guard, answered, Beginnings(self._context))
+                        await self._answer(message, call, guard, answered, CallBatch(self._context))
             await self._start_afresh(message, fresh_starts, guard, answered)
         except asyncio.CancelledError:
             self._announce(unannounced)
@@ -166,7 +166,7 @@ class ToolRunner:
         return tool is not None and tool.side_by_side(call.args)
 
     async def _answer(
-        self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str], at: Beginnings
+        self, message: Message, call: ToolCall, guard: LoopGuard, answered: set[str], at: CallBatch
     ) -> None:
         try:
             outcome = await self._outcome(message, call, at)
@@ -195,7 +195,7 @@ class ToolRunner:
             outcome.ended,
         )
         answered.add(call.id)
-        await shielded(self._keep(result, outcome))
+        await uncancellable(self._keep(result, outcome))
 
     async def _keep(self, result: ToolResult, outcome: Outcome) -> None:
         await self._session.add_result(result, self._starts.pop(result.call_id, None))
@@ -215,7 +215,7 @@ class ToolRunner:
         if outcome.todos is not None:
             await self._session.set_todos(outcome.todos)
 
-    async def _outcome(self, message: Message, call: ToolCall, at: Beginnings) -> Outcome:
+    async def _outcome(self, message: Message, call: ToolCall, at: CallBatch) -> Outcome:
         if message.finish == "length":
             return Outcome(CUT_SHORT, is_error=True)
         try:
@@ -228,7 +228,7 @@ class ToolRunner:
 
             ruling = await self._approvals.rule(call, accesses, preview, self._task, context.cwd, known)
             decision = self._decided[call.id] = self._approvals.decided(accesses, ruling)
-            watched = WatchedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
+            watched = ObservedCall(self._session.info.id, message.id, call, accesses, decision, self._task)
             if watched.only_reads:
                 decided = self._audit.entry(watched, ruling)
                 self._starts[call.id] = CallStart(message.id, call, time.time(), decided)
@@ -255,7 +255,7 @@ class ToolRunner:
                 return outcome
             finally:
                 ended = self._watches.ended(watched, outcome)
-                await (ended if watched.only_reads else shielded(ended))  # reading leaves nothing to do
+                await (ended if watched.only_reads else uncancellable(ended))  # reading leaves nothing to do
         except (ToolError, OSError) as error:
             return _failed(call, error)
         except StorageError:

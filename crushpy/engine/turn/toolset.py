@@ -2,9 +2,9 @@
 
 from collections.abc import Callable
 
+from crushpy.core.messages import Data
+from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.llm.protocol import ToolSpec
-from crushpy.messages import Data
-from crushpy.prompts import NAMES, TemplateProblem, Templates
 from crushpy.tools.base import AnyTool
 from crushpy.tools.registry import schema
 

@@ -8,25 +8,25 @@ from typing import Literal
 
 import msgspec
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Error, Event, Notice, TurnEnded, UsageReported
+from crushpy.core.messages import Message
 from crushpy.engine.compaction.overflow import OverflowRecovery
 from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.compaction.view import ContextView
 from crushpy.engine.models import Models
 from crushpy.engine.session.session import LiveSession
-from crushpy.engine.turn.kept_calls import KeptCalls
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.loop_guard import LoopGuard
 from crushpy.engine.turn.mode_notes import ModeNotes
 from crushpy.engine.turn.model_call import Draft
 from crushpy.engine.turn.once import Once
+from crushpy.engine.turn.recorded_calls import RecordedCalls
 from crushpy.engine.turn.tool_runner import ToolRunner
 from crushpy.engine.unexpected import unexpected
-from crushpy.errors import CrushpyError
-from crushpy.events import Error, Event, Notice, TurnEnded, UsageReported
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message
-from crushpy.shield import shielded
+from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
 
@@ -66,7 +66,7 @@ class Turn:
         self._tools = tools
         self._emit = emit
         self._spent = spent
-        self._calls = KeptCalls(session, models, spent, emit)
+        self._calls = RecordedCalls(session, models, spent, emit)
         self._mode_notes = mode_notes
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
@@ -99,7 +99,9 @@ class Turn:
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                await shielded(commit())  # the user's words are kept, however early they changed their mind
+                await uncancellable(
+                    commit()
+                )  # the user's words are kept, however early they changed their mind
             return "interrupted"
 
     def _fail(self, error: CrushpyError) -> Status:
@@ -140,7 +142,7 @@ class Turn:
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
-                await shielded(self._keep_partial(call.draft, request.model))
+                await uncancellable(self._keep_partial(call.draft, request.model))
                 raise
             except ContextOverflow as error:
                 await self._overflow.shrink(error)
@@ -148,7 +150,7 @@ class Turn:
             return await self._keep(draft, request)
 
     async def _keep(self, draft: Draft, request: Request) -> Message:
-        message = await shielded(self._stored(draft, request.model))
+        message = await uncancellable(self._stored(draft, request.model))
         self._overflow.replied()
         await self._policy.after_reply(message)
         if draft.status_moved:

@@ -5,12 +5,12 @@ from typing import TYPE_CHECKING, ClassVar, Unpack
 
 import msgspec
 
+from crushpy.core.messages import Json
 from crushpy.llm.anthropic.reply import MessageReader
-from crushpy.llm.anthropic.request import AnthropicHabits, messages_body
+from crushpy.llm.anthropic.request import AnthropicQuirks, messages_body
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.protocol import Done, Request
-from crushpy.messages import Json
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -23,7 +23,7 @@ BETWEEN_CALLS = "interleaved-thinking-2025-05-14"
 _MOST_OUTPUT = re.compile(r"max_tokens: \d+ > (\d+)")
 
 
-class AnthropicProvider(HttpWire):
+class AnthropicProvider(HttpProvider):
     """`api_base` with or without /v1."""
 
     strip = "anthropic/"
@@ -32,11 +32,11 @@ class AnthropicProvider(HttpWire):
     headers: ClassVar[dict[str, str]] = {"anthropic-version": VERSION}
 
     def __init__(
-        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[WireOptions]
+        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_key, **options)
         self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        self._habits: dict[str, AnthropicHabits] = {}
+        self._habits: dict[str, AnthropicQuirks] = {}
 
     def _url(self, request: Request) -> str:
         return self._at
@@ -57,8 +57,8 @@ class AnthropicProvider(HttpWire):
         budgeted = body.get("thinking", {}).get("type") == "enabled" and request.tools
         return {"anthropic-beta": BETWEEN_CALLS} if budgeted else {}
 
-    def _habits_of(self, request: Request) -> AnthropicHabits:
-        return self._habits.setdefault(request.model, AnthropicHabits())
+    def _habits_of(self, request: Request) -> AnthropicQuirks:
+        return self._habits.setdefault(request.model, AnthropicQuirks())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status not in (400, 422):

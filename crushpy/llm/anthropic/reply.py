@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
+from crushpy.core.messages import Finish, Json, Usage
 from crushpy.llm.errors import Refused
 from crushpy.llm.opaque_parts import noted
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count, is_json
-from crushpy.messages import Finish, Json, Usage
 
 FINISHES: dict[str, Finish] = {
     "tool_use": "tool_calls",
@@ -41,7 +41,7 @@ class _Block(msgspec.Struct):
 
 
 class MessageReader:
-    """Feed it the events of a reply, then ask for its `end()`. See `http_wire.ReplyReader`."""
+    """Feed it the events of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
         self.marked = False

@@ -10,10 +10,10 @@ from typing import Any
 
 import msgspec
 
+from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.opaque_parts import in_order, signed
 from crushpy.llm.protocol import Request, ToolSpec
-from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
 
 MARK: Json = {"type": "ephemeral"}
 SIGNED = frozenset({"thinking", "redacted_thinking"})
@@ -32,7 +32,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
 _VERSION = re.compile(r"claude-(?:[a-z]{1,20}-){0,8}(\d+)(?:[-.](\d{1,2}))?(?!\d)")
 
 
-class AnthropicHabits(msgspec.Struct):
+class AnthropicQuirks(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     eager: bool = True
@@ -47,7 +47,7 @@ class AnthropicHabits(msgspec.Struct):
 def messages_body(
     request: Request,
     model: str,
-    habits: AnthropicHabits,
+    habits: AnthropicQuirks,
     unfinished: list[Json],
     histories: EncodedHistories | None = None,
 ) -> Json:
@@ -70,7 +70,7 @@ def messages_body(
 # --- thinking
 
 
-def thinking(request: Request, model: str, limit: int, habits: AnthropicHabits) -> Json:
+def thinking(request: Request, model: str, limit: int, habits: AnthropicQuirks) -> Json:
     """The keys that ask a model to think: in its own measure where it can, else with a number of tokens."""
     if not habits.thinking:
         return {}
@@ -107,7 +107,7 @@ def _version(model: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def _amid_a_turn_without_thinking(request: Request, habits: AnthropicHabits) -> bool:
+def _amid_a_turn_without_thinking(request: Request, habits: AnthropicQuirks) -> bool:
     """Whether the tool calls of the turn under way came without thoughts of this model's.
 
     It was another model's turn, or the effort was set meanwhile: the server would refuse thinking until the
@@ -125,7 +125,7 @@ def _amid_a_turn_without_thinking(request: Request, habits: AnthropicHabits) -> 
 # --- tools and messages
 
 
-def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicHabits) -> list[Json]:
+def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicQuirks) -> list[Json]:
     written: list[Json] = []
     for tool in tools:
         entry: Json = {
@@ -141,7 +141,7 @@ def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicHabits) -> list[Json]:
 
 
 def _encoded_messages(
-    request: Request, habits: AnthropicHabits, unfinished: list[Json], histories: EncodedHistories
+    request: Request, habits: AnthropicQuirks, unfinished: list[Json], histories: EncodedHistories
 ) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
         return _messages(msgspec.structs.replace(request, messages=messages), habits, unfinished)
@@ -152,7 +152,7 @@ def _encoded_messages(
     return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
 
 
-def _messages(request: Request, habits: AnthropicHabits, unfinished: list[Json]) -> list[Json]:
+def _messages(request: Request, habits: AnthropicQuirks, unfinished: list[Json]) -> list[Json]:
     """The history, with marks at its end and where the request before it ended, then the status."""
     written = _entries(request.messages, request.model, habits)
     for message in [entry for entry in written if entry["role"] == "user"][-2:]:
@@ -164,7 +164,7 @@ def _messages(request: Request, habits: AnthropicHabits, unfinished: list[Json])
     return written
 
 
-def _entries(messages: Sequence[Message], model: str, habits: AnthropicHabits) -> list[Json]:
+def _entries(messages: Sequence[Message], model: str, habits: AnthropicQuirks) -> list[Json]:
     written: list[Json] = []
     for message in messages:
         if message.role == "assistant":

@@ -8,7 +8,8 @@ from collections.abc import AsyncIterator, Iterator
 
 import msgspec
 
-from crushpy.ids import new_id
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Finish, Usage
 from crushpy.llm.catalog import DEMO, DEMO_INFO
 from crushpy.llm.demo.brain import next_step
 from crushpy.llm.demo.steps import Step
@@ -16,7 +17,6 @@ from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.image_rules import OPENAI
 from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
 from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
-from crushpy.messages import Finish, Usage
 
 _PIECE = 24
 """Characters of text streamed at a time, give or take a word."""

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
+from crushpy.core.messages import Data, Message, Seed, Text, Todo, ToolCall, ToolResult
 from crushpy.llm.demo.steps import Results
 from crushpy.llm.protocol import Request
-from crushpy.messages import Data, Message, Seed, Text, Todo, ToolCall, ToolResult
 
 _CARRIED = re.compile(r"<(\w*(?:summary|evidence)\w*)\b[^>]*>.*</\1>", re.DOTALL)
 """What a fresh start carries over comes in tags of such names."""

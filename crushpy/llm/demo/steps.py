@@ -8,7 +8,7 @@ depend on nothing but its arguments and those results.
 from collections.abc import Generator, Sequence
 from typing import Any
 
-from crushpy.messages import Data, ToolResult
+from crushpy.core.messages import Data, ToolResult
 
 Results = tuple[ToolResult, ...]
 

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
+from crushpy.core.messages import Data, Message, Seed, Text, ToolCall
 from crushpy.llm.demo.situation import OPEN_TODO, is_carried
 from crushpy.llm.protocol import Request
-from crushpy.messages import Data, Message, Seed, Text, ToolCall
 
 _SUMMARY = re.compile(r"\bsummar|\bnotes\b|\btranscript\b", re.IGNORECASE)
 _TITLE = re.compile(r"\btitle\b", re.IGNORECASE)

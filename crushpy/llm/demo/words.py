@@ -2,8 +2,8 @@
 
 import re
 
+from crushpy.core.messages import ToolResult, counted
 from crushpy.llm.demo.steps import Ending
-from crushpy.messages import ToolResult, counted
 
 ABILITIES = """\
 - look around (or: what is in this folder?)

@@ -7,10 +7,10 @@ between does not lose the thread.
 import re
 from collections.abc import Sequence
 
+from crushpy.core.messages import Todo, to_json
 from crushpy.llm.demo.intents import understand
 from crushpy.llm.demo.situation import Situation, Taken, todos_in
 from crushpy.llm.demo.steps import Ask, Ending, Plan, Step, replay
-from crushpy.messages import Todo, to_json
 
 EXAMPLE = ("look around", "search for TODO", "find files named *.md")
 

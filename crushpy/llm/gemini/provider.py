@@ -2,12 +2,12 @@
 
 from typing import TYPE_CHECKING, Unpack
 
+from crushpy.core.messages import Json
 from crushpy.llm.errors import BadRequest, ModelError
 from crushpy.llm.gemini.reply import ContentReader
-from crushpy.llm.gemini.request import GeminiHabits, content_body
-from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
+from crushpy.llm.gemini.request import GeminiQuirks, content_body
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.protocol import Request
-from crushpy.messages import Json
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -25,7 +25,7 @@ def models_address(api_base: str) -> str:
     return f"{base.removesuffix(given)}{version}/models"
 
 
-class GeminiProvider(HttpWire):
+class GeminiProvider(HttpProvider):
     """`api_base` with or without /v1beta."""
 
     strip = "gemini/"
@@ -33,11 +33,11 @@ class GeminiProvider(HttpWire):
     key_header = "x-goog-api-key"
 
     def __init__(
-        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[WireOptions]
+        self, api_base: str = API_BASE, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
     ) -> None:
         super().__init__(api_key, **options)
         self._at = models_address(api_base)
-        self._habits: dict[str, GeminiHabits] = {}
+        self._habits: dict[str, GeminiQuirks] = {}
 
     def _url(self, request: Request) -> str:
         return f"{self._at}/{self._name(request)}:streamGenerateContent?alt=sse"
@@ -51,8 +51,8 @@ class GeminiProvider(HttpWire):
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")
 
-    def _habits_of(self, request: Request) -> GeminiHabits:
-        return self._habits.setdefault(request.model, GeminiHabits())
+    def _habits_of(self, request: Request) -> GeminiQuirks:
+        return self._habits.setdefault(request.model, GeminiQuirks())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status != 400:

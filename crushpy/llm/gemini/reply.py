@@ -2,11 +2,11 @@
 
 import msgspec
 
+from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import CutStream, Refused
 from crushpy.llm.gemini.request import SIGNED_TEXT, stored_signature
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_object, as_objects, as_text, first_count
-from crushpy.messages import Json, Usage
 
 BLOCKED = {
     "SAFETY": "its safety filter stopped the reply",
@@ -22,7 +22,7 @@ BROKEN = ("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL
 
 
 class ContentReader:
-    """Feed it the chunks of a reply, then ask for its `end()`. See `http_wire.ReplyReader`."""
+    """Feed it the chunks of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
         self.marked = False

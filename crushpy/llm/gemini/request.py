@@ -7,10 +7,10 @@ import re
 
 import msgspec
 
+from crushpy.core.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.protocol import Request, ToolSpec
 from crushpy.llm.read_json import as_object, as_text
-from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 
 SIGNED_TEXT = "signed_text"
 """Kind of the stored part that holds the signature of a piece of text, and where that begins and ends."""
@@ -24,7 +24,7 @@ _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_.:-]")
 _VERSION = re.compile(r"gemini-(\d+)")
 
 
-class GeminiHabits(msgspec.Struct):
+class GeminiQuirks(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     thinking: bool = True
@@ -34,7 +34,7 @@ class GeminiHabits(msgspec.Struct):
 
 
 def content_body(
-    request: Request, model: str, habits: GeminiHabits, histories: EncodedHistories | None = None
+    request: Request, model: str, habits: GeminiQuirks, histories: EncodedHistories | None = None
 ) -> Json:
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
@@ -96,7 +96,7 @@ def _tool(tool: ToolSpec) -> Json:
 
 
 def _encoded_contents(
-    request: Request, model: str, habits: GeminiHabits, histories: EncodedHistories
+    request: Request, model: str, habits: GeminiQuirks, histories: EncodedHistories
 ) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
         return _contents(msgspec.structs.replace(request, messages=messages), model, habits)
@@ -107,7 +107,7 @@ def _encoded_contents(
     return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
 
 
-def _contents(request: Request, model: str, habits: GeminiHabits) -> list[Json]:
+def _contents(request: Request, model: str, habits: GeminiQuirks) -> list[Json]:
     written: list[Json] = []
     numbered = newer(model)
     answers: list[Json] | None = None

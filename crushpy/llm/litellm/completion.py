@@ -11,6 +11,7 @@ from functools import cache
 from types import ModuleType
 from typing import Any
 
+from crushpy.core.messages import Json
 from crushpy.llm.errors import CutStream, ModelError, TimedOut
 from crushpy.llm.litellm.frames import ProviderAccess
 from crushpy.llm.openai.chat_reply import ChunkReader
@@ -18,8 +19,7 @@ from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_d
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.status_fallback import StatusFallback
 from crushpy.llm.tokens import keep_offline
-from crushpy.messages import Json
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 _STALE = ("Connector is closed", "Session is closed")
 """litellm closes connections that it keeps, at times one that a request has just taken: nothing was sent."""
@@ -39,7 +39,7 @@ class LiteLLMCalls:
         """As `llm.protocol.Provider` has it."""
         import litellm
 
-        opening = start_soon(self._open(litellm, request))
+        opening = spawn(self._open(litellm, request))
         stream: Any = None
         started = False
         reader = ChunkReader()
@@ -141,7 +141,7 @@ async def _close(stream: Any, started: bool) -> None:
     """Closes the socket: cancelling alone leaves it open."""
     if not started:
         # Closing a stream that nobody has begun to read does nothing: begin, and stop at once.
-        reading = start_soon(stream.__anext__())
+        reading = spawn(stream.__anext__())
         await asyncio.sleep(0)
         reading.cancel()
         await asyncio.gather(reading, return_exceptions=True)

@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import msgspec
 
+from crushpy.core.messages import Json
 from crushpy.llm.catalog import explain_unknown
 from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
-from crushpy.messages import Json
 
 # Names, not classes: they belong to httpx, aiohttp and the openai package, none of which is imported here.
 NO_CONNECTION = {

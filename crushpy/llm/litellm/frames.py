@@ -4,11 +4,11 @@ from typing import Any
 
 import msgspec
 
+from crushpy.core.messages import Data, Json
 from crushpy.http import Timeouts
 from crushpy.llm.errors import ModelError
 from crushpy.llm.protocol import Piece, Request
-from crushpy.messages import Data, Json
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 
 
 class ProviderAccess(Data, frozen=True):

@@ -30,7 +30,7 @@ from crushpy.llm.litellm.frames import (
 )
 from crushpy.llm.litellm.histories import KeptHistories
 from crushpy.llm.protocol import Request
-from crushpy.start_soon import start_soon
+from crushpy.util.spawn import spawn
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ class Calls:
                 self._completions.pop(frame.provider, None)
                 self._histories.let_go(frame.provider)
                 if not self._answering:
-                    self._closing = start_soon(close_idle_clients())
+                    self._closing = spawn(close_idle_clients())
             case Ping():
                 pass
 
@@ -128,7 +128,7 @@ class Calls:
         if request is None:
             self._send(Forgotten(ask.call))
             return
-        self._answering[ask.call] = task = start_soon(self._answer(ask, request))
+        self._answering[ask.call] = task = spawn(self._answer(ask, request))
         task.add_done_callback(lambda _: self._answering.pop(ask.call))
 
     async def _answer(self, ask: Ask, request: Request) -> None:

@@ -307,7 +307,7 @@ class HelperProcess:
             return "closed its pipe"
         if code < 0:
             return f"was ended by {signal.Signals(-code).name}"
-        from crushpy.redact import redact
+        from crushpy.security.redact import redact
 
         said = redact(self._stderr.decode("utf-8", "replace").strip().rpartition("\n")[2])[:200]
         return f"ended with exit code {code}{f': {said}' if said else ''}"

@@ -9,9 +9,9 @@ from collections import OrderedDict
 
 import msgspec
 
+from crushpy.core.messages import Message
 from crushpy.llm.litellm.frames import Ask, ProviderAccess
 from crushpy.llm.protocol import Request
-from crushpy.messages import Message
 
 MOST_KEPT = 4
 """Histories: the conversation's, and those of sub-agents beside it."""

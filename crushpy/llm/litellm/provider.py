@@ -3,12 +3,12 @@
 from collections.abc import AsyncIterator
 from itertools import count
 
+from crushpy.core.messages import Json
 from crushpy.http import Timeouts
 from crushpy.llm.errors import ModelError
 from crushpy.llm.litellm.frames import ProviderAccess
 from crushpy.llm.litellm.helper_process import helper_process, running_helper
 from crushpy.llm.protocol import Done, Piece, Request
-from crushpy.messages import Json
 
 _numbers = count(1)
 

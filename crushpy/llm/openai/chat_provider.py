@@ -4,15 +4,15 @@ from typing import TYPE_CHECKING, Unpack
 
 import msgspec
 
+from crushpy.core.messages import Json
 from crushpy.http import parse_url
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
-from crushpy.messages import Json
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -27,13 +27,15 @@ class _Habits(msgspec.Struct):
     usage_in_stream: bool = True
 
 
-class ChatProvider(HttpWire):
+class ChatProvider(HttpProvider):
     """`api_base` is what comes before /chat/completions."""
 
     strip = "openai/"
     key_variable = "OPENAI_API_KEY"
 
-    def __init__(self, api_base: str, api_key: str | None = None, **options: Unpack[WireOptions]) -> None:
+    def __init__(
+        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
         super().__init__(api_key, **options)
         self._address = Address(api_base, "chat/completions")
         self._habits: dict[str, _Habits] = {}

@@ -7,10 +7,10 @@ from typing import Any, cast
 
 import msgspec
 
-from crushpy.llm.http_wire import Reported
+from crushpy.core.messages import Finish, Json, Usage
+from crushpy.llm.http_provider import Reported
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_object, as_objects, as_text, first_count, is_json
-from crushpy.messages import Finish, Json, Usage
 
 FINISHES: dict[str, Finish] = {
     "stop": "stop",

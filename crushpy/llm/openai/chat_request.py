@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import msgspec
 
+from crushpy.core.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.protocol import Request
-from crushpy.messages import Image, Json, Message, Text, Thinking, ToolCall, ToolResult
 
 CACHE_MARK: Json = {"type": "ephemeral"}
 

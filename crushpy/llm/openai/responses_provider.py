@@ -3,14 +3,14 @@
 import re
 from typing import TYPE_CHECKING, Unpack
 
+from crushpy.core.messages import Json
 from crushpy.llm.errors import BadRequest, ModelError
-from crushpy.llm.http_wire import HttpWire, ReplyReader, WireOptions
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
 from crushpy.llm.openai.address import Address
 from crushpy.llm.openai.responses_reply import ResponseReader
-from crushpy.llm.openai.responses_request import ResponsesHabits, responses_body
+from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Done, Request
 from crushpy.llm.status_fallback import StatusFallback
-from crushpy.messages import Json
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody
@@ -25,16 +25,18 @@ _LESSONS = (
 """Which habit a refusal is about, by its words."""
 
 
-class ResponsesProvider(HttpWire):
+class ResponsesProvider(HttpProvider):
     """`api_base` is what comes before /responses."""
 
     strip = "openai/"
     key_variable = "OPENAI_API_KEY"
 
-    def __init__(self, api_base: str, api_key: str | None = None, **options: Unpack[WireOptions]) -> None:
+    def __init__(
+        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
         super().__init__(api_key, **options)
         self._address = Address(api_base, "responses")
-        self._habits: dict[str, ResponsesHabits] = {}
+        self._habits: dict[str, ResponsesQuirks] = {}
         self._status = StatusFallback()
 
     def _url(self, request: Request) -> str:
@@ -47,8 +49,8 @@ class ResponsesProvider(HttpWire):
         name = request.model.removeprefix(self._strip)
         return responses_body(self._status.placed(request), name, self._habits_of(request), self._histories)
 
-    def _habits_of(self, request: Request) -> ResponsesHabits:
-        return self._habits.setdefault(request.model, ResponsesHabits())
+    def _habits_of(self, request: Request) -> ResponsesQuirks:
+        return self._habits.setdefault(request.model, ResponsesQuirks())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if self._address.learns(failure.status, body.raw):

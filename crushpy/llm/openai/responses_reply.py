@@ -2,13 +2,13 @@
 
 import msgspec
 
+from crushpy.core.messages import Json, Usage
 from crushpy.llm.errors import Refused
-from crushpy.llm.http_wire import Reported
+from crushpy.llm.http_provider import Reported
 from crushpy.llm.opaque_parts import noted
 from crushpy.llm.openai.responses_request import PHASE
 from crushpy.llm.protocol import CallPiece, Done, Piece, TextPiece, ThinkingOpaque, ThinkingPiece
 from crushpy.llm.read_json import as_index, as_object, as_objects, as_text, first_count
-from crushpy.messages import Json, Usage
 
 
 class _Item(msgspec.Struct):
@@ -24,7 +24,7 @@ class _Item(msgspec.Struct):
 
 
 class ResponseReader:
-    """Feed it the events of a reply, then ask for its `end()`. See `http_wire.ReplyReader`."""
+    """Feed it the events of a reply, then ask for its `end()`. See `http_provider.ReplyReader`."""
 
     def __init__(self, model: str) -> None:
         self.marked = False

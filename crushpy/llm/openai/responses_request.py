@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from crushpy.core.messages import Image, Json, Message, Text, ToolCall, ToolResult
 from crushpy.llm.encoded_history import EncodedHistories, Written
 from crushpy.llm.opaque_parts import in_order
 from crushpy.llm.protocol import Request
-from crushpy.messages import Image, Json, Message, Text, ToolCall, ToolResult
 
 REASONING = "reasoning"
 PHASE = "phase"
@@ -24,7 +24,7 @@ _PLAIN = re.compile(r"gpt-(3|4)|gpt-5(\.\d+)?-chat|chatgpt-")
 """Models that do not reason: they refuse every word about it."""
 
 
-class ResponsesHabits(msgspec.Struct):
+class ResponsesQuirks(msgspec.Struct):
     """What a server turned out to want, per model: found out once, by its refusal."""
 
     reasoning: bool = True
@@ -38,7 +38,7 @@ class ResponsesHabits(msgspec.Struct):
 
 
 def responses_body(
-    request: Request, model: str, habits: ResponsesHabits, histories: EncodedHistories | None = None
+    request: Request, model: str, habits: ResponsesQuirks, histories: EncodedHistories | None = None
 ) -> Json:
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
@@ -76,14 +76,14 @@ def reasons(model: str) -> bool:
     return not _PLAIN.match(model.rpartition("/")[2])
 
 
-def _wish(request: Request, habits: ResponsesHabits) -> Json:
+def _wish(request: Request, habits: ResponsesQuirks) -> Json:
     return {"effort": request.effort, "summary": "auto" if habits.summary else ""}
 
 
 # --- the history
 
 
-def _encoded_input(request: Request, habits: ResponsesHabits, histories: EncodedHistories) -> Written:
+def _encoded_input(request: Request, habits: ResponsesQuirks, histories: EncodedHistories) -> Written:
     return histories.written(
         request.model,
         request.messages,
@@ -93,7 +93,7 @@ def _encoded_input(request: Request, habits: ResponsesHabits, histories: Encoded
     )
 
 
-def _items(messages: Sequence[Message], model: str, habits: ResponsesHabits) -> list[Json]:
+def _items(messages: Sequence[Message], model: str, habits: ResponsesQuirks) -> list[Json]:
     items: list[Json] = []
     for message in messages:
         if message.result is not None:
@@ -106,7 +106,7 @@ def _items(messages: Sequence[Message], model: str, habits: ResponsesHabits) -> 
     return items
 
 
-def _input(request: Request, habits: ResponsesHabits) -> list[Json]:
+def _input(request: Request, habits: ResponsesQuirks) -> list[Json]:
     items = _items(request.messages, request.model, habits)
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))

@@ -5,7 +5,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from crushpy.access import Access, Needs
+from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision
 from crushpy.permissions.needs.written_words import WrittenWord
@@ -34,7 +34,7 @@ class Changes:
         self._rules = rules
         self._workspace = workspace
 
-    def word(self, written: WrittenWord, shown: str) -> tuple[list[Decision], Needs]:
+    def word(self, written: WrittenWord, shown: str) -> tuple[list[Decision], Privileges]:
         """What becomes of one word of `shown`, and what it needs outside the workspace."""
         word = written.word
         paths: list[str] = []
@@ -47,12 +47,14 @@ class Changes:
             if self._folders:
                 return self._paths(paths, written)
         if written.creates:
-            return [], Needs()
-        return [Decision("ask", f"what `{shown[:60]}` changes cannot be judged: {word.text[:60]}")], Needs()
+            return [], Privileges()
+        return [
+            Decision("ask", f"what `{shown[:60]}` changes cannot be judged: {word.text[:60]}")
+        ], Privileges()
 
-    def _paths(self, paths: Sequence[str], written: WrittenWord) -> tuple[list[Decision], Needs]:
+    def _paths(self, paths: Sequence[str], written: WrittenWord) -> tuple[list[Decision], Privileges]:
         parts: list[Decision] = []
-        needs = Needs()
+        needs = Privileges()
         for path in dict.fromkeys(paths):
             inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else [path]
             for each in inner if written.into else [path]:
@@ -61,21 +63,21 @@ class Changes:
                 needs |= needed
         return parts, needs
 
-    def path(self, path: str, *, creates: bool = False) -> tuple[list[Decision], Needs]:
+    def path(self, path: str, *, creates: bool = False) -> tuple[list[Decision], Privileges]:
         """What becomes of a change to this path, and what it needs outside the workspace."""
         target = TouchedPath(path, self._workspace)
         if not target.inside:
             if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
-                return [], Needs()
+                return [], Privileges()
             folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
-            return [], Needs(write=(str(folder),))
+            return [], Privileges(write=(str(folder),))
         decided = decide_path(
             Access(WRITE, "path", str(target.written), writes=True), self._rules, self._workspace
         )
         by_rule = decided.verdict != "ask" or not decided.suggested
         lost = os.path.lexists(target.written) and not creates and not _is_made_anew(target)
         steers = is_guarded(target) or bool(set(target.parts) & _STEERS)
-        return ([decided] if by_rule or lost or steers else []), Needs()
+        return ([decided] if by_rule or lost or steers else []), Privileges()
 
 
 def _existing(folder: Path) -> Path:

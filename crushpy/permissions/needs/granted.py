@@ -5,11 +5,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from crushpy.access import Access, Needs
+from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide_host import host_matches
 from crushpy.permissions.decide_path import decide_path
 from crushpy.permissions.decision import Decision, strictest
-from crushpy.permissions.guard import Guard
+from crushpy.permissions.execution_context import ExecutionContext
 from crushpy.permissions.patterns import escaped
 from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet
 
@@ -17,7 +17,7 @@ from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet
 class Granted:
     """What every command of the conversation may do beyond reading and the workspace."""
 
-    def __init__(self, rules: RuleSet, workspace: Path, guard: Guard) -> None:
+    def __init__(self, rules: RuleSet, workspace: Path, guard: ExecutionContext) -> None:
         self._rules = rules
         self._workspace = workspace
         self._guard = guard
@@ -25,15 +25,15 @@ class Granted:
         hosts = tuple(dict.fromkeys((*guard.hosts, *own)))
         any_host = "*" in hosts
         folders = tuple(dict.fromkeys((*guard.write, *_folders(rules, workspace))))
-        self.needs = Needs(any_host, () if any_host else hosts, folders)
+        self.needs = Privileges(any_host, () if any_host else hosts, folders)
 
-    def parts(self, needs: Needs) -> Iterator[Decision]:
+    def parts(self, needs: Privileges) -> Iterator[Decision]:
         """One decision for each kind of thing in `needs`; nothing for what every command has."""
         yield from self._network(needs)
         for folder in needs.write:
             yield from self._folder(folder)
 
-    def _network(self, needs: Needs) -> Iterator[Decision]:
+    def _network(self, needs: Privileges) -> Iterator[Decision]:
         wanted = needs.hosts or (("",) if needs.network else ())
         missing: list[str] = []
         for host in wanted:
@@ -47,14 +47,14 @@ class Granted:
             elif decided is None and not self._has(host):
                 missing.append(host)
         if missing == [""]:
-            yield Decision("ask", "needs the network", (NETWORK,), needs=Needs(network=True))
+            yield Decision("ask", "needs the network", (NETWORK,), needs=Privileges(network=True))
         elif missing:
             suggested = tuple(f"{NETWORK}({host})" for host in missing)
             yield Decision(
                 "ask",
                 f"needs the network: {', '.join(missing)}",
                 suggested,
-                needs=Needs(hosts=tuple(missing)),
+                needs=Privileges(hosts=tuple(missing)),
             )
 
     def _has(self, host: str) -> bool:
@@ -72,10 +72,10 @@ class Granted:
         broad = Path.home().resolve().is_relative_to(real)
         pattern = f"{escaped(str(real))}/**"
         suggested = () if broad or not pattern.isprintable() else (f"{WRITE}({pattern})",)
-        yield Decision("ask", f"writes {_shown(real)}", suggested, needs=Needs(write=(str(real),)))
+        yield Decision("ask", f"writes {_shown(real)}", suggested, needs=Privileges(write=(str(real),)))
 
 
-def rules_for(needs: Needs) -> tuple[str, ...]:
+def rules_for(needs: Privileges) -> tuple[str, ...]:
     """The allow rules that grant this."""
     hosts = tuple(f"{NETWORK}({host})" for host in needs.hosts)
     return (*hosts, *(f"{WRITE}({escaped(folder)}/**)" for folder in needs.write))

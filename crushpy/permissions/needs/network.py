@@ -4,12 +4,12 @@ import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 from crushpy.permissions.needs.git_remotes import remote_address
 from crushpy.permissions.needs.package_hosts import package_hosts
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
-_ANY_HOST = Needs(network=True)
+_ANY_HOST = Privileges(network=True)
 _FETCHES = {
     "curl": "oTdFKXcDQEAHbemruxyYCPUtzw",
     "wget": "OPioaeUtTwQBlADRIX",
@@ -38,7 +38,7 @@ _LOCAL = re.compile(r"localhost|.*\.localhost|127\.[\d.]+|0\.0\.0\.0|\[?::1?\]?|
 _HOST = re.compile(r"[a-z0-9_][a-z0-9_.:-]*")
 
 
-def network_needs(command: SimpleCommand, workspace: Path) -> Needs:
+def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
     """What of the network this one simple command would use; what it runs in turn is not looked at."""
     program, words = _named(command)
     texts = [word.text for word in words]
@@ -47,23 +47,23 @@ def network_needs(command: SimpleCommand, workspace: Path) -> Needs:
     if program == "git":
         return _git(words, workspace)
     if program == "rsync":
-        return _ANY_HOST if any(re.match(r"[^/]*[^/\\]:|rsync://", text) for text in texts) else Needs()
+        return _ANY_HOST if any(re.match(r"[^/]*[^/\\]:|rsync://", text) for text in texts) else Privileges()
     if program in _OTHER_PROTOCOLS:
         if program in _DATABASES and not any(word.is_option or "://" in word.text for word in words):
-            return Needs()
-        return Needs() if {"--version", "--help", "-V"} & set(texts) else _ANY_HOST
+            return Privileges()
+        return Privileges() if {"--version", "--help", "-V"} & set(texts) else _ANY_HOST
     if program in ("npx", "bunx", "uvx"):
         return _runs_package(program, words, workspace)
     operands = tuple(text for word, text in zip(words, texts, strict=True) if not word.is_option)
     hosts = package_hosts(program, operands)
     if hosts is None or {"--offline", "--no-index", "--frozen-offline"} & set(texts):
-        return Needs()
+        return Privileges()
     if not hosts:
         return _ANY_HOST
     elsewhere = [host for host in _hosts_in(texts) if not is_local(host)]
     if any(re.match(r"(?:git\+)?ssh:|git@", text) for text in texts):
         return _ANY_HOST
-    return Needs(hosts=tuple(dict.fromkeys((*hosts, *elsewhere))))
+    return Privileges(hosts=tuple(dict.fromkeys((*hosts, *elsewhere))))
 
 
 def is_local(host: str) -> bool:
@@ -81,7 +81,7 @@ def _named(command: SimpleCommand) -> tuple[str, Sequence[Word]]:
     return re.sub(r"^(pip)[\d.]+$", r"\1", program), words
 
 
-def _fetches(words: Sequence[Word], valued: str) -> Needs:
+def _fetches(words: Sequence[Word], valued: str) -> Privileges:
     hosts: list[str] = []
     skip = False
     for word in words:
@@ -98,36 +98,36 @@ def _fetches(words: Sequence[Word], valued: str) -> Needs:
             hosts.append(bare[1])
     hosts = list(dict.fromkeys(host.lower() for host in hosts))
     if not hosts:
-        return Needs() if {"--version", "--help", "-V"} & {word.text for word in words} else _ANY_HOST
-    return Needs(hosts=tuple(host for host in hosts if not is_local(host)))
+        return Privileges() if {"--version", "--help", "-V"} & {word.text for word in words} else _ANY_HOST
+    return Privileges(hosts=tuple(host for host in hosts if not is_local(host)))
 
 
-def _git(words: Sequence[Word], workspace: Path) -> Needs:
+def _git(words: Sequence[Word], workspace: Path) -> Privileges:
     operands = [word.text for word in words if not word.is_option]
     if not operands or not (operands[0] in _GIT_TALKS or tuple(operands[:2]) in _GIT_PAIRS):
-        return Needs()
+        return Privileges()
     addresses = [text for text in operands[1:] if "://" in text or re.match(r"[\w.-]+@[\w.-]+:", text)]
     if not addresses and operands[0] == "clone":
         local = operands[1:2] and (workspace / operands[1]).exists()
-        return Needs() if local else _ANY_HOST
+        return Privileges() if local else _ANY_HOST
     if not addresses:
         named = operands[1] if len(operands) > 1 else ""
         addresses = [remote_address(workspace, named)]
     if all(re.match(r"[./~]|file://", text) for text in addresses):
-        return Needs()
+        return Privileges()
     hosts = tuple(_hosts_in(addresses))
     http = all(text.startswith(("https://", "http://")) for text in addresses)
     named_hosts = tuple(dict.fromkeys(host for host in hosts if not is_local(host)))
-    return Needs(hosts=named_hosts) if http and hosts else _ANY_HOST
+    return Privileges(hosts=named_hosts) if http and hosts else _ANY_HOST
 
 
-def _runs_package(program: str, words: Sequence[Word], workspace: Path) -> Needs:
+def _runs_package(program: str, words: Sequence[Word], workspace: Path) -> Privileges:
     """A package that is there already is run without the network."""
     name = next((word.text for word in words if not word.is_option), "")
     if program == "uvx":
-        return Needs(hosts=package_hosts("pip", ("install",)) or ())
+        return Privileges(hosts=package_hosts("pip", ("install",)) or ())
     there = any((folder / "node_modules/.bin" / name).exists() for folder in (workspace, *workspace.parents))
-    return Needs() if there and name else Needs(hosts=package_hosts("npm", ("install",)) or ())
+    return Privileges() if there and name else Privileges(hosts=package_hosts("npm", ("install",)) or ())
 
 
 def _hosts_in(texts: Sequence[str]) -> Iterator[str]:

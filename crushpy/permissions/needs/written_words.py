@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
 _CREATES = word_set("mkdir touch mkfifo")

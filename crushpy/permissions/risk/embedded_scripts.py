@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import Word, word_set
 
 _HARMLESS = word_set("-V -v -VV --version --help -h")

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.permissions.risk.risky_options import is_long
 from crushpy.permissions.risk.risky_words import risky_words
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import Word
 
 Risks = dict[int, str]

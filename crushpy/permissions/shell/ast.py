@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Literal
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 
 class Word(Data, frozen=True):

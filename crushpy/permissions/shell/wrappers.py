@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import UNKNOWN, Assignment, SimpleCommand, Word, word_set
 
 ReadScript = Callable[[str], tuple[SimpleCommand, ...]]

@@ -5,8 +5,8 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 
-from crushpy.marks import Mark
-from crushpy.messages import Usage
+from crushpy.core.messages import Usage
+from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.audit_records import AuditChain, AuditEntry
 from crushpy.storage.call_records import CallDecided
 from crushpy.storage.door.storage_thread import StorageThread
@@ -29,7 +29,7 @@ class StoredRecords(StorageThread):
 
     # --- marks -----------------------------------------------------------------------------------------
 
-    def keep_mark(self, session_id: str, mark: Mark) -> None:
+    def keep_mark(self, session_id: str, mark: TimelineNote) -> None:
         """Stores what happened between messages. Nobody waits for it; a failure is only logged."""
         with suppress(RuntimeError):  # closed meanwhile
             self._calls.send()
@@ -38,7 +38,7 @@ class StoredRecords(StorageThread):
             )
             kept.add_done_callback(_log_failure)
 
-    async def marks(self, session_id: str, carried: Sequence[str] = ()) -> list[Mark]:
+    async def marks(self, session_id: str, carried: Sequence[str] = ()) -> list[TimelineNote]:
         """The marks of a session, and those after messages that were carried into it."""
         return await self._do(lambda database: database.marks.of(session_id, carried))
 

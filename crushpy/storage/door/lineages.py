@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 
-from crushpy.messages import Cut, Data, Message, Pin, Usage
+from crushpy.core.messages import Cut, Data, Message, Pin, Usage
 from crushpy.storage.door.storage_thread import StorageThread
 from crushpy.storage.records import EVERYTHING, BoundaryInfo, Carried, SessionInfo, UsageSum
 

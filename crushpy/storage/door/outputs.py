@@ -5,7 +5,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from crushpy.messages import Message
+from crushpy.core.messages import Message
 from crushpy.storage.door.storage_thread import StorageThread
 
 _ANNOUNCED = "whole output: "

@@ -5,8 +5,8 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Literal
 
-from crushpy.access import Mode
-from crushpy.messages import Data, Message, Todo, ToolCall
+from crushpy.core.access import Mode
+from crushpy.core.messages import Data, Message, Todo, ToolCall
 from crushpy.storage.call_records import CallAnswered, CallBegun, CallStart
 from crushpy.storage.door.outputs import StoredOutputs
 from crushpy.storage.records import BreakerState, ConversationRow, MessagePlace, SessionInfo

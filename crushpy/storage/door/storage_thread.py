@@ -11,11 +11,11 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.start_soon import start_soon
 from crushpy.storage.backend import LONG_AGO
 from crushpy.storage.group_commit import GroupCommit
 from crushpy.storage.location import backend_at
 from crushpy.storage.records import CannotWriteNow, StorageError
+from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
     from crushpy.storage.database import Database
@@ -112,7 +112,7 @@ class StorageThread:
             self._tidying = loop.call_at(self._tidy_at, self._begin_tidying)
             return
         self._tidying = None
-        self._tidy_task = start_soon(self._tidy_on())
+        self._tidy_task = spawn(self._tidy_on())
 
     async def _tidy_on(self) -> None:
         with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
@@ -128,7 +128,7 @@ class StorageThread:
 
     def _begin_beating(self) -> None:
         if self._beat_task is None or self._beat_task.done():
-            self._beat_task = start_soon(self._beat_on())
+            self._beat_task = spawn(self._beat_on())
 
     async def _beat_on(self) -> None:
         """Tells others that this process lives, as long as it holds a lease."""

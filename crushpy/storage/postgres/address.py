@@ -3,7 +3,7 @@
 import re
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
-from crushpy.errors import SettingsError
+from crushpy.core.errors import SettingsError
 
 SCHEMES = ("postgresql", "postgres", "postgresql+psycopg")
 _SECRET = frozenset({"password", "sslpassword", "passfile", "sslkey"})

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable
 from typing import TYPE_CHECKING, TypeVar
 
-from crushpy.ids import new_id
+from crushpy.core.ids import new_id
 from crushpy.storage.backend import JUST_NOW, LONG_AGO, Backend
 from crushpy.storage.postgres.address import ServerAddress
 from crushpy.storage.postgres.server import NO_LIBRARY, refuse_unsuited

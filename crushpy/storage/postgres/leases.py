@@ -9,11 +9,11 @@ import platform
 from contextlib import suppress
 from pathlib import Path
 
-from crushpy.processes import started_at, still_runs
 from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.postgres.connection import PostgresConnection
 from crushpy.storage.records import StorageError
 from crushpy.storage.rows import Row
+from crushpy.util.processes import started_at, still_runs
 
 BEAT_SECONDS = 10.0
 SILENT_SECONDS = 45.0

@@ -87,7 +87,7 @@ CREATE TABLE boundary (
     reported_after BIGINT,
     cost DOUBLE PRECISION NOT NULL,
     seconds DOUBLE PRECISION NOT NULL,
-    cut_chars BIGINT NOT NULL,
+    truncated_chars BIGINT NOT NULL,
     problem TEXT COLLATE "C" NOT NULL,
     coverage TEXT COLLATE "C" NOT NULL,
     undone_at DOUBLE PRECISION,

@@ -8,7 +8,7 @@ import re
 from collections.abc import Collection, Iterator
 from zlib import crc32
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 
 LONGEST = 200
 """Letters of one run that count."""

@@ -11,10 +11,10 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
-from crushpy.freed_memory import LARGE, hand_back_freed
 from crushpy.storage.connection import Connection, Dialect, Values
 from crushpy.storage.rows import Rows
 from crushpy.storage.sqlite.patience import Patience
+from crushpy.util.freed_memory import LARGE, hand_back_freed
 
 SPELLING = Dialect(
     name="sqlite",

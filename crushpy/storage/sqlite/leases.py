@@ -4,10 +4,10 @@ import os
 import platform
 import time
 
-from crushpy.processes import started_at, still_runs
 from crushpy.storage.connection import Connection
 from crushpy.storage.lease_holder import LeaseHolder, session_busy
 from crushpy.storage.rows import Row
+from crushpy.util.processes import started_at, still_runs
 
 _MINE = "process = :process AND host = :host"
 _BEAT = f"UPDATE lease SET heartbeat = :now WHERE session_id = :session AND {_MINE}"  # noqa: S608  # our own words

@@ -88,7 +88,7 @@ CREATE TABLE boundary (
     reported_after INTEGER,
     cost FLOAT NOT NULL,
     seconds FLOAT NOT NULL,
-    cut_chars INTEGER NOT NULL,
+    truncated_chars INTEGER NOT NULL,
     problem TEXT NOT NULL,
     coverage TEXT NOT NULL,
     undone_at FLOAT

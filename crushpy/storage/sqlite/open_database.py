@@ -8,8 +8,8 @@ from contextlib import closing, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.paths import private_dir
-from crushpy.private_files import locked
+from crushpy.core.paths import private_dir
+from crushpy.security.private_files import locked
 from crushpy.storage.sqlite.faults import DAMAGED, fault_name
 from crushpy.storage.sqlite.migrations import refuse_foreign, upgrade
 from crushpy.storage.sqlite.patience import AT_A_TIME, Patience

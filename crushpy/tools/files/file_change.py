@@ -4,9 +4,8 @@ import asyncio
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from crushpy.messages import Data, Diff
-from crushpy.sanitize import encodable
-from crushpy.shield import in_thread
+from crushpy.core.messages import Data, Diff
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.atomic_write import write_file
@@ -14,6 +13,7 @@ from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, real_path, reason
 from crushpy.tools.files.text_file import TextFile, decode, normalize, read_regular, split_lines
 from crushpy.tools.truncate import cut_line
+from crushpy.util.uncancellable import in_thread
 
 _CONTEXT = 2
 _SHOWN_CHANGES = 3

@@ -1,6 +1,6 @@
 """Tells what kind of file some bytes are, by how they begin."""
 
-from crushpy.images import image_type
+from crushpy.util.images import image_type
 
 _BINARIES = (
     (b"\x7fELF", "ELF program or library"),

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from hashlib import blake2b
 from pathlib import Path
 
-from crushpy.images import image_type
-from crushpy.messages import Data
-from crushpy.safe_open import open_regular
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import open_regular
 from crushpy.tools.files.file_memory import DIGEST_SIZE
 from crushpy.tools.files.text_file import MAX_FILE_BYTES, has_mark
 from crushpy.tools.truncate import MAX_LINE_CHARS, MAX_RESULT_CHARS, marker
+from crushpy.util.images import image_type
 
 _FROM = 2_000_000
 """Smaller files are read whole."""

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterator, Sequence
 
-from crushpy.messages import Data, Diff
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Data, Diff
+from crushpy.security.sanitize import encodable
 from crushpy.tools.files.text_file import normalize
 from crushpy.tools.truncate import cut_line
 

@@ -5,8 +5,8 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from crushpy.safe_open import open_folder
-from crushpy.sanitize import encodable
+from crushpy.security.safe_open import open_folder
+from crushpy.security.sanitize import encodable
 from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
 
@@ -38,7 +38,7 @@ def locate(context: ToolContext, path: str) -> Path:
 def real_path(context: ToolContext, path: str) -> str:
     """The file that a call on `path` would touch, behind all links. Never raises.
 
-    Within a call the answer stays the same: what was judged is what is opened, with `crushpy.safe_open`.
+    Within a call the answer stays the same: what was judged is opened, with `crushpy.security.safe_open`.
     """
     if context.resolved is not None and path in context.resolved:
         return context.resolved[path]

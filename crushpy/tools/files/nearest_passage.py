@@ -3,7 +3,7 @@
 import re
 from collections.abc import Sequence
 
-from crushpy.sanitize import encodable
+from crushpy.security.sanitize import encodable
 from crushpy.tools.truncate import cut_line
 
 _SHOWN_LINES = 8

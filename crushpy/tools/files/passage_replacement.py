@@ -3,7 +3,7 @@
 from bisect import bisect_left
 from collections.abc import Sequence
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.nearest_passage import nearest_passage
 from crushpy.tools.files.reindent import reindenter

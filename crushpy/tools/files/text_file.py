@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
-from crushpy.messages import Data
-from crushpy.safe_open import Folder, NotRegular, open_regular
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder, NotRegular, open_regular
 from crushpy.tools.errors import ToolError
 
 MAX_FILE_BYTES = 50_000_000

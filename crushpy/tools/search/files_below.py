@@ -10,8 +10,8 @@ import sys
 from collections.abc import Iterable, Iterator
 from itertools import groupby
 
-from crushpy.messages import Data
-from crushpy.safe_open import Folder, NotRegular
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder, NotRegular
 
 NOT_SEARCHED = "[What rules keep from being read, and the usual places of secrets, are left out.]"
 """Said whether or not there is anything in them: what they hold is not to be told either."""

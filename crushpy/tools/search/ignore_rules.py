@@ -4,8 +4,8 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.messages import Data
-from crushpy.safe_open import open_folder, open_regular
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import open_folder, open_regular
 
 if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec

@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from crushpy.safe_open import Folder
-from crushpy.start_soon import start_soon
+from crushpy.security.safe_open import Folder
 from crushpy.tools.search.files_below import OpenedFile, close_files, opened_files
 from crushpy.tools.search.program_output import ProgramEnd, read_records
 from crushpy.tools.search.ripgrep import find_lines, list_matching_files
+from crushpy.util.spawn import spawn
 
 TakesLine = Callable[[str, str, str], bool]
 """Is given a path, a line's number and its text; False: enough."""
@@ -57,7 +57,7 @@ class LineSearch:
             return True
 
         words = list_matching_files(self._rg, self._pattern, include)
-        walk = start_soon(read_records(words, note, folder=folder, separator=b"\0", seconds=self._seconds))
+        walk = spawn(read_records(words, note, folder=folder, separator=b"\0", seconds=self._seconds))
         walk.add_done_callback(lambda _: is_batch_there.set())
         ended = ProgramEnd(1, "")
         try:

@@ -6,8 +6,8 @@ import signal
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
-from crushpy.messages import Data
-from crushpy.safe_open import Folder
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import reason
 

@@ -4,8 +4,8 @@ import codecs
 import os
 from pathlib import Path
 
-from crushpy.ids import new_id
-from crushpy.paths import private_dir
+from crushpy.core.ids import new_id
+from crushpy.core.paths import private_dir
 from crushpy.tools.shell.live_output import LiveOutput
 from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.truncate import MAX_OUTPUT_FILE_BYTES, MAX_RESULT_CHARS, HeadTail, Truncated
@@ -86,7 +86,7 @@ class Output:
 def describe_output(taken: Truncated, where: str, *notes: str) -> str:
     """What the model reads of a command: its output, where the whole of it is, and the notes."""
     text = taken.text.rstrip("\n")
-    said = [f"[{note}]" for note in (where if taken.cut_chars else "", *notes) if note]
+    said = [f"[{note}]" for note in (where if taken.truncated_chars else "", *notes) if note]
     return "\n".join([text, *said] if text else said) or "(no output)"
 
 

@@ -5,17 +5,17 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from crushpy.access import Needs
-from crushpy.messages import Data
+from crushpy.core.access import Privileges
+from crushpy.core.messages import Data
 from crushpy.sandbox.confinement import Unconfined
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.sandbox.private_tmp import is_temporary
-from crushpy.start_soon import start_soon
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE, Process, missing_folder
 from crushpy.tools.truncate import Truncated
+from crushpy.util.spawn import spawn
 
 MAX_RUNNING = 20
 _MAX_FINISHED = 50
@@ -112,21 +112,21 @@ class Jobs:
     def warm_up(self) -> None:
         """Begins what the first command would have to wait for."""
         if self._warming is None and not self._closed:
-            self._warming = start_soon(self._warm_up())
+            self._warming = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
         await asyncio.sleep(_REQUEST_FIRST)
         await asyncio.to_thread(working_sandbox)
         await self.confinement.warm_up()
 
-    def run(self, command: str, cwd: Path, output: Output, needs: Needs | None = None) -> Process:
+    def run(self, command: str, cwd: Path, output: Output, needs: Privileges | None = None) -> Process:
         """Starts a command, which ends with this conversation at the latest.
 
         `needs`: what it was granted beyond the usual.
         """
         if self._closed:
             raise ToolError("The conversation is closing; nothing can be started any more.")
-        needs = needs or Needs()
+        needs = needs or Privileges()
         self._noticed += self.confinement.begin()
         try:
             keeper = self.confinement.keeper(needs)
@@ -146,7 +146,7 @@ class Jobs:
             self._hidden = True
         return environment
 
-    def start(self, command: str, cwd: Path, output_dir: Path, needs: Needs | None = None) -> ShellJob:
+    def start(self, command: str, cwd: Path, output_dir: Path, needs: Privileges | None = None) -> ShellJob:
         """Runs a command in the background. Raises `ToolError` where that is not possible."""
         running = self.running()
         if len(running) >= MAX_RUNNING:
@@ -162,7 +162,7 @@ class Jobs:
         """What commands call the file at `path`."""
         return self._confinement.outside(path) if self._confinement is not None else path
 
-    def noticed(self, needs: Needs) -> list[str]:
+    def noticed(self, needs: Privileges) -> list[str]:
         """What a command that has just ended did to what runs by itself, in words."""
         said, self._noticed = [*self._noticed, *self.confinement.check(needs)], []
         return said
@@ -173,7 +173,7 @@ class Jobs:
         self._started += 1
         job = ShellJob(f"job{self._started}", process)
         self._jobs[job.id] = job
-        watch = start_soon(self._tell_of_end(job))
+        watch = spawn(self._tell_of_end(job))
         self._watches.add(watch)
         watch.add_done_callback(self._watches.discard)
         return job

@@ -9,10 +9,10 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from crushpy.sandbox.keeper_handle import Keeper
-from crushpy.start_soon import start_soon
+from crushpy.sandbox.supervisor_handle import Keeper
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
+from crushpy.util.spawn import spawn
 
 END_GRACE = 2.0
 """How long a process may take to end before it is killed, and a killed shell to be gone."""
@@ -143,7 +143,7 @@ class Process:
             return []
         self._ended.clear()
         self._keeper.end(self._name, END_GRACE)
-        ending = start_soon(self._end())
+        ending = spawn(self._end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:

@@ -2,7 +2,7 @@
 
 import re
 
-from crushpy.access import Needs
+from crushpy.core.access import Privileges
 
 _TAIL = 20_000
 """Characters of the output that are looked at: what failed says so at its end."""
@@ -30,7 +30,7 @@ _GIT = re.compile(
 )
 
 
-def why_it_failed(output: str, exit_code: int | None, needs: Needs, *, mounts: bool = True) -> str:
+def why_it_failed(output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True) -> str:
     """What the sandbox kept a command from, and how to ask for it; empty where it was not the sandbox.
 
     `mounts`: whether it has a file system of its own; otherwise what was not given is refused.

@@ -7,8 +7,8 @@ import re
 import sys
 from pathlib import Path
 
-from crushpy.messages import Data
-from crushpy.sanitize import encodable
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import encodable
 from crushpy.tools.shell.terminal_text import as_plain_text
 from crushpy.tools.web import html_to_markdown
 

@@ -7,8 +7,8 @@ from urllib.parse import urljoin
 
 import msgspec
 
+from crushpy.core.messages import Excerpt
 from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
-from crushpy.messages import Excerpt
 from crushpy.tools.base import Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import OutputFile
@@ -120,7 +120,7 @@ async def _outcome(response: Response, url: str, context: ToolContext) -> Outcom
     notes = [
         page.note,
         f"only the first {MAX_FETCH_BYTES // 1_000_000} MB were read" if response.truncated else "",
-        whole.where if shown.cut_chars else "",
+        whole.where if shown.truncated_chars else "",
     ]
     said = "".join(f"\n[{note}]" for note in notes if note)
     title = cut_line(page.title, _MAX_NAME_CHARS)

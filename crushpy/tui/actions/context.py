@@ -1,7 +1,7 @@
 """Commands about the context: method, compacting, template, undo, inspector."""
 
+from crushpy.core.errors import CrushpyError
 from crushpy.engine.compaction.boundary_record import Rehearsal
-from crushpy.errors import CrushpyError
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.actions.pins import pinned_words
 
@@ -132,7 +132,7 @@ async def edit_summary_template(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.prompts import Template
+    from crushpy.core.templates import Template
     from crushpy.tui.screens.template import TemplateScreen
 
     async def preview(text: str) -> Rehearsal | None:

@@ -7,10 +7,10 @@ if TYPE_CHECKING:
     from textual.app import App
     from textual.screen import Screen
 
+    from crushpy.core.messages import Message
+    from crushpy.core.start_options import StartOptions
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.user_commands import OwnCommands
-    from crushpy.messages import Message
-    from crushpy.start_options import StartOptions
     from crushpy.tui.found_items import FoundPlace
     from crushpy.tui.status_presenter import StatusPresenter
     from crushpy.tui.transcript.widget import Transcript

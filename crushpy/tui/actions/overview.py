@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.messages import counted
-from crushpy.redact import redact
-from crushpy.sanitize import clean, one_line
+from crushpy.core.messages import counted
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.actions.host import CommandHost, performs
 
 if TYPE_CHECKING:

@@ -3,13 +3,13 @@
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING
 
-from crushpy.errors import CrushpyError
-from crushpy.messages import Message
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Message
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 
 if TYPE_CHECKING:
-    from crushpy.engine.compaction.pin_board import PinBoard, PinView
+    from crushpy.engine.compaction.pin_service import PinService, PinView
 
 SHOWN = 600
 """Characters of a pin that are shown before it is unpinned."""
@@ -46,7 +46,7 @@ def shows(item: TranscriptItem) -> Callable[[Message], bool]:
             return lambda message: False
 
 
-async def _pin(chat: CommandHost, add: "Callable[[PinBoard], Awaitable[PinView]]") -> None:
+async def _pin(chat: CommandHost, add: "Callable[[PinService], Awaitable[PinView]]") -> None:
     if chat.conversation is None:
         return
     warning, text = await pinned_words(chat.conversation.pins, add)
@@ -54,7 +54,7 @@ async def _pin(chat: CommandHost, add: "Callable[[PinBoard], Awaitable[PinView]]
 
 
 async def pinned_words(
-    board: "PinBoard", add: "Callable[[PinBoard], Awaitable[PinView]]"
+    board: "PinService", add: "Callable[[PinService], Awaitable[PinView]]"
 ) -> tuple[bool, str]:
     """Pins something; whether it went wrong, and what to tell."""
     try:

@@ -2,9 +2,9 @@
 
 from typing import TYPE_CHECKING
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import counted
 from crushpy.engine.conversation import Conversation
-from crushpy.errors import CrushpyError
-from crushpy.messages import counted
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.actions.sessions import resume
 

@@ -3,9 +3,9 @@
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import counted
 from crushpy.engine.conversation import Conversation
-from crushpy.errors import CrushpyError
-from crushpy.messages import counted
 from crushpy.tui.actions.context import undo_last_boundary
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.actions.switching import fresh, go_over, resume

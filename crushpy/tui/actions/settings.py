@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-from crushpy.access import MODES, Mode
-from crushpy.errors import CrushpyError
-from crushpy.sanitize import one_line
+from crushpy.core.access import MODES, Mode
+from crushpy.core.errors import CrushpyError
+from crushpy.security.sanitize import one_line
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 

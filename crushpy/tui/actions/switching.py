@@ -2,8 +2,8 @@
 
 import msgspec
 
-from crushpy.errors import CrushpyError
-from crushpy.start_options import StartOptions
+from crushpy.core.errors import CrushpyError
+from crushpy.core.start_options import StartOptions
 from crushpy.storage.records import SessionBusy
 from crushpy.tui.actions.host import CommandHost
 from crushpy.tui.screens.choose import Choice, ChooseScreen

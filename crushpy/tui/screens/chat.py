@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 from textual import on
 from textual.message import Message
 
-from crushpy.app_commands import by_slash
-from crushpy.engine.unexpected import unexpected
-from crushpy.errors import CrushpyError
-from crushpy.events import (
+from crushpy.core.app_commands import by_slash
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import (
     ApprovalDone,
     ApprovalNeeded,
     Event,
@@ -27,8 +26,9 @@ from crushpy.events import (
     TodosChanged,
     TurnEnded,
 )
-from crushpy.sanitize import one_line
-from crushpy.start_options import StartOptions
+from crushpy.core.start_options import StartOptions
+from crushpy.engine.unexpected import unexpected
+from crushpy.security.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
@@ -43,11 +43,11 @@ from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueuedPrompt, QueueView
 
 if TYPE_CHECKING:
+    from crushpy.core.messages import Image
+    from crushpy.core.messages import Message as PromptMessage
     from crushpy.engine.conversation import Conversation
     from crushpy.engine.session.browser import SessionBrowser
     from crushpy.engine.user_commands import OwnCommands
-    from crushpy.messages import Image
-    from crushpy.messages import Message as PromptMessage
     from crushpy.settings import Settings
     from crushpy.tui.found_items import FoundPlace
     from crushpy.tui.widgets.approval import ApprovalPanel
@@ -260,7 +260,7 @@ class ChatScreen(ChatLayout):
         conversation = self.conversation
         if conversation is not None:
             queued = [
-                QueuedPrompt(one.id, one.text + _pictures(one), conversation.goes_next(one.id))
+                QueuedPrompt(one.id, one.text + _pictures(one), conversation.is_next(one.id))
                 for one in conversation.queue
             ]
             waiting = not conversation.busy if waiting is None else waiting
@@ -373,7 +373,7 @@ class ChatScreen(ChatLayout):
     @on(QueueView.Hasten)
     def _hasten_queued(self, event: QueueView.Hasten) -> None:
         if self.conversation is not None:
-            self.conversation.hasten(event.prompt_id)
+            self.conversation.send_next(event.prompt_id)
         self._show_queue()
 
     @on(QueueView.Remove)

@@ -9,15 +9,15 @@ from textual.binding import Binding
 from textual.screen import Screen
 from textual.widget import Widget
 
-from crushpy.app_commands import APP_COMMANDS
+from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.tui.app_type import app_of
-from crushpy.tui.feed import Feed
-from crushpy.tui.focus import Home
+from crushpy.tui.focus_controller import Home
 from crushpy.tui.items import NoticeItem
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
 from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.attachment_list import AttachmentList
 from crushpy.tui.widgets.prompt import CommandHint, PromptInput
@@ -72,7 +72,7 @@ class ChatLayout(TranscriptScreen):
         self.attachments = AttachmentList()
         self.home = self.transcript.home = self.queue.home = Home(self, self.prompt, self._question)
         self._bar = StatusBar()
-        self.feed = Feed(self.transcript, reach="Tab first, or click")
+        self.feed = TranscriptPresenter(self.transcript, reach="Tab first, or click")
         self.status = StatusPresenter(self._bar)
         self.activity = ActivityLine(self.transcript.current_palette, lambda: self.status.in_use)
         self._last_interrupt = 0.0

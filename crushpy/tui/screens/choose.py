@@ -11,8 +11,8 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList, Static
 from textual.widgets.option_list import Option
 
-from crushpy.messages import Data
-from crushpy.sanitize import clean
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import clean
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.settled_options import SettledOptions
 

@@ -10,8 +10,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from crushpy.messages import Data, Seed
-from crushpy.sanitize import clean, one_line
+from crushpy.core.messages import Data, Seed
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.key_bar import KeyBar

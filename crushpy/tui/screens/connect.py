@@ -8,15 +8,15 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data
 from crushpy.engine.probe import probe_model
-from crushpy.errors import CrushpyError
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import KeyOrigin, locate_key, require_key_storage, store_key
 from crushpy.llm.model_listing import ListedModel, list_local_models, own_base
 from crushpy.llm.provider_factory import BASE_VARIABLES, openai_base
-from crushpy.messages import Data
-from crushpy.redact import redact
-from crushpy.sanitize import clean, one_line
+from crushpy.security.redact import redact
+from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell

@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 
 from textual.content import Content
 
-from crushpy.app_commands import APP_COMMANDS, AppCommand
-from crushpy.sanitize import one_line
+from crushpy.core.app_commands import APP_COMMANDS, AppCommand
+from crushpy.security.sanitize import one_line
 from crushpy.tui.key_help import key_places
 from crushpy.tui.screens.text_page import TextPage
 from crushpy.tui.widgets.key_bar import key_name

@@ -14,8 +14,8 @@ from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind,
 from crushpy.context.forecast import in_words
 from crushpy.context.inspect import Inspection, Row
 from crushpy.context.requests_made import RequestMade
-from crushpy.errors import CrushpyError
-from crushpy.sanitize import one_line
+from crushpy.core.errors import CrushpyError
+from crushpy.security.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell

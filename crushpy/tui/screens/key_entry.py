@@ -8,9 +8,9 @@ from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 from crushpy.llm.key_store import checked_key
-from crushpy.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.key_bar import KeyBar
 

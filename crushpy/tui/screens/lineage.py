@@ -12,11 +12,11 @@ from textual.content import Content
 from textual.widgets import Static, Tree
 from textual.widgets.tree import TreeNode
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data, counted
 from crushpy.engine.session.browser import Branch, SessionBrowser
 from crushpy.engine.session.export import age
-from crushpy.errors import CrushpyError
-from crushpy.messages import Data, counted
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce

@@ -8,13 +8,13 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.engine.long_work import LongWork
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Event, Progress
+from crushpy.core.messages import Data, counted
+from crushpy.engine.progress_reporter import ProgressReporter
 from crushpy.engine.session.browser import HITS_EACH, SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
-from crushpy.errors import CrushpyError
-from crushpy.events import Event, Progress
-from crushpy.messages import Data, counted
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.storage.records import SearchHit
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.notify import tell
@@ -86,13 +86,13 @@ class SearchScreen(PickScreen[FoundPlace | None]):
     async def _find(self, words: str) -> None:
         await asyncio.sleep(PAUSE)
         try:
-            with LongWork(self._say_how_far, INDEXING) as work:
+            with ProgressReporter(self._say_how_far, INDEXING) as work:
                 await self._look_up(words, work)
         except CrushpyError as error:
             tell(self, str(error), "error")
             self._show([])
 
-    async def _look_up(self, words: str, work: LongWork) -> None:
+    async def _look_up(self, words: str, work: ProgressReporter) -> None:
         """What can be found at once, then all of it, once the index has all messages."""
         where = None if self._everywhere else self._cwd
         if words.strip():

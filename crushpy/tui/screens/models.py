@@ -8,11 +8,11 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 from crushpy.llm.formatting import format_price, format_window
 from crushpy.llm.model_listing import ListedModel, list_local_models, list_models
 from crushpy.llm.offered_models import ask_servers, cached_lists
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import PickScreen, spread

@@ -10,9 +10,9 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
+from crushpy.core.messages import Diff
 from crushpy.engine.rewind.file_views import FileView
-from crushpy.messages import Diff
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin

@@ -6,9 +6,9 @@ from typing import ClassVar
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
+from crushpy.core.messages import counted
 from crushpy.engine.rewind.rewinder import PointSummary
-from crushpy.messages import counted
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.screens.picker import PickScreen, spread
 
 SHOWN_PATHS = 8

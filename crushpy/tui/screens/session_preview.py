@@ -4,9 +4,7 @@ import time
 
 from textual.content import Content
 
-from crushpy.engine.session.browser import Preview
-from crushpy.engine.session.export import age
-from crushpy.messages import (
+from crushpy.core.messages import (
     Image,
     Message,
     Note,
@@ -18,7 +16,9 @@ from crushpy.messages import (
     headline,
     joined_texts,
 )
-from crushpy.sanitize import clean, one_line
+from crushpy.engine.session.browser import Preview
+from crushpy.engine.session.export import age
+from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
 from crushpy.tui.items import image_label
 from crushpy.tui.widgets.status_bar import short

@@ -8,12 +8,11 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Static
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Message
 from crushpy.engine.session.browser import SessionBrowser, seed_of
-from crushpy.errors import CrushpyError
-from crushpy.messages import Message
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.app_type import app_of
-from crushpy.tui.feed import Feed
 from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.long_replies import cut_long_replies
@@ -21,6 +20,7 @@ from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.transcript.widget import Transcript
+from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
@@ -48,7 +48,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         self._library = library
         self._session_id = session_id
         self._folded = True
-        self._feed: Feed | None = None
+        self._feed: TranscriptPresenter | None = None
 
     @property
     def library(self) -> SessionBrowser:
@@ -95,7 +95,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
             return
         title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
         self.query_one(".title", Static).update(title)
-        self._feed = Feed(transcript, offers=("open_parent",))
+        self._feed = TranscriptPresenter(transcript, offers=("open_parent",))
         self._feed.load(messages, opening, states, marks, await cut_long_replies(messages))
         self._is_task = info.kind == "task"
         self.refresh_bindings()

@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.widgets import Input
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import counted
 from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
-from crushpy.errors import CrushpyError
-from crushpy.messages import counted
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.storage.records import ConversationRow, TasksDone
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.picker import FilterLine, PickScreen, spread

@@ -10,10 +10,10 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Input, Static
 
+from crushpy.core.events import ReviewNeeded
+from crushpy.core.messages import counted
 from crushpy.engine.compaction.review import Verdict
-from crushpy.events import ReviewNeeded
-from crushpy.messages import counted
-from crushpy.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.widgets.fields import AreaField, LineField

@@ -12,12 +12,12 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static, TextArea
 
+from crushpy.core.errors import CrushpyError
+from crushpy.core.templates import NAMES, TemplateProblem, Templates
 from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
-from crushpy.errors import CrushpyError
-from crushpy.prompts import NAMES, TemplateProblem, Templates
-from crushpy.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce

@@ -6,7 +6,7 @@ from textual import events, on
 from textual.screen import Screen
 from textual.widgets import Input
 
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.app_type import app_of
 from crushpy.tui.items import BoundaryItem, ItemAction, ReplyItem, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell

@@ -7,7 +7,7 @@ from contextlib import suppress
 
 from textual.app import App
 
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 

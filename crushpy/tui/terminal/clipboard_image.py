@@ -7,7 +7,7 @@ import shutil
 import signal
 from contextlib import suppress
 
-from crushpy.images import MAX_PICTURE_FILE, image_type
+from crushpy.util.images import MAX_PICTURE_FILE, image_type
 
 PATIENCE = 3.0
 """Seconds in all: a clipboard whose owner hangs must not hold anything up."""

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from crushpy.images import SUFFIXES
+from crushpy.util.images import SUFFIXES
 
 MAX_PASTE = 8_000
 """Characters; longer pastes are prose or code."""

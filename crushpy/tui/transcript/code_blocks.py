@@ -5,7 +5,7 @@ from typing import NamedTuple
 
 from crushpy.tui.items import source_text
 from crushpy.tui.transcript.render.reply_part import ReplyPart
-from crushpy.tui.transcript.sheet import Sheet
+from crushpy.tui.transcript.transcript_model import TranscriptModel
 
 _FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})(.*)", re.MULTILINE)
 """The marks that open or close a block, and what stands behind them."""
@@ -20,7 +20,7 @@ class ShownBlock(NamedTuple):
     text: str
 
 
-def block_in(sheet: Sheet, index: int, row: int) -> ShownBlock:
+def block_in(sheet: TranscriptModel, index: int, row: int) -> ShownBlock:
     """The code block that begins with a row of an entry."""
     rows = sheet.all_rows(index)
     marks = [row.fill.meta.get("fence") for row in rows]

@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 from crushpy.tui.items import ReplyItem, TranscriptItem
 from crushpy.tui.transcript.heights import Heights
+from crushpy.tui.transcript.item_state import ItemState
 from crushpy.tui.transcript.render.draw_item import stands_close
 from crushpy.tui.transcript.render.reply_part import joined_reply
-from crushpy.tui.transcript.sheet_entry import SheetEntry
 
 KEYS_OF_ITEM = 1 << 12
 """More than any reply has parts."""
@@ -26,13 +26,13 @@ class EntryList:
     """Entries by index. Keys are never used twice; a removed entry leaves a gap of height 0."""
 
     def __init__(self) -> None:
-        self.entries: list[SheetEntry | None] = []
+        self.entries: list[ItemState | None] = []
         self.heights = Heights()
         self._keys: list[int] = []
         self._next_key = 0
         self._inserted: list[int] = []
 
-    def __getitem__(self, index: int) -> SheetEntry:
+    def __getitem__(self, index: int) -> ItemState:
         entry = self.entries[index]
         assert entry is not None
         return entry
@@ -42,22 +42,22 @@ class EntryList:
     def clear(self) -> None:
         self.entries, self._keys, self._inserted = [], [], []
 
-    def append(self, item: TranscriptItem) -> SheetEntry:
+    def append(self, item: TranscriptItem) -> ItemState:
         """An entry for another item. The caller sees to its height."""
-        entry = SheetEntry(self._next_key, item)
+        entry = ItemState(self._next_key, item)
         self._next_key += KEYS_OF_ITEM
         self._put(len(self.entries), entry)
         return entry
 
-    def append_part(self, item: TranscriptItem) -> SheetEntry:
+    def append_part(self, item: TranscriptItem) -> ItemState:
         """An entry for a further part of the last item. The caller sees to its height."""
-        entry = SheetEntry(self._keys[-1] + 1, item)
+        entry = ItemState(self._keys[-1] + 1, item)
         self._put(len(self.entries), entry)
         return entry
 
-    def insert_part(self, index: int, item: TranscriptItem) -> SheetEntry:
+    def insert_part(self, index: int, item: TranscriptItem) -> ItemState:
         """An entry for a further part of the item that ends before `index`."""
-        entry = SheetEntry(self._keys[index - 1] + 1, item)
+        entry = ItemState(self._keys[index - 1] + 1, item)
         if index == len(self.entries):
             self.heights.append(0)
         else:
@@ -70,7 +70,7 @@ class EntryList:
         self._put(index, entry)
         return entry
 
-    def _put(self, index: int, entry: SheetEntry) -> None:
+    def _put(self, index: int, entry: ItemState) -> None:
         self.entries.insert(index, entry)
         self._keys.insert(index, entry.key)
 
@@ -96,7 +96,7 @@ class EntryList:
         key = item_key(self._keys[index])
         return self.place_of(key), self.place_of(key + KEYS_OF_ITEM) - 1
 
-    def parts(self, index: int) -> Iterator[SheetEntry]:
+    def parts(self, index: int) -> Iterator[ItemState]:
         """All entries of the item that this one belongs to."""
         first, last = self.extent(index)
         return (entry for entry in self.entries[first : last + 1] if entry is not None)

@@ -5,11 +5,11 @@ from collections.abc import Generator, Iterator
 from typing import NamedTuple
 
 from crushpy.tui.items import source_text
+from crushpy.tui.transcript.item_state import ItemState
 from crushpy.tui.transcript.render.draw_item import is_foldable
 from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.tui.transcript.sheet import Sheet
-from crushpy.tui.transcript.sheet_entry import SheetEntry
+from crushpy.tui.transcript.transcript_model import TranscriptModel
 
 DRAWN = 300
 """In a transcript of more entries, only those are drawn to look at them whose source has all the words."""
@@ -43,7 +43,7 @@ def spans_of(row: TextRow, sought: str) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def find_match(sheet: Sheet, sought: str, start: Match, step: int) -> Search:
+def find_match(sheet: TranscriptModel, sought: str, start: Match, step: int) -> Search:
     """The first match after `start`, or before it where `step` is -1; goes on at the other end. Step by step:
     in megabytes it takes a while."""
     beyond: Match | None = None
@@ -57,7 +57,7 @@ def find_match(sheet: Sheet, sought: str, start: Match, step: int) -> Search:
     return beyond
 
 
-def _around(sheet: Sheet, index: int, step: int) -> Iterator[int]:
+def _around(sheet: TranscriptModel, index: int, step: int) -> Iterator[int]:
     """The items from `index` on, round to those before it; also those that a closed run hides."""
     size = len(sheet.entries)
     for further in range(size):
@@ -67,7 +67,7 @@ def _around(sheet: Sheet, index: int, step: int) -> Iterator[int]:
             yield at
 
 
-def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
+def _in_item(sheet: TranscriptModel, index: int, sought: str) -> list[Match]:
     if not _may_have(sheet, index, sought):
         return []
     run = hiding_run(sheet, index)
@@ -88,13 +88,13 @@ def _in_item(sheet: Sheet, index: int, sought: str) -> list[Match]:
     return matches
 
 
-def hiding_run(sheet: Sheet, index: int) -> int | None:
+def hiding_run(sheet: TranscriptModel, index: int) -> int | None:
     """The line of the closed run that hides an entry; None where it is seen."""
     entry = sheet[index]
     return entry.run if entry.hidden else None
 
 
-def _may_have(sheet: Sheet, index: int, sought: str) -> bool:
+def _may_have(sheet: TranscriptModel, index: int, sought: str) -> bool:
     """Whether an entry has to be drawn to know. All are where there are few."""
     entry = sheet[index]
     if isinstance(entry.item, ReplyPart):
@@ -105,7 +105,7 @@ def _may_have(sheet: Sheet, index: int, sought: str) -> bool:
     return all(word in source for word in sought.split())
 
 
-def part_may_have(entry: SheetEntry, sought: str) -> bool:
+def part_may_have(entry: ItemState, sought: str) -> bool:
     """Whether `sought` may stand in a part of a long reply, as its source tells."""
     source, words = source_text(entry.grown()).lower(), sought.lower().split()
     if not all(word in source for word in words):
@@ -114,7 +114,7 @@ def part_may_have(entry: SheetEntry, sought: str) -> bool:
     return len(words) < 2 or " ".join(words) in " ".join(_MARKS.sub("", source).split())
 
 
-def stands_in_fold(sheet: Sheet, index: int, sought: str) -> bool:
+def stands_in_fold(sheet: TranscriptModel, index: int, sought: str) -> bool:
     """Whether an item is closed and has the words: its matches are those of its rows when it is open."""
     entry = sheet[index]
     if entry.opened or not is_foldable(entry.item):

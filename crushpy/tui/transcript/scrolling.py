@@ -19,7 +19,7 @@ from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import TextRow
 from crushpy.tui.transcript.selection import name_line, span_in
-from crushpy.tui.transcript.sheet import Sheet
+from crushpy.tui.transcript.transcript_model import TranscriptModel
 
 Marks = tuple[tuple[int, int] | None, tuple[tuple[int, int], ...], bool, str]
 """What lies over a row: selected characters, those that were sought, the cursor, a piece of the scrollbar."""
@@ -35,7 +35,7 @@ class Scrolling(ScrollView, can_focus=True):
 
     def __init__(self) -> None:
         super().__init__()
-        self._sheet = Sheet()
+        self._sheet = TranscriptModel()
         self._cursor: int | None = None
         """The key of the item that keys act on."""
         self._anchor = (0, 0)

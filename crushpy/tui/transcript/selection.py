@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from textual.geometry import Offset
 from textual.selection import Selection
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.items import source_text
 from crushpy.tui.transcript.finding import part_may_have
 from crushpy.tui.transcript.render.reply_part import ReplyPart
 from crushpy.tui.transcript.render.text_row import TextRow
-from crushpy.tui.transcript.sheet import Sheet
+from crushpy.tui.transcript.transcript_model import TranscriptModel
 
 ROWS = 1 << 22
 """More rows than any item has."""
@@ -33,7 +33,7 @@ def named_line(name: int) -> tuple[int, int]:
     return name // ROWS, name % ROWS - 1
 
 
-def selected_text(sheet: Sheet, selection: Selection) -> str:
+def selected_text(sheet: TranscriptModel, selection: Selection) -> str:
     """The plain text of a selection: no gutters, no padding; lines broken to fit are whole again."""
     if not sheet.entries:
         return ""
@@ -61,7 +61,7 @@ def selected_text(sheet: Sheet, selection: Selection) -> str:
     return "".join(parts).strip("\n")
 
 
-def word_at(sheet: Sheet, name: int, x: int) -> Selection | None:
+def word_at(sheet: TranscriptModel, name: int, x: int) -> Selection | None:
     """The word at a character of a line."""
     key, number = named_line(name)
     index = sheet.index_of(key)
@@ -79,7 +79,7 @@ def word_at(sheet: Sheet, name: int, x: int) -> Selection | None:
     return Selection(Offset(start, name), Offset(end, name))
 
 
-def whole_item(sheet: Sheet, key: int) -> Selection | None:
+def whole_item(sheet: TranscriptModel, key: int) -> Selection | None:
     """All of an item."""
     index = sheet.index_of(key)
     if index is None:
@@ -92,7 +92,7 @@ def whole_item(sheet: Sheet, key: int) -> Selection | None:
     return Selection(start, Offset(len(rows[-1].text), name_line(sheet[last].key, len(rows) - 1)))
 
 
-def words_in(sheet: Sheet, key: int, words: Sequence[str]) -> Selection | None:
+def words_in(sheet: TranscriptModel, key: int, words: Sequence[str]) -> Selection | None:
     """The first of these words in an item; where a row breaks none of them, all of the item."""
     index = sheet.index_of(key)
     folded = [word.casefold() for word in words if word]
@@ -136,6 +136,6 @@ def _copied(row: TextRow, start: int, end: int) -> str:
     return piece + (row.end if end < 0 else "\n")
 
 
-def _clamped(sheet: Sheet, key: int) -> int:
+def _clamped(sheet: TranscriptModel, key: int) -> int:
     """The index of a key; of the nearest one where it is gone."""
     return max(0, min(len(sheet.entries) - 1, sheet.place_of(key)))

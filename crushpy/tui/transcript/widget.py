@@ -25,8 +25,8 @@ from crushpy.tui.terminal.paced_output import output_of
 from crushpy.tui.transcript.code_blocks import ShownBlock
 from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.entry_list import item_key
+from crushpy.tui.transcript.interaction import Interaction
 from crushpy.tui.transcript.markdown.inline import load_parser
-from crushpy.tui.transcript.pointing import Pointing
 from crushpy.tui.transcript.render.styles import COMPONENTS, CSS, Palette
 from crushpy.tui.transcript.selection import selected_text
 
@@ -36,7 +36,7 @@ SLICE = 0.008
 """Seconds of work at a time on what is left to draw or to colour."""
 
 
-class Transcript(Pointing):
+class Transcript(Interaction):
     """Everything that was said and done. Keys of items are handed out by `add` and `set_items`, in order."""
 
     DEFAULT_CSS = CSS

@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.strip import Strip
 from textual.widget import Widget
 
-from crushpy.events import Event, TextDelta
+from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
 from crushpy.tui.app_type import app_of
 from crushpy.tui.terminal.paced_output import room_for

@@ -13,8 +13,8 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.widgets import Input, Static
 
-from crushpy.access import AnswerChoice
-from crushpy.events import ApprovalNeeded
+from crushpy.core.access import AnswerChoice
+from crushpy.core.events import ApprovalNeeded
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.transcript.drawn_display import DrawnDisplay

@@ -6,8 +6,8 @@ from textual.content import Content
 from textual.style import Style
 from textual.widgets import Static
 
-from crushpy.access import AnswerChoice
-from crushpy.sanitize import revealed
+from crushpy.core.access import AnswerChoice
+from crushpy.security.sanitize import revealed
 from crushpy.tui.widgets.fitting import POINTER, pointed
 from crushpy.tui.widgets.key_bar import flow
 

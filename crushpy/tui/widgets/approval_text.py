@@ -5,9 +5,9 @@ from typing import Any, cast
 
 from textual.content import Content
 
-from crushpy.events import ApprovalNeeded
-from crushpy.messages import Diff
-from crushpy.sanitize import revealed_pieces
+from crushpy.core.events import ApprovalNeeded
+from crushpy.core.messages import Diff
+from crushpy.security.sanitize import revealed_pieces
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
 from crushpy.tui.transcript.render.tool_calls import draw_command

@@ -9,8 +9,8 @@ from textual import events
 from textual.content import Content
 from textual.widget import Widget
 
-from crushpy.messages import Image
-from crushpy.sanitize import one_line
+from crushpy.core.messages import Image
+from crushpy.security.sanitize import one_line
 from crushpy.tui.widgets.completion_list import what_becomes_of
 from crushpy.tui.widgets.fitting import window
 from crushpy.tui.widgets.status_bar import short

@@ -9,9 +9,9 @@ from textual.message import Message
 from textual.message_pump import MessagePump
 from textual.widget import Widget
 
-from crushpy.images import SUFFIXES
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
+from crushpy.util.images import SUFFIXES
 
 MAX_ROWS = 8
 ROOM_FOR_DETAIL = 36

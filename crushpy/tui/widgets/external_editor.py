@@ -13,7 +13,7 @@ from typing import Any
 
 from textual.app import App, SuspendNotSupported
 
-from crushpy.errors import CrushpyError
+from crushpy.core.errors import CrushpyError
 
 USUAL = ("vi", "nano")
 """Editors to take where none is set, the first that is there."""

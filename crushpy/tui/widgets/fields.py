@@ -3,7 +3,7 @@
 from textual import events
 from textual.widgets import Input, TextArea
 
-from crushpy.sanitize import clean, one_line
+from crushpy.security.sanitize import clean, one_line
 
 
 class LineField(Input):

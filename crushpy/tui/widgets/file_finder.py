@@ -8,7 +8,7 @@ from heapq import nsmallest
 from pathlib import Path
 from typing import IO, TypeVar
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.widgets.fuzzy import NAME_STARTS, Rank, literal_rank, scattered
 
 MAX_PATHS = 300_000

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 
 MAX_LINES = 10
 MAX_CHARS = 1_000

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingsMap, BindingType
 from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.widgets.folded_pastes import Folded, Pastes, plain_breaks, too_large
 
 

@@ -12,8 +12,8 @@ from textual.message import Message
 from textual.reactive import var
 from textual.widgets.text_area import Selection
 
-from crushpy.errors import CrushpyError
-from crushpy.sanitize import clean
+from crushpy.core.errors import CrushpyError
+from crushpy.security.sanitize import clean
 from crushpy.tui.terminal.clipboard_image import has_clipboard_tool
 from crushpy.tui.terminal.dropped_paths import may_be_pictures
 from crushpy.tui.widgets.completer import Completer

@@ -8,8 +8,8 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.message import Message
 
-from crushpy.sanitize import one_line
-from crushpy.tui.focus import Visited
+from crushpy.security.sanitize import one_line
+from crushpy.tui.focus_controller import Visited
 from crushpy.tui.widgets.fitting import POINTER, pointed, window
 
 MAX_ROWS = 5
@@ -40,7 +40,7 @@ class QueueView(Visited):
         Binding("down,j", "move(1)", "Next", show=False),
         Binding("enter,e", "edit", "Take back into the prompt", show=False),
         Binding("delete,x", "remove", "Remove", show=False),
-        Binding("s", "hasten", "Send with the next step, or at the end again", show=False),
+        Binding("s", "send_next", "Send with the next step, or at the end again", show=False),
     ]
 
     class Edit(Message):

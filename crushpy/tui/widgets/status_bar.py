@@ -6,10 +6,10 @@ from textual.content import Content
 from textual.reactive import reactive
 from textual.widget import Widget
 
-from crushpy.access import Mode
-from crushpy.defaults import DEFAULT_THRESHOLD
-from crushpy.messages import Data, counted
-from crushpy.sanitize import clean
+from crushpy.core.access import Mode
+from crushpy.core.defaults import DEFAULT_THRESHOLD
+from crushpy.core.messages import Data, counted
+from crushpy.security.sanitize import clean
 
 WARN_AT = DEFAULT_THRESHOLD
 FULL_AT = 0.9

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from textual.content import Content
 from textual.widgets import Static
 
-from crushpy.messages import Todo
-from crushpy.sanitize import one_line
+from crushpy.core.messages import Todo
+from crushpy.security.sanitize import one_line
 
 MOST_ROWS = 10
 _MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}

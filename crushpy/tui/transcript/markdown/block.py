@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.sanitize import one_line
+from crushpy.security.sanitize import one_line
 from crushpy.tui.transcript.markdown.inline import inline, parser
 from crushpy.tui.transcript.markdown.pipe_tables import Shape, read_markdown_table, table_rows
 from crushpy.tui.transcript.render.canvas import LEAST, Canvas, Margin, Pending

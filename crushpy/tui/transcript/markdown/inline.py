@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.render.styles import BOLD, ITALIC, STRIKE, Palette
 from crushpy.tui.transcript.render.text_row import Span
 

@@ -8,7 +8,7 @@ before it, so a text is cut in the same places however it arrived.
 import re
 from typing import NamedTuple
 
-from crushpy.messages import Data
+from crushpy.core.messages import Data
 from crushpy.tui.transcript.markdown.units import TABLE_HEAD, is_blank, units_of
 
 SHORT = 6_000

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.style import Style
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown.block import (
     Writer,
     ask_for_colours,

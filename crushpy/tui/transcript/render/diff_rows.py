@@ -9,8 +9,8 @@ from typing import NamedTuple
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.messages import Diff, counted
-from crushpy.sanitize import clean
+from crushpy.core.messages import Diff, counted
+from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.markdown.block import coloured_code
 from crushpy.tui.transcript.render.canvas import Canvas, Margin, Pending
 from crushpy.tui.transcript.render.highlight import Coloured

@@ -5,8 +5,8 @@ from itertools import islice
 
 from rich.segment import Segment
 
-from crushpy.messages import counted
-from crushpy.sanitize import one_line
+from crushpy.core.messages import counted
+from crushpy.security.sanitize import one_line
 from crushpy.tui.items import (
     NOT_WHOLE,
     BoundaryItem,

@@ -3,7 +3,7 @@
 import re
 from typing import NamedTuple
 
-from crushpy.messages import Terminal
+from crushpy.core.messages import Terminal
 from crushpy.tui.items import ToolItem
 from crushpy.tui.transcript.render.plain_text import tail_of
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.sanitize import clean
+from crushpy.security.sanitize import clean
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.text_row import Span, TextRow
 from crushpy.tui.transcript.render.wrap import cells, fit

@@ -5,9 +5,9 @@ from collections.abc import Iterator, Sequence
 from rich.segment import Segment
 from rich.style import Style
 
-from crushpy.marks import decision_words
-from crushpy.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
-from crushpy.sanitize import one_line
+from crushpy.core.messages import Diff, Display, Excerpt, FileList, TaskReport, Terminal, TodoList, counted
+from crushpy.core.timeline_notes import decision_words
+from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE, OWN_COMMAND, ReadingItem, ToolItem
 from crushpy.tui.transcript.markdown.block import ask_for_colours
 from crushpy.tui.transcript.markdown.stream import MarkdownStream

@@ -1,0 +1,436 @@
+"""What the engine tells the outside: frozen data, one JSON object each, `type` first.
+
+Every front end is a consumer of this one stream. An event is emitted only after what it speaks of is
+stored; `text`, `thinking` and `tool_output` are live pieces of something that is stored a moment later.
+Each docstring says what comes before and after; `tests/event_order.py` holds every recorded run to it.
+"""
+
+from typing import Any
+
+import msgspec
+
+from crushpy.core.access import Access, AnswerChoice, Mode
+from crushpy.core.messages import CallDecision, Data, Display, ImageInfo, Todo, Usage
+
+
+class Event(Data, frozen=True, tag_field="type", omit_defaults=False):
+    """Base of all events."""
+
+
+class SessionOpened(Event, frozen=True, tag="session"):
+    """A session is open and its prompt is committed. First of all events, and first again for each child."""
+
+    id: str
+    parent_id: str | None
+    model: str
+    compaction: str
+
+
+class PromptQueued(Event, frozen=True, tag="queued"):
+    """A prompt waits for the running turn, or for the user where it could not be stored. `prompt` follows
+    when it goes out, unless it is removed."""
+
+    id: str
+    text: str
+    images: tuple[ImageInfo, ...] = ()
+    next_step: bool = False
+    """It goes out with the next step, and does not wait for the turn to end."""
+
+
+class PromptCommitted(Event, frozen=True, tag="prompt"):
+    """A user's prompt is stored. Comes after `session`; opens a turn, closed by exactly one `turn_end`.
+
+    One that `steers` comes inside a turn, when every call has its result, and opens none.
+    """
+
+    message_id: str
+    text: str
+    images: tuple[ImageInfo, ...] = ()
+    """What is told of each picture that came with it."""
+    steers: bool = False
+
+
+class TextDelta(Event, frozen=True, tag="text"):
+    """A piece of the reply. Only inside a turn; the pieces of a step make up its `message`."""
+
+    text: str
+
+
+class ThinkingDelta(Event, frozen=True, tag="thinking"):
+    """A piece of the model's thinking. Only inside a turn."""
+
+    text: str
+
+
+class MessageCommitted(Event, frozen=True, tag="message"):
+    """The assistant's message of this step is stored. Before the `tool_call`s it asks for."""
+
+    message_id: str
+    texts: tuple[str, ...]
+    """What it says; a very long one in parts that follow each other."""
+    model: str
+    cut: bool = False
+    """It was cut off in the middle: by the user, or with crushpy."""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.texts)
+
+
+class UsageReported(Event, frozen=True, tag="usage"):
+    """What the last model call used, and the conversation so far. After the step's `message`."""
+
+    call: Usage
+    total: Usage
+
+
+class ToolCalled(Event, frozen=True, tag="tool_call"):
+    """The model asked for a tool. After the `message` that holds it; answered by one `tool_result`."""
+
+    id: str
+    name: str
+    args: dict[str, Any]
+
+
+class ApprovalNeeded(Event, frozen=True, tag="approval"):
+    """A call waits for the user's answer. After its `tool_call`, before its `tool_result`.
+
+    The call of a sub-agent has neither: it waits while the call `task` runs.
+    Answer with `Conversation.answer(id, ...)`; closed by `approval_done`.
+    """
+
+    id: str
+    name: str
+    args: dict[str, Any]
+    accesses: tuple[Access, ...]
+    reason: str
+    """Why it is asked: the rule, or what no rule covers."""
+    rule: str
+    """What "always" would store; empty where no rule could cover it."""
+    preview: Display | None = None
+    task: str = ""
+    """The id of the `task` call whose sub-agent asks; empty for the main agent."""
+    choices: tuple[AnswerChoice, ...] = ()
+    """The answers there are, the one for this call alone first."""
+    says: str = ""
+    """What the call would do, in one sentence."""
+    place: tuple[int, int] = (1, 1)
+    """Which one of how many questions it is: calls that wait side by side."""
+
+
+class ApprovalDone(Event, frozen=True, tag="approval_done"):
+    """The answer to an `approval`: once, conversation, always, deny, or interrupted."""
+
+    id: str
+    answer: str
+    words: str = ""
+    """With deny: what the user told the agent."""
+    covers: str = ""
+    """What the chosen answer covers; empty where that is the call alone."""
+
+
+class ToolStarted(Event, frozen=True, tag="tool_start"):
+    """A call's intent is stored and it runs now. After its `tool_call`, before its `tool_result`."""
+
+    id: str
+
+
+class ToolOutput(Event, frozen=True, tag="tool_output"):
+    """A piece of what a running tool prints. Between `tool_start` and `tool_result`; not stored."""
+
+    id: str
+    text: str
+
+
+class ToolFinished(Event, frozen=True, tag="tool_result"):
+    """A call has its result, stored. Exactly one for each `tool_call`."""
+
+    id: str
+    name: str
+    is_error: bool
+    text: str
+    display: Display | None = None
+    images: tuple[ImageInfo, ...] = ()
+    decision: CallDecision | None = None
+    """Whether it could run, and who said so."""
+    ended: str = ""
+    """interrupted while it ran, not_run, or empty where it came to its end."""
+
+
+class TaskProgress(Event, frozen=True, tag="task_progress"):
+    """How far a sub-agent is. Between the `tool_start` and the `tool_result` of its call; not stored."""
+
+    id: str
+    """Of the `task` call."""
+    session_id: str
+    """Where its own transcript is stored."""
+    steps: int
+    doing: str
+    """The call it makes, in a line; empty while it thinks."""
+    tokens: int
+    """What it used so far."""
+
+
+class ListedTaskChanged(Event, frozen=True, tag="task"):
+    """Where a task of a list stands, stored where its state is another. Once for each task after the list's
+    `prompt`, then whenever it goes on; the last one of each says how it ended."""
+
+    name: str
+    state: str
+    """waiting, running, done, failed, limit, interrupted or skipped (a task that it needs is not done)."""
+    step: int
+    """How many model calls it has made."""
+    tokens: int
+    cost: float
+    line: str
+    """What it does or said last, in a line."""
+    number: int
+    """Its place in the list, from 1."""
+    of: int
+    session_id: str = ""
+    branch: str = ""
+    """What it changed, where it had a worktree of its own."""
+    error: str = ""
+    """Why it did not come to its end."""
+    worktree: bool = False
+    """It has a worktree of its own; done without a branch, it changed nothing there."""
+
+
+class TaskEvent(Event, frozen=True, tag="task_event"):
+    """What the agent of a listed task tells, with the task's name: those of one task are in the usual order,
+    and several tasks may run side by side. While its task is running."""
+
+    name: str
+    event: "AgentEvent"
+
+
+MAKING_SUMMARY, LOADING = "Making a summary", "Loading litellm"
+"""Work that a front end tells of in other ways too, until there is a figure."""
+
+
+class Progress(Event, frozen=True, tag="progress"):
+    """Work of our own takes more than a moment. Anywhere; over once `done` is `total`, and with the turn."""
+
+    what: str
+    """In words: Making a summary. One of a kind at a time."""
+    done: int
+    total: int
+    """0 where nobody knows."""
+
+
+class JobEnded(Event, frozen=True, tag="job_end"):
+    """A background command has ended, by itself or with crushpy. Anywhere after the call that started it."""
+
+    id: str
+    command: str
+    text: str
+    """How it ended, in words."""
+
+
+class TodosChanged(Event, frozen=True, tag="todos"):
+    """The list of todos as it is now. After the `tool_result` that changed it."""
+
+    todos: tuple[Todo, ...]
+
+
+class TitleChanged(Event, frozen=True, tag="title"):
+    """The conversation has another title, stored. Anywhere after `session`."""
+
+    title: str
+
+
+class ModeChanged(Event, frozen=True, tag="mode"):
+    """The mode is another one, stored with the session where there is one. Anywhere."""
+
+    mode: Mode
+
+
+class PlanReady(Event, frozen=True, tag="plan"):
+    """In plan mode the agent has said what it would do. After `turn_end`, where no prompt is queued.
+
+    `Conversation.accept_plan` has it carried out; any prompt sends it back.
+    """
+
+    message_id: str
+    text: str
+
+
+class Compacting(Event, frozen=True, tag="compacting"):
+    """A boundary is being prepared. A `boundary` follows, or a `notice` that says why there is none."""
+
+    trigger: str
+
+
+class PreparationChanged(Event, frozen=True, tag="preparation"):
+    """The summary of the next boundary is made in the background. Anywhere after `session`.
+
+    preparing, then ready or failed; used or discarded ends it.
+    """
+
+    state: str
+    """preparing, ready, failed, used or discarded."""
+    moment: str = ""
+    """The natural moment that began it; empty where the window was nearly full."""
+    cost: float = 0.0
+    """US dollars so far."""
+
+
+class ReviewNeeded(Event, frozen=True, tag="review"):
+    """A summary waits for the user's word before the boundary. Answer with
+    `Conversation.context.review(id, ...)`.
+
+    After `compacting`; closed by `review_done`.
+    """
+
+    id: str
+    trigger: str
+    summary: str
+    evidence: str
+    tokens_before: int
+    tokens_after: int
+
+
+class ReviewDone(Event, frozen=True, tag="review_done"):
+    """The answer to a `review`: accept, regenerate, decline or interrupted."""
+
+    id: str
+    answer: str
+
+
+class Boundary(Event, frozen=True, tag="boundary"):
+    """A session ended and its child is open, both stored. The child's `session` follows at once."""
+
+    trigger: str
+    parent_id: str
+    child_id: str
+    tokens_before: int
+    tokens_after: int
+    coverage: float | None
+    """Share of the facts left behind that an exact match finds in what was carried over."""
+    id: str = ""
+    prose_coverage: float | None = None
+    """The same for the summary alone."""
+    cost: float = 0.0
+    seconds: float = 0.0
+    summary_source: str = ""
+    """model, agent, user, edited (by the user; another wrote it) or evidence (no prose)."""
+    summary_model: str = ""
+    template: str = ""
+    problem: str = ""
+    summary: str = ""
+    evidence: str = ""
+    pins: str = ""
+    lineage: tuple[int, int] = (0, 0)
+    """Of all facts since the conversation began: how many there were, and how many were carried."""
+    prepared: bool = False
+    """The summary was there already when the boundary was due."""
+    moment: str = ""
+    """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
+    waited_ms: int = 0
+    """How long the turn stood still for it."""
+    facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
+    """For each kind of fact: how many there were, how many the prose has, how many were carried."""
+
+
+class Notice(Event, frozen=True, tag="notice"):
+    """Something the user should know and need not act on. Anywhere."""
+
+    text: str
+    level: str = "info"
+    """info or warning."""
+
+
+class Retry(Event, frozen=True, tag="retry"):
+    """A model call failed and is tried again; what was streamed of this step is void. Inside a turn."""
+
+    attempt: int
+    seconds: float
+    """How long until then."""
+    reason: str
+    of: int = 0
+    """How many attempts there will be at most."""
+    status: int | None = None
+    """What the server answered with, where it did."""
+
+
+class Error(Event, frozen=True, tag="error"):
+    """The turn could not go on. `turn_end` follows with status `error`."""
+
+    kind: str
+    message: str
+    hint: str = ""
+    """The way out."""
+
+
+class TurnEnded(Event, frozen=True, tag="turn_end"):
+    """A turn is over. After it the session is valid and idle: every call has its result."""
+
+    status: str
+    """done, interrupted, error, limit or loop."""
+
+
+class Farewell(Event, frozen=True, tag="farewell"):
+    """What a headless run did and what it leaves behind, in a line. Just before `result`."""
+
+    text: str
+
+
+class Result(Event, frozen=True, tag="result"):
+    """The end of a headless run. Last of all events, always."""
+
+    session_id: str
+    root_id: str
+    text: str
+    usage: Usage
+    cost: float
+    exit_code: int
+    error: str = ""
+    """What went wrong, where the run failed."""
+    tasks: tuple[ListedTaskChanged, ...] = ()
+    """How the tasks of a list ended, in its order."""
+
+
+AgentEvent = (
+    SessionOpened
+    | PromptQueued
+    | PromptCommitted
+    | TextDelta
+    | ThinkingDelta
+    | MessageCommitted
+    | UsageReported
+    | ToolCalled
+    | ApprovalNeeded
+    | ApprovalDone
+    | ToolStarted
+    | ToolOutput
+    | ToolFinished
+    | TaskProgress
+    | ListedTaskChanged
+    | Progress
+    | JobEnded
+    | TodosChanged
+    | TitleChanged
+    | ModeChanged
+    | PlanReady
+    | Compacting
+    | PreparationChanged
+    | ReviewNeeded
+    | ReviewDone
+    | Boundary
+    | Notice
+    | Retry
+    | Error
+    | TurnEnded
+    | Farewell
+    | Result
+)
+"""All but what wraps another."""
+AnyEvent = AgentEvent | TaskEvent
+
+
+def event_to_json(event: Event) -> bytes:
+    return msgspec.json.encode(event)
+
+
+def event_from_json(data: bytes | str) -> AnyEvent:
+    return msgspec.json.decode(data, type=AnyEvent)

@@ -1,0 +1,238 @@
+"""Finds, checks and renders templates: what the model is told, in files a user can replace.
+
+Looked up at every use, so that an edit holds from the next use on: a trusted project's
+`.crushpy/templates/`, then the user's own, then the shipped ones.
+"""
+
+import stat
+from collections.abc import Callable, Iterator
+from copy import copy
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crushpy.core.errors import CrushpyError
+from crushpy.core.messages import Data
+
+if TYPE_CHECKING:
+    from jinja2.sandbox import SandboxedEnvironment
+
+MAX_BYTES = 256 * 1024
+MAX_FILLED = 1_000_000
+"""Characters that may come out of a template."""
+_MARKS = ("{{", "{%", "{#")
+
+
+NAMES: dict[str, dict[str, object]] = {
+    "summary": {
+        "focus": "",
+        "previous_summary": "",
+        "todos": [{"text": "write the tests", "status": "pending"}],
+        "target_tokens": 2_000,
+        "cwd": "/project",
+        "method": "auto",
+    },
+    "plan": {"task": False},
+    "new_session": {"threshold": 75, "fallback": 90, "longest_summary": 4_000, "sections": ""},
+}
+"""The names each template may use, with a value to try it with. Templates not listed may use none."""
+
+
+class TemplateProblem(CrushpyError):
+    """A template that cannot be used: which file, which line, and why."""
+
+    exit_code = 2
+
+
+class Template(Data, frozen=True):
+    """A template's text and where it comes from."""
+
+    name: str
+    path: str
+    layer: str
+    """project, user or shipped; file where it was named by hand."""
+    text: str
+
+
+def shipped_dir() -> Path:
+    """The templates that come with crushpy: inside the installed package, or at the top of a checkout."""
+    packed = Path(__file__).parent / "_templates"
+    return packed if packed.is_dir() else Path(__file__).parent.parent / "templates"
+
+
+def shipped_names() -> list[str]:
+    """Every template there is: system, summary, tools/bash, ..."""
+    folder = shipped_dir()
+    return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.md"))
+
+
+class Templates:
+    """The templates of one user in one project. `problems` collects what was wrong with a user's file."""
+
+    def __init__(
+        self,
+        user: Path | None = None,
+        project: Path | None = None,
+        *,
+        on_problem: Callable[[TemplateProblem], None] = lambda _: None,
+    ) -> None:
+        """`on_problem` hears of each problem once."""
+        self._folders: list[tuple[str, Path]] = []
+        if project is not None:
+            self._folders.append(("project", project))
+        if user is not None:
+            self._folders.append(("user", user))
+        self._folders.append(("shipped", shipped_dir()))
+        self.problems: dict[str, TemplateProblem] = {}
+        self._on_problem = on_problem
+
+    def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
+        """The same templates for somebody who wants to hear of problems."""
+        lent = copy(self)
+        lent._on_problem = on_problem
+        return lent
+
+    def candidates(self, name: str) -> Iterator[tuple[str, Path]]:
+        """The files that would be used for `name`, best first."""
+        for layer, folder in self._folders:
+            path = folder / f"{name}.md"
+            if path.exists() or layer == "shipped":
+                yield layer, path
+
+    def _note(self, path: Path, problem: TemplateProblem) -> None:
+        known = self.problems.get(str(path))
+        self.problems[str(path)] = problem
+        if known is None or known.message != problem.message:
+            self._on_problem(problem)
+
+    def find(self, name: str) -> Template:
+        """The template in force. A broken one of the user's is passed over and noted in `problems`."""
+        for layer, path in self.candidates(name):
+            try:
+                return Template(name, str(path), layer, read_template(path))
+            except TemplateProblem as problem:
+                if layer == "shipped":
+                    raise
+                self._note(path, problem)
+        raise TemplateProblem(f"There is no template named {name}.")
+
+    def render(self, name: str, **values: object) -> str:
+        """The template's text with `values` filled in, without trailing blank lines."""
+        return self.rendered(name, **values)[0]
+
+    def rendered(self, name: str, **values: object) -> tuple[str, Template]:
+        """The same, and which template it was: a broken one of the user's is passed over."""
+        for layer, path in self.candidates(name):
+            try:
+                source = read_template(path)
+                text = fill_template(source, str(path), values).rstrip("\n")
+                if not text.strip() and layer != "shipped":
+                    raise TemplateProblem(f"{path}: it is empty", _HINT)
+                self.problems.pop(str(path), None)
+                return text, Template(name, str(path), layer, source)
+            except TemplateProblem as problem:
+                if layer == "shipped":
+                    raise
+                self._note(path, problem)
+        raise TemplateProblem(f"There is no template named {name}.")
+
+
+def check_template(name: str, text: str, origin: str) -> None:
+    """Renders `text` as the template `name`. Raises TemplateProblem where it cannot be used."""
+    if len(text.encode("utf-8", "replace")) > MAX_BYTES:
+        raise TemplateProblem(f"{origin}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
+    if not fill_template(text, origin, NAMES.get(name, {})).strip():
+        raise TemplateProblem(f"{origin}: it is empty", _HINT)
+
+
+def check_template_file(name: str, path: Path) -> None:
+    """The same for a file."""
+    check_template(name, read_template(path), str(path))
+
+
+def template_from_file(name: str, path: Path) -> Template:
+    """A file of somebody's own as the template `name`, checked."""
+    text = read_template(path)
+    check_template(name, text, str(path))
+    return Template(name, str(path), "file", text)
+
+
+def read_template(path: Path) -> str:
+    """A template file's text, or a TemplateProblem that names what is wrong with it."""
+    try:
+        found = path.stat()
+        if not stat.S_ISREG(found.st_mode):  # reading a pipe or a device may never end
+            raise TemplateProblem(f"{path}: not a regular file", "Replace or remove it.")
+        if found.st_size > MAX_BYTES:
+            raise TemplateProblem(f"{path}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise TemplateProblem(f"{path}: not UTF-8 text", "Save it as UTF-8.") from error
+    except OSError as error:
+        raise TemplateProblem(
+            f"{path}: {error.strerror or error}", "Make it readable or remove it."
+        ) from error
+    if "\0" in text:
+        raise TemplateProblem(f"{path}: not a text file", "Replace or remove it.")
+    return text
+
+
+def fill_template(text: str, origin: str, values: dict[str, object]) -> str:
+    """`text` as a sandboxed Jinja template with strict names. Text without marks never loads Jinja."""
+    if not any(mark in text for mark in _MARKS):
+        return text
+    import jinja2
+
+    try:
+        pieces: list[str] = []
+        size = 0
+        for piece in _environment().from_string(text).generate(values):
+            pieces.append(piece)
+            size += len(piece)
+            if size > MAX_FILLED:
+                raise TemplateProblem(f"{origin}: more than {MAX_FILLED:,} characters come out of it", _HINT)
+        return "".join(pieces)
+    except jinja2.TemplateSyntaxError as error:
+        raise TemplateProblem(f"{origin}, line {error.lineno}: {error.message}", _HINT) from error
+    except jinja2.UndefinedError as error:
+        known = ", ".join(sorted(values)) or "none"
+        raise TemplateProblem(
+            f"{origin}{_line(error)}: {error.message}", f"Names it may use: {known}."
+        ) from error
+    except CrushpyError:
+        raise
+    except Exception as error:  # a template is a program: whatever it raises is its own fault
+        raise TemplateProblem(f"{origin}{_line(error)}: {type(error).__name__}: {error}", _HINT) from error
+
+
+def _environment() -> "SandboxedEnvironment":
+    import jinja2
+    from jinja2.sandbox import SandboxedEnvironment
+
+    class Bounded(SandboxedEnvironment):
+        """Cannot be made to fill the memory with one small expression."""
+
+        intercepted_binops = frozenset(("*", "**"))
+
+        def call_binop(self, context: object, operator: str, left: Any, right: Any) -> Any:
+            for one, other in ((left, right), (right, left)):
+                times = other if isinstance(other, int) else 1
+                if hasattr(one, "__len__") and len(one) * times > MAX_FILLED:
+                    raise ValueError("the text would be too long")
+            if operator == "**" and isinstance(right, int | float) and abs(right) > 1_000:
+                raise ValueError("the number would be too large")
+            return left * right if operator == "*" else left**right
+
+    return Bounded(undefined=jinja2.StrictUndefined, keep_trailing_newline=True)
+
+
+def _line(error: BaseException) -> str:
+    """Where in the template it happened, as words for behind its name."""
+    trace, number = error.__traceback__, 0
+    while trace is not None:
+        if trace.tb_frame.f_code.co_filename == "<template>":
+            number = trace.tb_lineno
+        trace = trace.tb_next
+    return f", line {number}" if number else ""
+
+
+_HINT = "Mend the file, or remove it to use the shipped one."

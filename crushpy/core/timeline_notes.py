@@ -1,0 +1,108 @@
+"""What happened between messages, in words for people: the same live and after a resume. Never sent."""
+
+import time
+from typing import Literal
+
+from crushpy.core.events import (
+    ApprovalDone,
+    ApprovalNeeded,
+    Error,
+    Event,
+    JobEnded,
+    Notice,
+    PromptCommitted,
+    TurnEnded,
+)
+from crushpy.core.messages import CallDecision, Data, headline
+
+CUT_REPLY = "The reply was cut off in the middle."
+INTERRUPTED = "Interrupted."
+
+
+class TimelineNote(Data, frozen=True):
+    """One thing that happened."""
+
+    kind: Literal["info", "warning", "error"]
+    text: str
+    hint: str = ""
+    after: str = ""
+    """The message it came after; empty: before all."""
+    early: bool = False
+    """It came before the calls of that message were told."""
+    at: float = 0.0
+    """Seconds since the epoch."""
+
+
+class NoteMaker:
+    """Hears all events of a conversation and says what they leave behind."""
+
+    def __init__(self) -> None:
+        self._asked: dict[str, ApprovalNeeded] = {}
+        self.lasting = False
+        """What is said now belongs to the record: it happened in a turn, not in answer to a command."""
+
+    def hear(self, event: Event) -> TimelineNote | None:
+        match event:
+            case PromptCommitted():
+                self.lasting = True
+            case ApprovalNeeded():
+                self._asked[event.id] = event
+            case ApprovalDone():
+                return self._answered(event)
+            case Notice():
+                return TimelineNote("warning" if event.level == "warning" else "info", event.text)
+            case Error():
+                return TimelineNote("error", event.message, event.hint)
+            case JobEnded():
+                return TimelineNote("info", event.text)
+            case TurnEnded(status="interrupted"):
+                return TimelineNote("info", INTERRUPTED)
+            case _:
+                pass
+        return None
+
+    def _answered(self, event: ApprovalDone) -> TimelineNote | None:
+        """The call of a task is on no line of its own."""
+        question = self._asked.pop(event.id, None)
+        said = answer_words(event.answer, event.covers, event.words)
+        if question is None or not question.task or not said:
+            return None
+        what = f"{question.name} {headline(question.name, question.args, more=' …')}"
+        return TimelineNote("info", f"For a task, {said}: {what}")
+
+
+def answer_words(answer: str, covers: str, words: str) -> str:
+    """The user's answer to a question, in a few words; empty where there was none."""
+    match answer:
+        case "once":
+            return "allowed once"
+        case "conversation":
+            return f"allowed: {covers or 'this conversation'}"
+        case "always":
+            return f"always: {covers}"
+        case "deny":
+            return f"denied: {words}" if words else "denied"
+        case _:
+            return ""
+
+
+def decision_words(decision: CallDecision) -> str:
+    """Who let a call run, or did not: allowed once by you, 14:02 · sandbox bubblewrap."""
+    moment = time.strftime("%H:%M", time.localtime(decision.at))
+    if decision.by == "user":
+        how = {
+            "once": "allowed once by you",
+            "conversation": "allowed by you for this conversation",
+            "always": "always allowed by you",
+            "deny": "denied by you",
+        }.get(decision.answer, f"the question was {decision.answer}")
+        said = [f"{how}, {moment}"]
+    else:
+        how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, and nobody to ask"}
+        verdict = how[decision.verdict]
+        said = [f"{verdict}, {moment}", decision.reason.removeprefix(f"{verdict} ")]
+    if decision.mode not in ("", "ask"):
+        said.append({"edits": "edits allowed", "plan": "plan mode"}.get(decision.mode, decision.mode))
+    if decision.sandbox:
+        said.append(f"sandbox {decision.sandbox}" if decision.sandbox != "none" else "no sandbox")
+    return " · ".join(part for part in said if part)

@@ -1,0 +1,59 @@
+"""What a conversation is doing: one thing at a time, which the user may interrupt."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Notice
+from crushpy.engine.compaction.boundary_record import Declined
+from crushpy.engine.compaction.summarizer import Postponed
+from crushpy.engine.event_bus import EventBus
+from crushpy.util.spawn import spawn
+
+
+class RunSlot:
+    """`start` something when it is not `busy`; whatever was started says when it is `over`."""
+
+    def __init__(self, emit: EventBus) -> None:
+        self._emit = emit
+        self.running: asyncio.Task[Any] | None = None
+        self.failure: CrushpyError | None = None
+        """Why the last turn, or list of tasks, ended in error."""
+
+    @property
+    def busy(self) -> bool:
+        return self.running is not None
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        self.running = spawn(work)
+        return self.running
+
+    def over(self) -> None:
+        self.running = None
+
+    def interrupt(self) -> bool:
+        """Stops what is running. False where nothing is."""
+        if self.running is None:
+            return False
+        # Not at once: a task cancelled before its first step never runs, and its prompt would be lost.
+        asyncio.get_running_loop().call_soon(self.running.cancel)
+        return True
+
+    async def alone(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Does something that must not meet a running turn; a failure becomes a notice."""
+        if self.busy:
+            work.close()
+            self._emit(Notice("Not while the agent is working. Interrupt it first.", "warning"))
+            return None
+        try:
+            return await asyncio.shield(self.start(work))
+        except (Postponed, CrushpyError) as error:
+            self._emit(Notice(f"{error}", "warning"))
+        except Declined:
+            self._emit(Notice("Declined: nothing has changed."))
+        except asyncio.CancelledError:
+            self._emit(Notice("Interrupted: nothing has changed."))
+        finally:
+            self.over()
+        return None

@@ -1,0 +1,53 @@
+"""What a conversation did while this process held it, in a line for the end."""
+
+import time
+from contextlib import suppress
+
+from crushpy.core.messages import Usage, counted
+from crushpy.engine.approvals import Ruling
+from crushpy.engine.turn.call_observer import ObservedCall
+from crushpy.storage.records import StorageError
+from crushpy.storage.store import Store
+from crushpy.tools.base import Outcome
+from crushpy.undo.states import RecordedChange
+
+
+class RunSummary:
+    """Looks on at all calls of a conversation and its tasks."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._since = time.time()
+        self._commands = 0
+        self._calls = 0
+
+    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
+        self._calls += 1
+        self._commands += any(access.kind == "command" for access in watched.accesses)
+
+    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
+        pass
+
+    async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
+        """`before` was used when it was opened; `left` are processes that could not be ended."""
+        said = [f"{counted(await self._changed(root_id), 'file')} changed"]
+        said.append(f"{counted(self._commands, 'command')} run")
+        cost, tokens = now.cost - before.cost, now.total - before.total
+        said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # a price is not always known
+        pids = ", ".join(map(str, left))
+        said.append(f"could not be ended: {pids}" if left else "no process is left")
+        return ", ".join(said) + "."
+
+    async def _changed(self, root_id: str) -> int:
+        """Different files that were changed since."""
+        if self._calls:
+            with suppress(StorageError):
+                changes = await self._store.changes(root_id)
+                files = [one for one in changes if one.created_at >= self._since and _is_of_file(one)]
+                return len({one.path for one in files})
+        return 0
+
+
+def _is_of_file(change: RecordedChange) -> bool:
+    """A folder that was made or removed is no file."""
+    return change.after is not None and "folder" not in (change.after.kind, change.before.kind)

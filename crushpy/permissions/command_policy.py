@@ -1,0 +1,178 @@
+"""A command line as the rules see it: each simple command is covered by one, only reads, or asks."""
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from crushpy.core.access import Access
+from crushpy.permissions.allow_rules import FreeFolder, cd_target, covered_by, is_bare_repository
+from crushpy.permissions.decide_path import decide_path
+from crushpy.permissions.decision import Decision, by_rule
+from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.plain_reading import PlainReading
+from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
+from crushpy.permissions.risk.risky_words import risky_words
+from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
+from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, SimpleCommand, with_inner
+from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
+from crushpy.permissions.suggestions import suggest_rule
+
+HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
+_MOVES = frozenset(("cd", "pushd", "popd"))
+
+
+class RuleDecision:
+    """One command line under the rules."""
+
+    def __init__(
+        self, reading: ShellReading, rules: RuleSet, workspace: Path, guard: ExecutionContext, tool: str = RUN
+    ) -> None:
+        self._reading = reading
+        self._rules = rules
+        self._workspace = workspace
+        self._allow: dict[Sequence[str], Rule] = {
+            rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)
+        }
+        self._free = _free_folder(reading.commands, workspace)
+        self._plain = PlainReading(_folders(reading, workspace), rules, workspace, guard)
+
+    def parts(self) -> list[Decision]:
+        """One decision for each thing that the line would do."""
+        parts = self.doubts()
+        for redirect in self._reading.redirects:
+            parts.extend(_redirect(redirect, self._reading, self._rules, self._workspace))
+        commands = [part for command in self._reading.commands for part in self.command(command)]
+        if not commands and self._reading.commands:
+            commands = [Decision("allow", "it only steers the shell")]
+        return [*parts, *commands]
+
+    def doubts(self) -> list[Decision]:
+        """Why no rule for a command covers this line."""
+        unreadable = self._reading.unreadable
+        found = [Decision("ask", f"the command cannot be judged: {unreadable}")] if unreadable else []
+        found.extend(obeyed_variables(self._reading))
+        every = _every(self._reading.commands)
+        if any(each.program == "git" for each in every) and is_bare_repository(self._workspace):
+            why = "this folder is a bare repository, and git does what its settings say"
+            found.append(Decision("ask", why))
+        return found
+
+    def command(self, command: SimpleCommand) -> list[Decision]:
+        """What becomes of one command; nothing where it needs no rule."""
+        if covered := self.covered(command):
+            return [covered]
+        if self.is_neutral(command):
+            return []
+        return self._plain.parts(command) or self._uncovered(command)
+
+    def covered(self, command: SimpleCommand) -> Decision | None:
+        """The rule that covers a command, as a decision."""
+        rule = covered_by(list(self._allow), command, self._free)
+        return by_rule("allow", self._allow[tuple(rule)], str(command)[:200]) if rule else None
+
+    def is_neutral(self, command: SimpleCommand) -> bool:
+        """True where beside other commands it needs no rule."""
+        return covered_by((), command, self._free) is not None
+
+    def _uncovered(self, command: SimpleCommand) -> list[Decision]:
+        if not (command.inner and command.transparent):
+            return [_ask(command, self._plain)]
+        return [part for each in command.inner for part in self.command(each) if part.verdict != "allow"]
+
+
+def obeyed_variables(reading: ShellReading) -> list[Decision]:
+    """What variables ask about: those that steer any program, and all that reach one which obeys any."""
+    exports_all = any(each.program == "set" and _exports_all(each) for each in _every(reading.commands))
+    exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
+    asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
+    for command in reading.commands:
+        for program, variables in _environments(command, exported):
+            for variable in variables:
+                if is_obeyed(variable):
+                    asked.setdefault(variable.name, "is executed")
+                elif program not in PLAIN_PROGRAMS and program != "git" and may_be_obeyed(variable):
+                    asked.setdefault(variable.name, f"{program} executes")
+    return [Decision("ask", f"setting {name} can change what {what}") for name, what in asked.items()]
+
+
+def _environments(
+    command: SimpleCommand, given: Sequence[Assignment]
+) -> Iterator[tuple[str, Sequence[Assignment]]]:
+    """Each program that would run, with the variables it gets."""
+    variables = (*given, *command.variables)
+    if command.inner and command.transparent:
+        yield "", [each for each in variables if is_obeyed(each)]
+    else:
+        yield command.program, variables
+    for inner in command.inner:
+        yield from _environments(inner, variables)
+
+
+def _exports_all(command: SimpleCommand) -> bool:
+    """Whether `set` hands every variable on from here."""
+    return any(
+        word.text == "allexport" or (word.is_option and "a" in word.text) for word in command.words[1:]
+    )
+
+
+def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
+    word = redirect.target
+    if word.kind == "unknown" and word.head == "/dev/fd/":
+        return []  # a process substitution: its commands are judged by themselves
+    if word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text):
+        return []
+    text = f"{Path.home()}{word.text[1:]}" if word.text.startswith("~/") else word.text
+    spelled = word.kind == "literal" or (text != word.text and not re.search(r"[*?\[{]", text))
+    if not spelled or not text or text.startswith(("/dev/tcp/", "/dev/udp/")):
+        return [Decision("ask", f"where the redirection to {word.text} goes cannot be judged")]
+    folders = [workspace] if text.startswith("/") else _folders(reading, workspace)
+    if not folders:
+        return [Decision("ask", f"from which folder {word.text} is meant cannot be judged")]
+    tool = WRITE if redirect.writes else READ
+    return [
+        decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
+        for folder in folders
+    ]
+
+
+def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
+    """The folders in which a command of this line may run; none where that is not known."""
+    moves = [each for each in _every(reading.commands) if each.words[0].text in _MOVES]
+    if not moves:
+        return [workspace]
+    target = cd_target(moves[0], workspace) if moves[0].words[0].text == "cd" else None
+    if len(moves) > 1 or reading.loops or target is None:
+        return []
+    return [workspace, target]
+
+
+def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
+    return [each for command in commands for each in with_inner(command)]
+
+
+def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
+    """Where `cd` may go without a rule: a folder can give orders to what runs in it."""
+    every = _every(commands)
+    moves = sum(each.words[0].text in _MOVES for each in every)
+    steered = {
+        each.program
+        for each in every
+        if each.program not in PLAIN_PROGRAMS and not (each.inner and each.transparent)
+    }
+    return FreeFolder(workspace, below=moves < 2 and steered <= {"git"}, git="git" in steered)
+
+
+def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
+    rule = suggest_rule(command)
+    risks = {} if command.inner else risky_words(command)
+    known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
+    shown = str(command)[:200]
+    if known:
+        reason = f"no rule spells `{known[0][0][:60]}` in `{shown}`: {known[0][1]}"
+    elif risks:
+        reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
+    else:
+        moves = command.words[0].text == "cd"
+        why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
+        reason = f"no rule covers `{shown}`{why}"
+    return Decision("ask", reason, (rule,) if rule else (), about=shown)

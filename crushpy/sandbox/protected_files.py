@@ -1,0 +1,120 @@
+"""What in a workspace runs by itself (hooks, `.envrc`, tasks of editors): kept as it is, new ones put aside.
+
+What exists is read-only for commands. What does not exist cannot be, without leaving files in the project;
+so it is looked for after each command, moved out of the project, and said.
+"""
+
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+from crushpy.core.ids import new_id
+from crushpy.core.paths import private_dir
+from crushpy.sandbox.repository import git_folders
+
+IN_WORKSPACE = (
+    ".git",
+    ".git/hooks",
+    ".git/config.worktree",
+    ".envrc",
+    ".crushpy",
+    ".vscode/tasks.json",
+)
+IN_HOME = """
+.bashrc .bash_profile .bash_login .bash_logout .bash_aliases .profile .zshrc .zshenv .zprofile .zlogin
+.zlogout .inputrc .xinitrc .xprofile .xsessionrc .pam_environment .gitconfig .config/git .config/fish
+.config/autostart .config/systemd .config/environment.d .local/bin .local/share/applications .vimrc .vim
+.config/nvim .emacs .emacs.d .tmux.conf .gdbinit .pythonrc.py .crontab bin Library/LaunchAgents
+""".split()  # noqa: SIM905
+_NESTED_DEPTH = 2
+_NESTED_FOLDERS = 200
+
+
+class ProtectedFiles:
+    """The guarded places of one workspace, and which of them were there when a command began."""
+
+    def __init__(self, workspace: Path, home: Path, aside: Path) -> None:
+        self._workspace = workspace
+        self._aside = aside
+        self._places = [workspace / name for name in IN_WORKSPACE]
+        if home == workspace or workspace in home.parents:
+            self._places += [home / name for name in IN_HOME]
+        repository = git_folders(workspace)
+        if repository:
+            self._places += repository.orders()
+        self._missing = self._absent()
+
+    def _absent(self) -> frozenset[Path]:
+        return frozenset(place for place in self._places if not os.path.lexists(place))
+
+    def existing(self) -> Iterator[Path]:
+        """What is there: read-only for commands. Repositories inside the workspace too."""
+        for place in self._places:
+            if os.path.lexists(place):
+                yield place
+        yield from _nested_repositories(self._workspace)
+
+    def begin(self, *, alone: bool) -> list[str]:
+        """A command begins: what is there now is not its doing. What to say of what came since the last one,
+        where that may be the doing of another that runs in the background (not `alone`)."""
+        before, self._missing = self._missing, self._absent()
+        appeared = sorted(before - self._missing)
+        return (
+            [] if alone else [f"{place} appeared while commands ran in the background" for place in appeared]
+        )
+
+    def put_aside(self, allowed: Collection[Path] = ()) -> list[str]:
+        """Moves what a command made in places that were empty out of the project; what to say of it."""
+        said: list[str] = []
+        for place in sorted(self._missing):
+            if place in allowed or not os.path.lexists(place) or _only_samples(place):
+                continue
+            made = self._behind_no_link(place)
+            target = private_dir(self._aside / new_id()) / made.name
+            try:
+                shutil.move(made, target)
+            except OSError as error:
+                said.append(
+                    f"{made} was made, which runs by itself, and cannot be moved away: {error.strerror}"
+                )
+            else:
+                said.append(f"{made} was made, which runs by itself: it was put aside, as {target}")
+        self._missing = self._absent()
+        return said
+
+    def _behind_no_link(self, place: Path) -> Path:
+        """`place`, or the link above it that leads elsewhere: what lies behind a link is not ours to move."""
+        if self._workspace in place.parents:
+            for folder in reversed(place.relative_to(self._workspace).parents):
+                above = self._workspace / folder
+                if above != self._workspace and above.is_symlink():
+                    return above
+        return place
+
+
+def _only_samples(place: Path) -> bool:
+    """True of the hooks that git itself lays out in every new repository: none of them runs."""
+    if place.name != "hooks" or place.is_symlink():
+        return False
+    with suppress(OSError):
+        return all(name.endswith(".sample") for name in os.listdir(place))  # noqa: PTH208
+    return False
+
+
+def _nested_repositories(workspace: Path) -> Iterator[Path]:
+    waiting = [(workspace, _NESTED_DEPTH)]
+    looked = 0
+    while waiting and looked < _NESTED_FOLDERS:
+        folder, depth = waiting.pop(0)
+        looked += 1
+        with suppress(OSError), os.scandir(folder) as entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False) or entry.name in (".git", "node_modules"):
+                    continue
+                inside = Path(entry.path, ".git")
+                if os.path.lexists(inside):
+                    yield inside
+                if depth > 1:
+                    waiting.append((Path(entry.path), depth - 1))

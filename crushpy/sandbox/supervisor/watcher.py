@@ -1,0 +1,135 @@
+"""The process above each command: adopts what the command's processes leave behind, until nothing is left.
+
+So all of a command are descendants of its watcher (PR_SET_CHILD_SUBREAPER), whatever sessions they open,
+however often they fork, and whatever their environment is.
+"""
+
+import os
+import resource
+import signal
+from collections.abc import Callable
+from types import FrameType
+
+from crushpy.sandbox.supervisor.processes import (
+    HAS_PROC,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    kill_all_below_us,
+    process_control,
+)
+
+Report = Callable[..., None]
+PARENT_DIED = signal.SIGRTMAX if hasattr(signal, "SIGRTMAX") else signal.SIGUSR2
+
+
+_IGNORED = (
+    *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
+    *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
+)
+"""What a program would go on to ignore: by Python, by the keeper, or by who started crushpy."""
+
+
+class CommandLimits:
+    """What one command may use; 0: as much as it likes."""
+
+    def __init__(self, processes: int = 0, memory: int = 0, file_size: int = 0) -> None:
+        self.processes = processes
+        self.memory = memory
+        self.file_size = file_size
+
+
+def start_watcher(
+    name: str, order: int, output: int, limits: CommandLimits, report: Report
+) -> tuple[int, int]:
+    """Starts a command under a watcher; the watcher's number, and the shell's where groups are signalled."""
+    tell, told = (-1, -1) if HAS_PROC else os.pipe()
+    watcher = os.fork()
+    if watcher == 0:
+        try:
+            _watch(name, order, output, limits, report, told)
+        finally:
+            os._exit(1)
+    if HAS_PROC:
+        return watcher, 0
+    os.close(told)
+    shell = int(os.read(tell, 20) or b"0")
+    os.close(tell)
+    return watcher, shell
+
+
+def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Report, told: int) -> None:
+    keeper = os.getppid()
+
+    def parent_died(_number: int = 0, _frame: FrameType | None = None) -> None:
+        if os.getppid() != keeper:
+            kill_all_below_us()
+            os._exit(0)
+
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    signal.signal(PARENT_DIED, parent_died)
+    process_control(PR_SET_CHILD_SUBREAPER, 1)
+    process_control(PR_SET_PDEATHSIG, PARENT_DIED)
+    parent_died()  # it may have died before we asked to be told
+    try:
+        shell = _start_shell(order, output, limits)
+    except OSError as error:
+        report("failed", name, error.errno or 0)
+        report("exit", name, 127 << 8)
+        os._exit(0)
+    os.close(order)
+    os.close(output)
+    if told >= 0:
+        os.write(told, str(shell).encode())
+        os.close(told)
+    while True:
+        try:
+            pid, status = os.waitpid(-1, 0)
+        except ChildProcessError:
+            os._exit(0)
+        if pid == shell:
+            report("exit", name, status)
+
+
+def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
+    """The program, in a session of its own; the folder and the limits it inherits from us.
+
+    Spawned, not forked: a second copy of this process would take longer than the rest together.
+    """
+    with open(order, "rb", closefd=False) as file:
+        cwd, count, *words = file.read().split(b"\0")
+    arguments, environment = words[: int(count)], words[int(count) :]
+    variables = (each.partition(b"=") for each in environment if b"=" in each)
+    os.chdir(cwd)
+    _limit(limits)
+    return os.posix_spawn(
+        arguments[0],
+        arguments,
+        {name: value for name, _, value in variables},
+        file_actions=(
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDWR, 0),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
+        ),
+        setsid=True,
+        setsigmask=(),
+        setsigdef=_IGNORED,
+    )
+
+
+def _limit(limits: CommandLimits) -> None:
+    wanted = {
+        "RLIMIT_NPROC": limits.processes,
+        "RLIMIT_DATA": limits.memory,
+        "RLIMIT_FSIZE": limits.file_size,
+    }
+    for name, most in wanted.items():
+        number = getattr(resource, name, None)
+        if not most or number is None:
+            continue
+        try:
+            hard = resource.getrlimit(number)[1]
+            allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
+            resource.setrlimit(number, (allowed, allowed))
+        except (OSError, ValueError):
+            pass  # less than is in use already: the keeper counts as well

@@ -1,0 +1,91 @@
+"""The files that crushpy keeps for its user: replaced whole or not at all, by one process at a time."""
+
+import errno
+import os
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from crushpy.core.paths import private_dir
+
+_NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
+"""What file systems without locks answer."""
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Puts `content` in `path` in one step, and makes its folder; a symlink (dotfiles) stays one.
+
+    Raises OSError, and then what was there is intact.
+    """
+    target = Path(os.path.realpath(path))
+    private_dir(target.parent)
+    temporary = write_beside(target, content, 0o600)
+    try:
+        temporary.replace(target)
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
+    """A file that only its owner can read: it grows under another name, and is there once it is whole.
+
+    Raises FileExistsError where anything is there, be it a link, unless it may be replaced; OSError.
+    """
+    if not replace and os.path.lexists(path):
+        raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
+    temporary, handle = _open_beside(path, 0o600)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(handle)
+        if replace:
+            temporary.replace(path)
+        else:
+            os.link(temporary, path)  # unlike a rename, this refuses what is there
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def write_beside(target: Path, content: bytes, mode: int) -> Path:
+    """A file of another name in the same folder, safely on disk: ready to take the place of `target`."""
+    temporary, handle = _open_beside(target, mode)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(handle)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+    return temporary
+
+
+def _open_beside(target: Path, mode: int) -> tuple[Path, int]:
+    temporary = target.parent / f".crushpy-{os.urandom(6).hex()}.tmp"
+    return temporary, os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
+
+
+@contextmanager
+def locked(file: Path, seconds: float = -1) -> Generator[None]:
+    """One process at a time; the system lets go when a process dies. `file` is the lock's own, and stays.
+
+    Waits at most `seconds` (less than 0: for ever), then raises TimeoutError. Raises OSError where `file`
+    cannot be made.
+    """
+    from filelock import FileLock
+
+    private_dir(file.parent)
+    lock = FileLock(file, timeout=seconds, mode=0o600, poll_interval=0.01, fallback_to_soft=False)
+    try:
+        lock.acquire()
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+        # Better to go on unguarded than not at all.
+    try:
+        yield
+    finally:
+        lock.release()

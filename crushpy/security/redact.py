@@ -1,0 +1,298 @@
+"""Takes secrets out of text that leaves crushpy's own storage: exports, and what is carried to a new session.
+
+Every pattern is linear, so that no text can make it slow: what repeats is bounded, possessive, or can be
+read in one way only. Possessive are single characters alone: over groups, Python before 3.11.5 errs.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, cast
+
+from crushpy.util.pieces import batches_of_lines
+
+MARK = "[redacted]"
+
+_VARIABLES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
+_MIN_VARIABLE = 8
+
+
+def _any_case(pattern: str) -> str:
+    """`pattern` for small and large letters alike. Several times faster than re.IGNORECASE."""
+    return re.sub("[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", pattern)
+
+
+_KEY_START = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_END = re.compile(r"-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----")
+_KEY_LINE = re.compile(r"\s*+(?:\\[nr]\s*+)*[A-Za-z0-9+/=]{16,}+")
+
+_LOOKS = {
+    # OpenAI, Anthropic, OpenRouter: with a digit, unlike names in CSS.
+    "sk-": r"(?=[A-Za-z_-]*+[0-9])[A-Za-z0-9_-]{20,}+",
+    "github_pat_": r"[A-Za-z0-9_]{20,}+",
+    "glpat-": r"[A-Za-z0-9_-]{20,}+",
+    **dict.fromkeys(("AKIA", "ASIA"), r"[A-Z0-9]{16}(?![A-Za-z0-9])"),  # AWS
+    "xox": r"[a-z]-[A-Za-z0-9-]{10,}+",  # Slack
+    "xapp-": r"[A-Za-z0-9-]{20,}+",
+    "AIza": r"[A-Za-z0-9_-]{30,}+",  # Google
+    "ya29.": r"[A-Za-z0-9_-]{20,}+",
+    "GOCSPX-": r"[A-Za-z0-9_-]{20,}+",
+    "hf_": r"[A-Za-z0-9]{30,}+",
+    "gsk_": r"[A-Za-z0-9]{30,}+",
+    "npm_": r"[A-Za-z0-9]{36}",
+    "pypi-": r"[A-Za-z0-9_-]{50,}+",
+    **dict.fromkeys(("xai-", "pplx-", "tvly-"), r"[A-Za-z0-9_-]{20,}+"),
+    "r8_": r"[A-Za-z0-9]{30,}+",
+    "dop_v1_": r"[a-f0-9]{60,}+",
+    "SG.": r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+",  # SendGrid
+    "eyJ": r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+",  # JWT
+}
+"""How keys begin, and how they go on. To look for each beginning is ten times faster than for one pattern."""
+
+
+def _token(start: str, rest: str) -> "re.Pattern[str]":
+    # What must not stand before it is looked at behind it: `re` is fast where a pattern begins with letters.
+    return re.compile(rf"{start}(?<![A-Za-z0-9_-]{start}){rest}")
+
+
+_TOKENS = {
+    **{f"k_{kind}_": _token(f"[spr]k_{kind}_", r"[A-Za-z0-9]{16,}+") for kind in ("live", "test")},  # Stripe
+    **{start: _token(re.escape(start), rest) for start, rest in _LOOKS.items()},
+}
+"""Each by letters that it holds: the longer they are, the faster they are looked for."""
+_GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
+_SHORTEST = 20
+"""A text of letters and digits alone that is shorter holds no secret that shows by its look."""
+_SHORTEST_TOKEN = 15
+_SEPARATOR = re.compile(r"[ \t:=]")
+"""One of these is in every header, every URL with a password, and between a name and what it is given."""
+
+_QUOTE = r"""\\?["']?"""
+_SCHEME = _any_case("(?:bearer|basic|digest|token|apikey)")
+_AUTHORIZATION = re.compile(
+    rf"({_any_case('authorization')}{_QUOTE}[ \t]{{0,4}}+[:=][ \t]{{0,4}}+{_QUOTE})?"
+    rf"({_SCHEME}[ \t]{{1,4}}+)([A-Za-z0-9._~+/=:-]{{8,}}+)"
+)
+
+# Up to the last "@": a password may hold one.
+_URL_PASSWORD = re.compile(r"""(://[^\s/:@'"]{0,100}+:)([^\s/'"]{1,200})(?=@)""")
+
+_NAME = _any_case(
+    r"(?:p(?:ass(?:words?|wd|phrase)|wd|rivate[_-]?key)|s(?:ecret(?:[_-]?key)?|igning[_-]?key)|token"
+    r"|a(?:pi|ccess|ccount)[_-]?key|authorization|c(?:redentials?|lient[_-]?secret)|encryption[_-]?key)"
+)
+_ASSIGNMENT = re.compile(
+    rf"({_NAME})({_QUOTE}[ \t]{{0,4}}+(?:=>|:=|[:=])[ \t]{{0,4}}+|[ \t]{{1,4}}+)"
+    r"""(?:\\?"([^"\\\n]{1,500}+)\\?"|\\?'([^'\\\n]{1,500}+)\\?'|([^\s"'`,;&<>\\]{1,500}+))"""
+)
+_SECRET_KEY = re.compile(rf"{_NAME}$")
+_NAME_WORDS = ("passw", "passphrase", "pwd", "token", "authorization", "credential")
+"""One of these, a secret, or a key of `_KEYS_OF`, is where each `_NAME` begins."""
+_KEYS_OF = ("private", "signing", "api", "access", "account", "encryption")
+_LONGEST_KEY = max(map(len, _KEYS_OF)) + 1
+
+_FLAG = re.compile(r"(?:^|[\s'\"])--[A-Za-z0-9_-]*+$")
+_FLAG_REACH = 30
+"""How far before a name the dashes of its flag may be."""
+_CODE = re.compile(r"[A-Za-z_]\w*+(?:\.[A-Za-z_]\w*+)+$|[^()\[\]{}|]*+[()\[\]{}|]")
+_PLACEHOLDER = re.compile(
+    r"(?:none|null|nil|true|false|undefined|required|optional|string|str|bytes|text|number|int|integer|any"
+    r"|example|changeme|\W*+|(.)\1*)$",
+    re.IGNORECASE,
+)
+_NAME_OF_ONE = re.compile(
+    "pass|pwd|secret|token|key|cred|auth|self|args|value|config|settings|env", re.IGNORECASE
+)
+
+
+_hidden: set[str] = set()
+
+
+def hide_from_now_on(secret: str) -> None:
+    """A secret that is in no variable of the environment: a key from the keyring."""
+    _hidden.add(secret)
+
+
+def redact(text: str) -> str:
+    """`text` with every secret replaced that shows by its look, by its name or by our own environment."""
+    return Redactor().text(text)
+
+
+def redact_data(value: Any) -> Any:
+    """The same for every text inside JSON-like data. Below a key that names a secret, all text goes."""
+    return Redactor().data(value)
+
+
+class Redactor:
+    """For many texts: our own environment is looked through once."""
+
+    def __init__(self) -> None:
+        self._known = _known_secrets()
+
+    def text(self, text: str) -> str:
+        for value in self._known:
+            text = text.replace(value, MARK)
+        if len(text) < _SHORTEST and text.isalnum():
+            return text
+        if len(text) < _SHORTEST_TOKEN and not _SEPARATOR.search(text):
+            return text
+        # What else is looked for ends with its line.
+        return "".join(map(self._in_lines, batches_of_lines(_hide_private_keys(text))))
+
+    def _in_lines(self, text: str) -> str:
+        text = _hide_tokens(text)
+        if not _SEPARATOR.search(text):
+            return text
+        lower = text.lower()
+        shown = _hide_at(text, lower, _AUTHORIZATION, _hide_authorization, _headers)
+        shown = _URL_PASSWORD.sub(_hide_url_password, shown)
+        return _hide_at(shown, lower if shown is text else shown.lower(), _ASSIGNMENT, _hide_assigned, _names)
+
+    def data(self, value: Any, *, whole: bool = False) -> Any:
+        if isinstance(value, str):
+            return MARK if whole and value else self.text(value)
+        if isinstance(value, dict):
+            items = cast("dict[str, Any]", value).items()
+            return {key: self.data(item, whole=whole or bool(_SECRET_KEY.search(key))) for key, item in items}
+        if isinstance(value, list | tuple):
+            return [self.data(item, whole=whole) for item in cast("list[Any]", value)]
+        return value
+
+
+def _known_secrets() -> list[str]:
+    """Longest first: one may be part of another."""
+    named = [name for name in os.environ if name.upper().endswith(_VARIABLES)]
+    values = {os.environ.get(name, "").strip() for name in named}
+    return sorted((value for value in values | _hidden if len(value) >= _MIN_VARIABLE), key=len, reverse=True)
+
+
+def _hide_private_keys(text: str) -> str:
+    if "-----BEGIN " not in text:
+        return text
+    kept: list[str] = []
+    place = 0
+    while start := _KEY_START.search(text, place):
+        kept += text[place : start.start()], MARK
+        place = _end_of_key(text, start.end())
+    return "".join(kept) + text[place:]
+
+
+def _end_of_key(text: str, place: int) -> int:
+    """Behind its end mark, or as far as it looks like a key where the end was cut off."""
+    dashes = text.find("-----", place)
+    if dashes >= 0 and (end := _KEY_END.match(text, dashes)):
+        return end.end()
+    while line := _KEY_LINE.match(text, place):
+        place = line.end()
+    return place
+
+
+def _hide_tokens(text: str) -> str:
+    text = _GITHUB.sub(MARK, text)
+    for start, pattern in _TOKENS.items():
+        if start in text:
+            text = pattern.sub(MARK, text)
+    return text
+
+
+def _hide_at(
+    text: str,
+    lower: str,
+    pattern: "re.Pattern[str]",
+    hide: Callable[["re.Match[str]"], str],
+    places: Callable[[str], Iterable[int]],
+) -> str:
+    """What `pattern.sub` gives, where the pattern can only match at `places` of the text in small letters."""
+    if len(lower) != len(text):  # a few letters change their length
+        return pattern.sub(hide, text)
+    kept: list[str] = []
+    end = 0
+    for place in sorted(places(lower)):
+        if place >= end and (found := pattern.match(text, place)):
+            kept += text[end:place], hide(found)
+            end = found.end()
+    return "".join(kept) + text[end:] if kept else text
+
+
+def _headers(lower: str) -> list[int]:
+    """Other schemes are words like others where the header's name does not stand in front."""
+    return _occurrences(lower, "authorization", "bearer")
+
+
+def _names(lower: str) -> list[int]:
+    """Where a `_NAME` may begin."""
+    secrets = _occurrences(lower, "secret")
+    found = _occurrences(lower, *_NAME_WORDS) + secrets
+    for place in secrets:
+        found += _beginnings(lower, place, ("client",))
+    for place in _occurrences(lower, "key"):
+        found += _beginnings(lower, place, _KEYS_OF)
+    return found
+
+
+def _beginnings(lower: str, place: int, words: tuple[str, ...]) -> Iterator[int]:
+    """Where one of `words` begins that stands right before `place`, or with one dash between."""
+    before = lower[max(0, place - _LONGEST_KEY) : place]
+    joined = before[:-1] if before.endswith(("_", "-")) else before
+    for word in words:
+        if joined.endswith(word):
+            yield place - len(before) + len(joined) - len(word)
+
+
+def _occurrences(text: str, *words: str) -> list[int]:
+    found: list[int] = []
+    for word in words:
+        place = text.find(word)
+        while place >= 0:
+            found.append(place)
+            place = text.find(word, place + 1)
+    return found
+
+
+def _hide_authorization(match: "re.Match[str]") -> str:
+    header, scheme, value = match[1] or "", match[2], match[3]
+    # Without the header's name in front, "bearer" and "token" are words like others.
+    is_secret = header or (scheme.lower().startswith("bearer") and _has_digit(value))
+    return header + scheme + MARK if is_secret else match[0]
+
+
+def _hide_url_password(match: "re.Match[str]") -> str:
+    is_variable = match[2].startswith(("$", "{", "<", "*"))
+    return match[0] if is_variable else match[1] + MARK
+
+
+def _hide_assigned(match: "re.Match[str]") -> str:
+    name, separator = match[1], match[2]
+    if separator.isspace():
+        before = match.string[max(0, match.start() - _FLAG_REACH) : match.start()]
+        if not _FLAG.search(before):
+            return match[0]
+        separator = "="
+    quoted = match[3] or match[4]
+    value = quoted or match[5]
+    if not _is_secret(name, separator, value, bare=not quoted):
+        return match[0]
+    start = match.start(match.lastindex or 0) - match.start()
+    return match[0][:start] + MARK + match[0][start + len(value) :]
+
+
+def _is_secret(name: str, separator: str, value: str, *, bare: bool) -> bool:
+    """Whether what is given to a name such as `password` is the thing itself: not code, not prose."""
+    if value.startswith(("$", "{", "<", "%", "*", MARK)) or _PLACEHOLDER.match(value):
+        return False
+    if bare and _CODE.match(value):
+        return False
+    if name.lower().startswith(("pass", "pwd")):
+        if len(value) < 4 or (name.lower() == "pwd" and value.startswith(("/", "~", "."))):
+            return False  # a working directory
+        # `password: optional` is prose, `password=letmein` is not, `password=my_password` is code.
+        return not bare or _has_digit(value) or not (separator[-1].isspace() or _NAME_OF_ONE.search(value))
+    if len(value) < 8 or " " in value or (bare and "_" in value and _NAME_OF_ONE.search(value)):
+        return False
+    if _has_digit(value):
+        return len(value) >= 16 or any(char.isalpha() for char in value)
+    return not bare and len(value) >= 20 and value.isalnum() and value not in (value.lower(), value.upper())
+
+
+def _has_digit(text: str) -> bool:
+    return any(char.isdigit() for char in text)

@@ -1,0 +1,134 @@
+"""The one sanitiser: makes foreign text harmless and honest before a terminal shows it.
+
+Text from a model, a tool or a file may hold escape sequences that write to the clipboard, rename the window
+or move the cursor, and invisible characters that make it read otherwise than it is.
+"""
+
+import re
+from collections.abc import Iterator
+from typing import Any, TypeVar, cast
+
+from crushpy.util.pieces import batches_of_lines
+
+T = TypeVar("T")
+
+# Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
+_STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"
+_CSI = r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
+_SHORT = r"\x1b[ -/]*+[0-~]"
+_CONTROL = r"[\x00-\x08\x0b-\x1f\x7f-\x9f]"
+_HIDDEN = (
+    r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
+    r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
+)
+"""Reorders text, takes no room, or looks like a blank."""
+_UNSEEN = f"[{_HIDDEN}]"
+_SURROGATE = r"[\ud800-\udfff]"
+_SEEN = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
+_JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
+"""Joins emoji, and letters of some scripts: kept where it can do so."""
+
+_SUSPECT = f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}"
+_HARM = (
+    rf"(?P<line>\r\n?)|(?P<gone>{_STRING}|{_CSI}|{_SHORT}|{_CONTROL})"
+    rf"|(?P<kept>{_JOINER})|(?P<unseen>{_UNSEEN})|{_SURROGATE}"
+)
+
+_BLANK = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
+"""Looks like a space and is none: a shell takes it for a letter."""
+_ODD = r"\ufe0e\ufe0f\ufff0-\ufff8\U00013430-\U00013455\U0001bca0-\U0001bca3"
+"""Nothing to see, and left alone where nothing is decided."""
+_SCRIPT = rf"[^\x00-\u058f\u2e80-\uf8ff{_HIDDEN}{_BLANK}{_ODD}]"
+"""An emoji, or of a script in which joiners have work to do: not Latin, Greek, Cyrillic or Chinese."""
+_AT_WORK = (
+    rf"(?<={_SCRIPT})[\ufe0e\ufe0f]|(?<={_SCRIPT}|\ufe0f)[\u200c\u200d](?={_SCRIPT})"
+    r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"
+)
+_REVEAL = rf"(?P<kept>{_AT_WORK})|[\x00-\x08\x0b-\x1f\x7f-\x9f{_HIDDEN}{_BLANK}{_ODD}]|{_SURROGATE}"
+_C0 = (
+    "NUL SOH STX ETX EOT ENQ ACK BEL BS HT LF VT FF CR SO SI "
+    "DLE DC1 DC2 DC3 DC4 NAK SYN ETB CAN EM SUB ESC FS GS RS US"
+)
+_NAMES = dict(enumerate(_C0.split())) | {0x7F: "DEL"}
+
+
+def clean(text: str) -> str:
+    """`text` without escape sequences and control characters, and with invisible ones shown as `<U+202E>`.
+
+    Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
+    """
+    # No escape sequence goes past a line break.
+    return "".join(map(_clean, batches_of_lines(text)))
+
+
+def _clean(text: str) -> str:
+    if text.isascii():
+        if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
+            return text
+    elif re.search(_SUSPECT, text) is None:
+        return text
+    return re.sub(_HARM, _harmless, text)
+
+
+def revealed(text: str) -> str:
+    """`text` with all of it to be seen, for decisions: what would hide is shown as `<ESC>` or `<U+202E>`.
+
+    Nothing is dropped. Line breaks and tabs stay; a carriage return is shown, also at the end of a line.
+    """
+    return "".join([piece for piece, _ in revealed_pieces(text)])
+
+
+def revealed_pieces(text: str) -> Iterator[tuple[str, bool]]:
+    """What `revealed` shows, piece by piece; True for each that stands for a hidden character."""
+    start = 0
+    for match in () if text.isascii() and text.isprintable() else re.finditer(_REVEAL, text):
+        if match["kept"]:
+            continue
+        if match.start() > start:
+            yield text[start : match.start()], False
+        yield _name(match[0]), True
+        start = match.end()
+    if start < len(text):
+        yield text[start:], False
+
+
+def _name(char: str) -> str:
+    code = ord(char)
+    return f"<{_NAMES[code]}>" if code in _NAMES else f"<U+{code:04X}>"
+
+
+def one_line(text: str) -> str:
+    """`text`, clean and on a single line."""
+    return " ".join(clean(text).split())
+
+
+def encodable(value: T) -> T:
+    """`value`, a text or what JSON holds, with a mark for each lone surrogate: UTF-8 cannot say those."""
+    return cast(T, _encodable(value))
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        # By way of UTF-16, so that the two halves of one letter find each other.
+        return (
+            value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        )
+    if isinstance(value, dict):
+        return {_encodable(key): _encodable(item) for key, item in cast("dict[Any, Any]", value).items()}
+    if isinstance(value, list | tuple):
+        return [_encodable(item) for item in cast("list[Any]", value)]
+    return value
+
+
+def _harmless(match: "re.Match[str]") -> str:
+    match match.lastgroup:
+        case "line":
+            return "\n"
+        case "gone":
+            return ""
+        case "kept":
+            return match[0]
+        case "unseen":
+            return f"<U+{ord(match[0]):04X}>"
+        case _:
+            return "\N{REPLACEMENT CHARACTER}"

@@ -1,0 +1,381 @@
+"""Turns what the engine says, and what is stored, into items of the transcript."""
+
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from crushpy.context.cuts import SentState
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import (
+    ApprovalDone,
+    Boundary,
+    Event,
+    MessageCommitted,
+    PromptCommitted,
+    Retry,
+    TaskProgress,
+    TextDelta,
+    ThinkingDelta,
+    ToolCalled,
+    ToolFinished,
+    ToolOutput,
+    ToolStarted,
+    TurnEnded,
+)
+from crushpy.core.messages import Message, Note, Seed, TaskReport, Thinking, ToolResult, headline
+from crushpy.core.timeline_notes import CUT_REPLY, NoteMaker, TimelineNote, answer_words
+from crushpy.tui.found_items import item_of
+from crushpy.tui.items import (
+    ALL_BOUNDARY_ACTIONS,
+    BoundaryItem,
+    ErrorItem,
+    ItemAction,
+    NoticeItem,
+    ReplyItem,
+    ThinkingItem,
+    ToolItem,
+    ToolState,
+    TranscriptItem,
+    TranscriptView,
+    UserItem,
+)
+from crushpy.tui.long_replies import Parts
+
+if TYPE_CHECKING:
+    from crushpy.engine.session.browser import OpeningBoundary
+
+NO_STATES: Mapping[str, SentState] = {}
+NO_PARTS: Parts = {}
+
+
+class TranscriptPresenter:
+    """Keeps track of what is being written. One for each transcript.
+
+    `offers` is what can be done with the card of a fresh start there; `reach`: how to get to its keys.
+    """
+
+    def __init__(
+        self, view: TranscriptView, offers: tuple[ItemAction, ...] = ALL_BOUNDARY_ACTIONS, reach: str = ""
+    ) -> None:
+        self._view = view
+        self._offers = offers
+        self._reach = reach
+        self._reply: int | None = None
+        self._thinking: int | None = None
+        self._thinking_since = self._thinking_until = 0.0
+        self._tools: dict[str, tuple[int, ToolItem]] = {}
+        self._marks = NoteMaker()
+        self._last_message = ""
+        self._stored: dict[int, str] = {}
+        """Messages that were shown before they were stored, by their keys in the view."""
+
+    def show(self, item: TranscriptItem) -> None:
+        """Adds something that no event tells of."""
+        self._view.add(item)
+
+    def fail(self, error: Exception) -> None:
+        """Shows an error of the app's own doing."""
+        if isinstance(error, CrushpyError):
+            self.show(ErrorItem(error.message, error.hint))
+        else:
+            self.show(ErrorItem(f"{type(error).__name__}: {error}"))
+
+    def clear(self) -> None:
+        self.load(())
+
+    def message_id(self, key: int) -> str:
+        """The message that an item of the view shows; empty where it is none, or not stored yet."""
+        match self._view.item(key):
+            case UserItem() | ReplyItem() | ThinkingItem() | ToolItem() as item:
+                return item.message_id or self._stored.get(key, "")
+            case _:
+                return ""
+
+    def find(self, message: Message, words: Sequence[str] = ()) -> int:
+        """The key of the item that shows a message; -1 where none does."""
+        keys = self._view.keys()
+        shown = [(key, self.message_id(key), self._view.item(key)) for key in keys]
+        return item_of(message, [(key, name, item) for key, name, item in shown if item is not None], words)
+
+    def load(
+        self,
+        history: Sequence[Message],
+        opening: "OpeningBoundary | None" = None,
+        states: Mapping[str, SentState] = NO_STATES,
+        marks: Sequence[TimelineNote] = (),
+        parts: Parts = NO_PARTS,
+    ) -> None:
+        """Shows a stored session. `opening` is what is stored of the fresh start it begins with, `states`
+        what of it is not sent whole, `marks` what happened between its messages, `parts` the very long
+        replies in it."""
+        self._reply = self._thinking = None
+        self._tools.clear()
+        self._stored.clear()
+        self._view.set_items(
+            [
+                self._placed(item) if isinstance(item, BoundaryItem) else item
+                for item in stored_items(history, opening, states, marks, parts)
+            ]
+        )
+
+    def _placed(self, card: BoundaryItem) -> BoundaryItem:
+        """A card with what can be done with it here."""
+        offers = tuple(action for action in card.offers if action in self._offers)
+        return msgspec.structs.replace(card, offers=offers, reach=self._reach)
+
+    def hear(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                if self._thinking is not None:
+                    self._thinking_until = time.monotonic()
+                    self._end_thinking()
+                if self._reply is None:
+                    self._reply = self._view.add(ReplyItem("", done=False))
+                self._view.stream(self._reply, event.text)
+            case ThinkingDelta():
+                self._thinking_until = time.monotonic()
+                if self._thinking is None:
+                    self._thinking = self._view.add(ThinkingItem("", done=False))
+                    self._thinking_since = self._thinking_until
+                self._view.stream(self._thinking, event.text)
+            case ToolOutput():
+                if event.id in self._tools:
+                    self._view.stream(self._tools[event.id][0], event.text)
+            case MessageCommitted() | TurnEnded():
+                if isinstance(event, MessageCommitted):
+                    self._last_message = event.message_id
+                    shown = (key for key in (self._thinking, self._reply) if key is not None)
+                    self._stored.update(dict.fromkeys(shown, event.message_id))
+                self._end_reply()
+                if isinstance(event, MessageCommitted) and event.cut:
+                    self.show(NoticeItem(CUT_REPLY))
+            case Retry():
+                self._drop_reply()
+                if event.status is None and event.attempt == 1:  # nobody answered: more than a busy server
+                    self.show(NoticeItem(event.reason, "warning"))
+            case PromptCommitted():
+                self.show(UserItem(event.text, event.images, event.message_id))
+            case ToolCalled():
+                self._add_tool(event)
+            case ToolStarted():
+                self._change_tool(event.id, state="running")
+            case TaskProgress():
+                self._work_begun(event)
+            case ApprovalDone():
+                said = answer_words(event.answer, event.covers, event.words)
+                self._change_tool(event.id, answer=said)
+            case ToolFinished():
+                self._finish_tool(event)
+            case Boundary():
+                self.show(self._placed(boundary_item(event)))
+            case _:
+                pass
+        if type(event) is not TextDelta and (mark := self._marks.hear(event)) is not None:
+            self.show(_mark_item(mark))
+
+    def _end_thinking(self) -> None:
+        if self._thinking is None:
+            return
+        item = self._view.item(self._thinking)
+        if isinstance(item, ThinkingItem):
+            seconds = int(self._thinking_until - self._thinking_since)
+            self._view.replace(self._thinking, msgspec.structs.replace(item, done=True, seconds=seconds))
+        self._thinking = None
+
+    def _end_reply(self) -> None:
+        self._end_thinking()
+        if self._reply is not None:
+            self._view.finish(self._reply)
+            self._reply = None
+
+    def _drop_reply(self) -> None:
+        """What was streamed of a reply that failed is void."""
+        for key in (self._thinking, self._reply):
+            if key is not None:
+                self._view.remove(key)
+        self._thinking = self._reply = None
+
+    def _change_tool(self, call_id: str, **changes: str) -> None:
+        if call_id in self._tools:
+            key, item = self._tools[call_id]
+            item = msgspec.structs.replace(item, **changes)
+            self._tools[call_id] = (key, item)
+            self._view.replace(key, item)
+
+    def _add_tool(self, event: ToolCalled) -> None:
+        about = headline(event.name, event.args, more=" …")
+        item = ToolItem(event.id, event.name, about, "waiting", message_id=self._last_message)
+        self._tools[event.id] = (self._view.add(item), item)
+
+    def _work_begun(self, event: TaskProgress) -> None:
+        """From now on the call leads to what its sub-agent does."""
+        known = self._tools.get(event.id)
+        if known is not None and known[1].session_id != event.session_id:
+            self._change_tool(event.id, session_id=event.session_id)
+
+    def _finish_tool(self, event: ToolFinished) -> None:
+        if event.id not in self._tools:
+            return
+        key, item = self._tools.pop(event.id)
+        ended: Any = event.ended
+        result = ToolResult(
+            event.id, event.name, event.text, event.is_error, (), event.display, event.decision, ended
+        )
+        self._view.replace(key, _finished(item, result))
+        self._view.finish(key)
+
+
+def stored_items(
+    history: Iterable[Message],
+    opening: "OpeningBoundary | None" = None,
+    states: Mapping[str, SentState] = NO_STATES,
+    marks: Sequence[TimelineNote] = (),
+    parts: Parts = NO_PARTS,
+) -> Iterable[TranscriptItem]:
+    """A stored history as items, each call with its result, and what happened between messages."""
+    messages = list(history)
+    results = {one.result.call_id: (one.id, one.result) for one in messages if one.result is not None}
+    behind: dict[str, list[TimelineNote]] = {}
+    for mark in marks:
+        behind.setdefault(mark.after, []).append(mark)
+    yield from map(_mark_item, behind.get("", ()))
+    for message in messages:
+        if message.role != "tool":
+            early = [mark for mark in behind.get(message.id, ()) if mark.early]
+            yield from _message_items(message, results, opening, states, early, parts.get(message.id, ()))
+        yield from (_mark_item(mark) for mark in behind.get(message.id, ()) if not mark.early)
+
+
+def _message_items(
+    message: Message,
+    results: Mapping[str, tuple[str, ToolResult]],
+    opening: "OpeningBoundary | None",
+    states: Mapping[str, SentState],
+    early: Sequence[TimelineNote],
+    long_reply: Sequence[ReplyItem],
+) -> Iterable[TranscriptItem]:
+    for part in message.parts:
+        match part:
+            case Seed():
+                yield stored_boundary_item(part, opening)
+            case Note() if not part.about:
+                yield NoticeItem(f"Told the model: {part.text}")
+            case Thinking():
+                if part.text:
+                    yield ThinkingItem(part.text, seconds=part.seconds, message_id=message.id)
+            case _:
+                pass
+    sent = states.get(message.id, "")
+    if message.role == "user":
+        if message.text or message.images:
+            images = tuple(image.info for image in message.images)
+            yield UserItem(message.text, images, message.id, sent)
+        return
+    if long_reply:
+        yield msgspec.structs.replace(long_reply[0], sent=sent)
+        yield from long_reply[1:]
+    elif message.says_something:
+        yield ReplyItem(message.text, message_id=message.id, sent=sent)
+    if message.finish == "interrupted":
+        yield NoticeItem(CUT_REPLY)
+    yield from map(_mark_item, early)
+    for call in message.calls:
+        about = headline(call.name, call.args, more=" …")
+        item = ToolItem(call.id, call.name, about, "interrupted", message_id=message.id)
+        if call.id in results:
+            answer, result = results[call.id]
+            item = msgspec.structs.replace(_finished(item, result), sent=states.get(answer, ""))
+        yield item
+
+
+def _mark_item(mark: TimelineNote) -> TranscriptItem:
+    return ErrorItem(mark.text, mark.hint) if mark.kind == "error" else NoticeItem(mark.text, mark.kind)
+
+
+def _state(result: ToolResult) -> ToolState:
+    if result.ended:
+        return "interrupted"
+    if result.decision is not None and result.decision.verdict == "denied":
+        return "denied"
+    return "failed" if result.is_error else "done"
+
+
+def _finished(item: ToolItem, result: ToolResult) -> ToolItem:
+    worker = result.display.session_id if isinstance(result.display, TaskReport) else item.session_id
+    decision = result.decision
+    said = answer_words(decision.answer, decision.covers, decision.words) if decision else item.answer
+    ended = {"not_run": "not run", "interrupted": "stopped"}.get(result.ended, "")
+    return msgspec.structs.replace(
+        item,
+        state=_state(result),
+        display=result.display,
+        output=result.text,
+        session_id=worker,
+        answer=" · ".join([words for words in (said, ended) if words]),
+        decision=decision,
+    )
+
+
+def stored_boundary_item(seed: Seed, opening: "OpeningBoundary | None") -> BoundaryItem:
+    """The card of a boundary that was crossed earlier; little is on it where nothing is stored of that."""
+    if opening is None:
+        card = BoundaryItem("", "", summary=seed.summary, evidence=seed.evidence, pins=seed.pins)
+        return msgspec.structs.replace(card, offers=("edit_template", "lineage"))
+    boundary = opening.boundary
+    return BoundaryItem(
+        boundary_id=boundary.id,
+        trigger=boundary.trigger,
+        parent_id=boundary.parent_id,
+        child_id=boundary.child_id,
+        tokens_before=boundary.tokens_before,
+        tokens_after=boundary.tokens_after,
+        cost=boundary.cost,
+        seconds=boundary.seconds,
+        coverage=opening.coverage.share,
+        prose_coverage=opening.coverage.prose_share,
+        facts=boundary.coverage,
+        summary_source=boundary.summary_source,
+        summary_model=boundary.summary_model,
+        template=boundary.template_name,
+        problem=boundary.problem,
+        prepared=boundary.prepared,
+        moment=boundary.moment,
+        waited_ms=boundary.waited_ms,
+        summary=seed.summary,
+        evidence=seed.evidence,
+        pins=seed.pins,
+        undone=boundary.undone_at is not None,
+        sessions_before=opening.sessions,
+        messages_before=opening.messages,
+        offers=ALL_BOUNDARY_ACTIONS
+        if opening.own
+        else tuple(action for action in ALL_BOUNDARY_ACTIONS if action != "undo"),
+    )
+
+
+def boundary_item(event: Boundary) -> BoundaryItem:
+    return BoundaryItem(
+        boundary_id=event.id,
+        trigger=event.trigger,
+        parent_id=event.parent_id,
+        child_id=event.child_id,
+        tokens_before=event.tokens_before,
+        tokens_after=event.tokens_after,
+        cost=event.cost,
+        seconds=event.seconds,
+        coverage=event.coverage,
+        prose_coverage=event.prose_coverage,
+        facts=event.facts,
+        summary_source=event.summary_source,
+        summary_model=event.summary_model,
+        template=event.template,
+        problem=event.problem,
+        prepared=event.prepared,
+        moment=event.moment,
+        waited_ms=event.waited_ms,
+        summary=event.summary,
+        evidence=event.evidence,
+        pins=event.pins,
+    )

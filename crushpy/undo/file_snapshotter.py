@@ -1,0 +1,121 @@
+"""Looks at a path and keeps what it holds, so that it can be put back."""
+
+import errno
+import os
+import stat
+from pathlib import Path
+
+from crushpy.security.safe_open import Folder, open_parent
+from crushpy.undo.git_objects import Committed, read_blob
+from crushpy.undo.object_store import ObjectStore, hash_of
+from crushpy.undo.states import MISSING, FileState, stored_path
+
+TOO_LARGE = "larger than undo.max_file_mb"
+NO_ROOM = "there was no room for a copy (undo.max_mb)"
+UNREADABLE = "could not be read"
+CHUNK = 1 << 20
+
+
+class Keeper:
+    """`committed` is what git holds already, and need not be copied. Belongs to no thread."""
+
+    def __init__(self, store: ObjectStore, folder: Path, max_file_bytes: int) -> None:
+        self.store = store
+        self.folder = folder
+        self._max_file_bytes = max_file_bytes
+        self.committed = Committed()
+        self.problem = ""
+        """Why the last file could not be kept, where the store itself is at fault."""
+
+    def look(self, path: str, *, keep: bool = False) -> FileState:
+        """What is at an absolute path. With `keep`, a file's bytes are kept, as far as that is possible."""
+        try:
+            with open_parent(path) as (folder, name):
+                return self.look_in(folder, name, keep=keep)
+        except (FileNotFoundError, NotADirectoryError):
+            return MISSING
+        except OSError as error:
+            if error.errno == errno.ELOOP:
+                return MISSING  # a folder on the way is a link now
+            return FileState("special", why=f"{UNREADABLE}: {error.strerror}")
+
+    def look_in(self, folder: Folder, name: str, *, keep: bool = False, room: int | None = None) -> FileState:
+        """The same for a name in an open folder; `room`: how many bytes may be kept."""
+        try:
+            status = folder.status(name)
+        except FileNotFoundError:
+            return MISSING
+        mode = stat.S_IMODE(status.st_mode)
+        if stat.S_ISDIR(status.st_mode):
+            return FileState("folder", mode=mode)
+        if stat.S_ISLNK(status.st_mode):
+            return FileState("link", target=stored_path(folder.link_target(name)))
+        if not stat.S_ISREG(status.st_mode):
+            return FileState("special", why="is no ordinary file")
+        try:
+            status, content = _read(folder, name, self._max_file_bytes)
+        except PermissionError:
+            return _unread(status, UNREADABLE)
+        if content is None:
+            return _unread(status, TOO_LARGE)
+        return self._kept(content, stat.S_IMODE(status.st_mode), keep=keep, room=room)
+
+    def _kept(self, content: bytes, mode: int, *, keep: bool, room: int | None) -> FileState:
+        digest = hash_of(content)
+        if not keep:
+            return FileState("file", digest, len(content), mode)
+        if blob := self.committed.holds(content):
+            return FileState("file", digest, len(content), mode, kept=f"git:{blob}")
+        if room is not None and len(content) > room:
+            return FileState("file", digest, len(content), mode, why=NO_ROOM)
+        try:
+            self.store.put(content, digest)
+        except OSError as error:
+            self.problem = f"{error.strerror or error} ({self.store.folder})"
+            return FileState(
+                "file", digest, len(content), mode, why=f"a copy could not be made: {error.strerror}"
+            )
+        return FileState("file", digest, len(content), mode, kept="store")
+
+    def bytes_at(self, path: str) -> bytes | None:
+        """What a file holds now; None where it is no file, or too large."""
+        try:
+            with open_parent(path) as (folder, name):
+                return _read(folder, name, self._max_file_bytes)[1]
+        except OSError:
+            return None
+
+    def content(self, state: FileState) -> bytes | None:
+        """The bytes of a file as it was; None where they were not kept, or are gone."""
+        content: bytes | None = None
+        if state.kept.startswith("git:"):
+            content = read_blob(self.folder, state.kept[4:])
+            if content is not None and hash_of(content) != state.hash:
+                content = None
+        if content is None and len(state.hash) == 64:
+            content = self.store.get(state.hash)
+        return content
+
+
+def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes | None]:
+    """A regular file's status and bytes; None for the bytes where they are more than `limit`."""
+    handle = folder.open_regular(name)
+    try:
+        status = os.fstat(handle)
+        if status.st_size > limit:
+            return status, None
+        pieces: list[bytes] = []
+        size = 0
+        while piece := os.read(handle, CHUNK):
+            pieces.append(piece)
+            size += len(piece)
+            if size > limit:
+                return os.fstat(handle), None
+        return os.fstat(handle), b"".join(pieces)
+    finally:
+        os.close(handle)
+
+
+def _unread(status: os.stat_result, why: str) -> FileState:
+    mark = f"unread:{status.st_size}:{status.st_mtime_ns}"
+    return FileState("file", mark, status.st_size, stat.S_IMODE(status.st_mode), why=why)
