@@ -55,8 +55,9 @@ class Template(Data, frozen=True):
 
 def shipped_dir() -> Path:
     """The templates that come with crushpy: inside the installed package, or at the top of a checkout."""
-    packed = Path(__file__).parent / "_templates"
-    return packed if packed.is_dir() else Path(__file__).parent.parent / "templates"
+    package = Path(__file__).parents[1]
+    packed = package / "_templates"
+    return packed if packed.is_dir() else package.parent / "templates"
 
 
 def shipped_names() -> list[str]:

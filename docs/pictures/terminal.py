@@ -1,6 +1,6 @@
 """A real terminal to take pictures of: xterm on a screen that nobody sees, with keys sent from here.
 
-Privileges Xvfb, xterm, a font (DejaVu Sans Mono) and ImageMagick. On Debian:
+Needs Xvfb, xterm, a font (DejaVu Sans Mono) and ImageMagick. On Debian:
     apt-get install xvfb xterm fonts-dejavu-core imagemagick
 """
 
