@@ -236,4 +236,4 @@ def _line(error: BaseException) -> str:
     return f", line {number}" if number else ""
 
 
-_HINT = "Mend the file, or remove it to use the shipped one."
+_HINT = "Fix the file, or remove it to use the built-in one."
