@@ -10,9 +10,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import support.foreign_files as foreign
 import msgspec
 import pytest
+import support.foreign_files as foreign
 from scripted_llm import ScriptedLLM
 from support.command import Cli
 from support.headless import MODEL, Run

@@ -7,8 +7,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import support.foreign_files as foreign
 import pytest
+import support.foreign_files as foreign
 from import_killer import bring
 from support.killing import killed_at_every, thinned
 

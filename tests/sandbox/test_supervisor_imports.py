@@ -11,7 +11,9 @@ from crushpy.sandbox import supervisor
 ITSELF = "crushpy.sandbox.supervisor"
 
 
-@pytest.mark.parametrize("file", sorted(Path(supervisor.__path__[0]).glob("*.py")), ids=lambda file: file.name)
+@pytest.mark.parametrize(
+    "file", sorted(Path(supervisor.__path__[0]).glob("*.py")), ids=lambda file: file.name
+)
 def test_it_imports_nothing_of_ours(file: Path) -> None:
     for node in ast.walk(ast.parse(file.read_text())):
         names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

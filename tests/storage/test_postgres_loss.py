@@ -7,8 +7,8 @@ import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
-import support.foreign_files as foreign
 import pytest
+import support.foreign_files as foreign
 from support.places import Place
 from support.postgres_server import Server
 from support.stored import a_session, replied, said
