@@ -21,7 +21,6 @@ ROWS = {
     "tasks": "a list of tasks that only read, by their number",
     "export": "an export of one conversation, by its kilobytes",
     "markdown": "one markdown reply by its bytes, in the app (--shape, --warm-up)",
-    "markdown_after": "what is done with such a reply: resumed, resized, found, copied, exported (--shape)",
     "boundary": "a boundary by the generation it ends",
     "delete": "delete one of so many conversations, while another process writes",
     "search": "search among so many conversations",
@@ -44,7 +43,7 @@ def main() -> None:
     )
     parser.add_argument("--sizes", type=sizes, help="such as 10k,100k,1m; each row counts something else")
     parser.add_argument("--quick", action="store_true", help="small sizes")
-    parser.add_argument("--shape", choices=SHAPES, help="of markdown and markdown_after: what the reply is")
+    parser.add_argument("--shape", choices=SHAPES, help="of markdown: what the reply is")
     parser.add_argument("--warm-up", type=number, help="of markdown: how long the reply before it is")
     parser.add_argument("--at-a-time", type=number, help="of processes: how many at once")
     parser.add_argument(

@@ -10,7 +10,7 @@ from benchmarks.scale.app_keys import WatchedApp, of_keys
 from benchmarks.scale.long_history import Stepper, served, stored_history
 from benchmarks.scale.long_texts import long_text
 
-SIZES = "100k,1m,10m"
+SIZES = "100k,1m,2m"
 AIM = "5 MB a MB of text, stalls under 50 ms"
 SHAPE = "mixed"
 WARM_UP = 1_000_000

@@ -5,7 +5,7 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.core.messages import Cut, Image, Message, Part, Text, ToolResult, joined_texts
+from crushpy.core.messages import Cut, Image, Message, Part, Text, ToolResult
 
 MIN_CHARS = 4_000
 """Results below this are not worth cutting at first."""
@@ -32,7 +32,7 @@ def image_line(image: Image, why: str = "cut") -> str:
 def with_cut(message: Message, cut: Cut) -> Message:
     """The message as a request shows it. Status and ids are unchanged; images become a line each."""
     parts: list[Part] = []
-    for part in joined_texts(message.parts):
+    for part in message.parts:
         match part:
             case ToolResult():
                 lines = "".join(f"\n{image_line(image)}" for image in part.images)

@@ -16,7 +16,6 @@ from crushpy.core.messages import (
     Thinking,
     ToolCall,
     ToolResult,
-    joined_texts,
 )
 
 Count = Callable[[str], int]
@@ -58,7 +57,7 @@ def message_text(message: Message, cut: Cut | None = None) -> str:
         return own_words(cut_text(text, cut) if cut else text)
 
     blocks: list[str] = []
-    for part in joined_texts(message.parts):
+    for part in message.parts:
         match part:
             case Text():
                 blocks.append(f"[{message.role} {message.id}]\n{body(part.text)}")

@@ -3,7 +3,6 @@
 Everything here is frozen data that round-trips through JSON. It knows no room of the house.
 """
 
-from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -92,8 +91,6 @@ Display = Diff | Terminal | FileList | TodoList | Excerpt | TaskReport
 
 class Text(Data, frozen=True, tag="text"):
     text: str
-    goes_on: bool = False
-    """The next part is the rest of it: in one very long text a single wide letter would widen all others."""
 
 
 class ImageInfo(Data, frozen=True):
@@ -315,24 +312,6 @@ class Message(Data, frozen=True):
             if isinstance(part, ToolResult):
                 return part
         return None
-
-
-def joined_texts(parts: Iterable[Part]) -> Iterator[Part]:
-    """The parts, each text whole."""
-    pieces: list[str] = []
-    for part in parts:
-        if isinstance(part, Text) and (part.goes_on or pieces):
-            pieces.append(part.text)
-            if part.goes_on:
-                continue
-        if pieces:
-            yield Text("".join(pieces))
-            pieces = []
-            if isinstance(part, Text):
-                continue
-        yield part
-    if pieces:
-        yield Text("".join(pieces))
 
 
 class Pin(Data, frozen=True, omit_defaults=False):

@@ -11,13 +11,13 @@ from threading import Lock
 import msgspec
 
 from crushpy.core.messages import Json, Message
-from crushpy.util.pieces import LONG
 
 MOST_HISTORIES = 4
 """How many are kept: the conversation's, and those of sub-agents beside it."""
 TOUCHED = 2
 """Turns of the user's side at the end that are written anew each time."""
 
+LONG_MESSAGE_CHARS = 65_536
 WRITTEN_AT_ONCE = 500
 """Messages that are new to a request: more of them are written in a thread."""
 BLOCK = 1 << 16
@@ -60,7 +60,7 @@ class EncodedHistories:
         """Whether the next request has to write many of these messages, or a very long one."""
         known = self._known.get((model, messages[0].id)) if messages else None
         new = messages[len(known.messages if known is not None else ()) :]
-        return len(new) > WRITTEN_AT_ONCE or any(message.length > LONG for message in new)
+        return len(new) > WRITTEN_AT_ONCE or any(message.length > LONG_MESSAGE_CHARS for message in new)
 
     def written(
         self,

@@ -14,10 +14,9 @@ from typing import TYPE_CHECKING, ClassVar, Protocol, TypedDict, Unpack, cast
 from crushpy.core.messages import Json
 from crushpy.http import BadAddress, Body, Client, ConnectFailed, HttpError, HttpTimeout, Response, Timeouts
 from crushpy.llm.encoded_history import EncodedHistories, encoded_body
-from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
 from crushpy.llm.read_json import decode_json
-from crushpy.llm.reply_limits import ReplyMeter
 from crushpy.llm.sse import LIMIT, EventReader
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ AFTER_FINISH = 5.0
 """Seconds to wait for figures and the end mark once the server said why it finished."""
 AFTER_DONE = 0.05
 """Seconds to wait for the connection to become free for the next request."""
+MAX_STREAM_BYTES = 1_000_000_000
+"""Decompressed bytes of one reply. What the engine keeps of it is bounded by `reply_limits`."""
 MOST_LESSONS = 6
 """A server that refuses one form after another is not asked for ever."""
 
@@ -219,12 +220,13 @@ class HttpProvider(ABC):
                 yield piece
             return
         events, heard = EventReader(), time.monotonic()
-        meter, rested = ReplyMeter(self._url(request)), heard
+        received, rested = 0, heard
         try:
             async for data in response.chunks():
-                meter.stream(data)
+                received += len(data)
+                if received > MAX_STREAM_BYTES:
+                    raise ReplyTooLarge(f"{self._url(request)} sent more than {MAX_STREAM_BYTES:,} bytes")
                 pieces, failure = self._pieces(request, reader, events.feed(data))
-                meter.pieces(pieces)
                 for piece in pieces:
                     yield piece
                 if failure is not None:

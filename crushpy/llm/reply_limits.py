@@ -1,42 +1,38 @@
-"""How much of one reply is taken: a server that never stops must not fill the memory."""
+"""Bounds the size of one reply, so that a server that never stops cannot fill the memory."""
 
-from crushpy.llm.errors import ReplyTooLarge
 from crushpy.llm.protocol import CallPiece, Piece, TextPiece, ThinkingPiece
 
-MOST_TEXT = 16_000_000
-"""Letters of text and thinking: ten times what the longest replies have."""
-MOST_ARGUMENTS = 16_000_000
-"""Letters of all its calls' arguments."""
-MOST_CALLS = 20_000
-MOST_BYTES = 1_000_000_000
-"""Bytes of the stream, compression undone."""
+MAX_REPLY_BYTES = 2_000_000
+"""UTF-8 bytes of text, thinking and arguments together: four times the longest reply any model gives."""
+MAX_REPLY_CALLS = 20_000
 
 
 class ReplyMeter:
-    """Counts one reply as it comes. Raises ReplyTooLarge."""
+    """Counts one reply as it arrives. The piece that reaches a limit is truncated, and `full` is set."""
 
-    def __init__(self, server: str) -> None:
-        self._server = server
-        self._bytes = 0
-        self._text = 0
-        self._arguments = 0
+    def __init__(self) -> None:
+        self._left = MAX_REPLY_BYTES
         self._calls: set[int] = set()
+        self.full = False
 
-    def stream(self, data: bytes) -> None:
-        self._bytes += len(data)
-        self._check(self._bytes, MOST_BYTES, "bytes")
-
-    def pieces(self, pieces: list[Piece]) -> None:
-        for piece in pieces:
-            if isinstance(piece, TextPiece | ThinkingPiece):
-                self._text += len(piece.text)
-            elif isinstance(piece, CallPiece):
-                self._arguments += len(piece.args)
+    def measure(self, piece: Piece) -> Piece:
+        """Count a piece. Returns as much of it as the limit allows."""
+        match piece:
+            case TextPiece():
+                return TextPiece(self._fit(piece.text))
+            case ThinkingPiece():
+                return ThinkingPiece(self._fit(piece.text))
+            case CallPiece():
                 self._calls.add(piece.index)
-        self._check(self._text, MOST_TEXT, "characters of text")
-        self._check(self._arguments, MOST_ARGUMENTS, "characters of arguments")
-        self._check(len(self._calls), MOST_CALLS, "tool calls")
+                self.full = self.full or len(self._calls) >= MAX_REPLY_CALLS
+                return CallPiece(piece.index, piece.id, piece.name, self._fit(piece.args), piece.opaque)
+            case _:
+                return piece
 
-    def _check(self, count: int, most: int, what: str) -> None:
-        if count > most:
-            raise ReplyTooLarge(f"the reply of {self._server} was ended: it has more than {most:,} {what}")
+    def _fit(self, text: str) -> str:
+        size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
+        if size > self._left:
+            self.full = True
+            text = text.encode("utf-8", "surrogatepass")[: self._left].decode("utf-8", "ignore")
+        self._left -= min(size, self._left)
+        return text

@@ -86,12 +86,6 @@ def sent_text(part: Part) -> str:
     return part.text
 
 
-def guess_message(message: Message, count_image: CountImage = flat_tokens) -> int:
-    """About how large a message is as it is sent, by its bytes."""
-    images = sum(map(count_image, message.images))
-    return MESSAGE_TOKENS + images + sum(_guess(sent_text(part)) for part in message.parts)
-
-
 def _guess(text: str) -> int:
     return -(-len(text.encode("utf-8", "surrogatepass")) // BYTES_PER_TOKEN)
 

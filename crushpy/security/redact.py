@@ -9,8 +9,6 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, cast
 
-from crushpy.util.pieces import batches_of_lines
-
 MARK = "[redacted]"
 
 _VARIABLES = ("_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_ACCESS_KEY")
@@ -136,11 +134,7 @@ class Redactor:
             return text
         if len(text) < _SHORTEST_TOKEN and not _SEPARATOR.search(text):
             return text
-        # What else is looked for ends with its line.
-        return "".join(map(self._in_lines, batches_of_lines(_hide_private_keys(text))))
-
-    def _in_lines(self, text: str) -> str:
-        text = _hide_tokens(text)
+        text = _hide_tokens(_hide_private_keys(text))
         if not _SEPARATOR.search(text):
             return text
         lower = text.lower()

@@ -8,8 +8,6 @@ import re
 from collections.abc import Iterator
 from typing import Any, TypeVar, cast
 
-from crushpy.util.pieces import batches_of_lines
-
 T = TypeVar("T")
 
 # Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
@@ -57,11 +55,6 @@ def clean(text: str) -> str:
 
     Line breaks and tabs stay; a lone carriage return becomes a line break. The result can be encoded.
     """
-    # No escape sequence goes past a line break.
-    return "".join(map(_clean, batches_of_lines(text)))
-
-
-def _clean(text: str) -> str:
     if text.isascii():
         if text.isprintable() or text.replace("\n", "").replace("\t", "").isprintable():
             return text

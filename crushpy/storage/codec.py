@@ -2,7 +2,7 @@
 
 import msgspec
 
-from crushpy.core.messages import Part, Text
+from crushpy.core.messages import Part
 from crushpy.security.sanitize import encodable
 
 
@@ -23,18 +23,9 @@ def decoded(data: bytes | bytearray) -> str:
     return data.decode()
 
 
-def encoded_parts(parts: tuple[Part, ...]) -> bytes | bytearray:
-    """The parts of a message as JSON; those of a very long one each by itself, so that other threads run."""
-    if not any(isinstance(part, Text) and part.goes_on for part in parts):
-        return encoded(parts)
-    data = bytearray(b"[")
-    for part in parts:
-        # Of a copy: a text keeps its own bytes beside it once they were asked for.
-        once = Text(part.text[:1] + part.text[1:], part.goes_on) if isinstance(part, Text) else part
-        data += encoded(once)
-        data += b","
-    data[-1:] = b"]"
-    return data
+def encoded_parts(parts: tuple[Part, ...]) -> bytes:
+    """The parts of a message as JSON."""
+    return encoded(parts)
 
 
 def folder_key(cwd: str) -> str:

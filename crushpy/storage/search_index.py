@@ -121,7 +121,7 @@ def searchable(message: Message) -> str:
     for part in message.parts:
         text = _found_by(part)
         if text is not None and size <= MAX_TEXT:
-            pieces += [text, "" if isinstance(part, Text) and part.goes_on else "\n"]
+            pieces += [text, "\n"]
             size += len(text) + 1
     return "".join(pieces[:-1])[:MAX_TEXT].replace("\0", " ")
 

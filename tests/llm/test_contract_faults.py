@@ -244,29 +244,6 @@ async def test_a_small_answer_that_unfolds_without_end_is_given_up(
 
 
 @own_wires
-@pytest.mark.parametrize(
-    ("reply", "what"),
-    [
-        (Reply("x" * 17_000_000, chunk=1_000_000), "16,000,000 characters of text"),
-        (
-            Reply(calls=[Call("write", {"content": "x" * 17_000_000})], chunk=1_000_000),
-            "16,000,000 characters of arguments",
-        ),
-        (Reply(calls=[Call("ls", {}) for _ in range(20_001)]), "20,000 tool calls"),
-    ],
-    ids=["text", "arguments", "calls"],
-)
-async def test_a_reply_without_end_is_ended_and_not_asked_for_again(
-    under: Under, llm: ScriptedLLM, reply: Reply, what: str
-) -> None:
-    llm.script(reply)
-    error = await failure(under)
-    assert isinstance(error, errors.ReplyTooLarge)
-    assert what in error.message
-    assert not error.retryable
-
-
-@own_wires
 async def test_json_without_a_bottom_is_no_reply(under: Under, llm: ScriptedLLM) -> None:
     llm.script(Raw(b'data: {"x":' + b"[" * 200_000 + b"\n\n"), Raw(b"[" * 200_000, "application/json"))
     for _ in range(2):

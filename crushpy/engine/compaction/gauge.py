@@ -10,8 +10,8 @@ from crushpy.context.cuts import apply_cuts
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Cut, Image, Message, Usage, to_json
 from crushpy.llm.protocol import Request
-from crushpy.llm.tokens import Counter, guess_message
-from crushpy.util.pieces import LONG
+from crushpy.llm.tokens import Counter
+from crushpy.util.prefix_cache import PrefixCache
 
 REPORTS = 8
 """How many of the last reports are looked at."""
@@ -36,10 +36,9 @@ class Gauge:
         self._count_image = count_image
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
-        self._guesses = False
-        """A very long message was guessed since they were last counted."""
         self._fixed: dict[str, tuple[int, bool]] = {}
-        self._totals = RunningTotals(self._counted)
+        self._totals: PrefixCache[Message, list[int]] = PrefixCache(lambda: [0])
+        """Tokens of no message, the first one, the first two, and so on."""
         self._reports: deque[tuple[Usage, int]] = deque(maxlen=REPORTS)
         """Each with the number of messages it covers, its reply included."""
         self.calibration = Calibration()
@@ -50,13 +49,10 @@ class Gauge:
         self._counter.wait()
 
     def load_for(self, history: Sequence[Message]) -> None:
-        """The same, and counts the very long messages of a history. Takes seconds: for a thread."""
+        """Load the vocabulary and count a history. Call it in a thread."""
         self.load()
-        self._guesses = False
-        for message in history if self.exact else ():
-            if self._is_guessed(message):
-                self._sizes[_key(message)] = self._counter.count_message(message, self._count_image)
-                self._totals = RunningTotals(self._counted)
+        for message in history:
+            self._counted(message)
 
     @property
     def exact(self) -> bool:
@@ -85,17 +81,13 @@ class Gauge:
 
     def _counted(self, message: Message) -> int:
         """Our own count of a message: as stored with it, or counted once and kept. While others are guessed
-        this one is too: a ratio holds for one way of counting. A very long one is guessed until it was
-        counted in a thread."""
+        this one is too: a ratio holds for one way of counting."""
         if message.tokens and self.exact:
             return message.tokens
         key = _key(message)
         known = self._sizes.get(key)
-        if known is None and _is_long(message):
-            known = self._sizes[key] = guess_message(message, self._count_image), False
-        elif known is None or (not known[1] and self.exact and not _is_long(message)):
+        if known is None or (not known[1] and self.exact):
             known = self._sizes[key] = self._counter.count_message(message, self._count_image)
-        self._guesses = self._guesses or (not known[1] and _is_long(message))
         return known[0]
 
     def _counted_fixed(self, request: Request) -> int:
@@ -109,7 +101,6 @@ class Gauge:
     def void(self) -> None:
         """Forgets the reports: a boundary, another model or another prompt made them meaningless."""
         self._reports.clear()
-        self._totals = RunningTotals(self._counted)
 
     def restore(
         self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
@@ -152,11 +143,18 @@ class Gauge:
 
     def reading(self, request: Request, history: tuple[Message, ...]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
-        fixed, sums = self._counted_fixed(request), self._totals.of(history, exact=self.exact)
+        fixed, sums = self._counted_fixed(request), self._running_totals(history)
         self.calibration = self._calibrated(request.model, fixed, sums)
         added = sums[-1] - sums[min(self._covered, len(history))]
         sizes = Sizes(fixed, sums[-1], added, self.exact)
         return budget(sizes, self._reported, self._window(request.model), self.calibration)
+
+    def _running_totals(self, history: tuple[Message, ...]) -> list[int]:
+        added = self._totals.advance(history, self.exact)
+        totals = self._totals.state
+        for message in added:
+            totals.append(totals[-1] + self._counted(message))
+        return totals
 
     def _calibrated(self, model: str, fixed: int, sums: Sequence[int]) -> Calibration:
         reports = [
@@ -172,15 +170,12 @@ class Gauge:
         the vocabulary (half a second, 30 MB) need not be loaded.
         """
         rough = self.reading(request, history)
-        if self.exact and not self._guesses:
+        if self.exact:
             return rough
         if rough.believed and self._most(request, history) < threshold * rough.window:
             return rough
         await asyncio.to_thread(self.load_for, history)
         return self.reading(request, history)
-
-    def _is_guessed(self, message: Message) -> bool:
-        return _is_long(message) and not message.tokens and not self._sizes.get(_key(message), (0, False))[1]
 
     def _most(self, request: Request, history: Sequence[Message]) -> int:
         """An upper bound of the tokens: the report plus every byte since, or all bytes."""
@@ -196,35 +191,7 @@ class Gauge:
         return plain + sum(map(self._count_image, pictures))
 
 
-class RunningTotals:
-    """Sums of the sizes of a history that grows: each message is looked at once."""
-
-    def __init__(self, size: Callable[[Message], int]) -> None:
-        self._size = size
-        self._exact = False
-        self._history: tuple[Message, ...] = ()
-        self._sums = [0]
-
-    def of(self, history: tuple[Message, ...], *, exact: bool) -> Sequence[int]:
-        """The sizes of no message, the first one, the first two, and so on."""
-        if history is self._history and exact == self._exact:
-            return self._sums
-        known = len(self._history)
-        if exact != self._exact or history[:known] != self._history:
-            known, self._sums = 0, [0]
-        total = self._sums[-1]
-        for message in history[known:]:
-            total += self._size(message)
-            self._sums.append(total)
-        self._history, self._exact = history, exact
-        return self._sums
-
-
 def _key(message: Message) -> tuple[str, int]:
     """What a size is kept by: a message that is shown cut keeps its id."""
     result = message.result
     return message.id, len(result.text) if result else message.length
-
-
-def _is_long(message: Message) -> bool:
-    return message.length > LONG

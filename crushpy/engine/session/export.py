@@ -20,7 +20,6 @@ from crushpy.core.messages import (
     ToolResult,
     counted,
     headline,
-    joined_texts,
     to_json,
 )
 from crushpy.security.redact import Redactor
@@ -68,7 +67,6 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
         return msgspec.convert(hide(msgspec.to_builtins(value)), kind)
 
     def of_message(message: Message) -> Message:
-        message = msgspec.structs.replace(message, parts=tuple(joined_texts(message.parts)))
         pictures = iter(message.images)  # megabytes in which nothing is written
         bare = of(_with_images(message, lambda image: msgspec.structs.replace(image, data="")), Message)
         return _with_images(bare, lambda image: msgspec.structs.replace(image, data=next(pictures).data))
@@ -119,7 +117,7 @@ def messages_as_json(messages: Iterable[Message], states: States = NONE) -> list
     for message in messages:
         bare = msgspec.structs.replace(message, parts=())
         parts: list[Any] = []
-        for part in joined_texts(message.parts):
+        for part in message.parts:
             if isinstance(part, ToolResult) and part.images:
                 data: Any = plain(msgspec.structs.replace(part, images=()))
                 parts.append({**data, "images": [plain(image) for image in part.images]})
@@ -175,7 +173,7 @@ def _compact(message: Message, mark: str) -> list[str]:
         lines.append(f"--- {writer}  {moment(message.created_at)}  {message.id}{mark}")
     elif mark:
         lines.append(f"--- result  {message.id}{mark}")
-    for part in joined_texts(message.parts):
+    for part in message.parts:
         match part:
             case Text() | Note():
                 lines.append(clean(part.text).strip("\n"))
@@ -233,7 +231,7 @@ def _sections(message: Message, mark: str) -> list[str]:
     elif message.role == "assistant":
         model = f" ({one_line(message.model)})" if message.model else ""
         blocks.append(f"## Assistant{model}{mark}")
-    for part in joined_texts(message.parts):
+    for part in message.parts:
         match part:
             case Text() | Note():
                 blocks.append(clean(part.text).strip("\n"))

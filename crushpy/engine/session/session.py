@@ -41,10 +41,11 @@ from crushpy.core.timeline_notes import TimelineNote
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import BreakerState, SessionInfo
 from crushpy.storage.store import Store
-from crushpy.util.pieces import LONG
 
 Emit = Callable[[Event], None]
 TITLE_LENGTH = 80
+COUNT_INLINE_CHARS = 65_536
+"""Replies longer than this have their tokens counted in a thread."""
 
 
 class LiveSession:
@@ -188,7 +189,7 @@ class LiveSession:
         return msgspec.structs.replace(message, tokens=size) if size else message
 
     async def add_reply(self, message: Message) -> None:
-        if message.length > LONG:  # seconds, for megabytes
+        if len(message.text) > COUNT_INLINE_CHARS:
             message = await asyncio.to_thread(self._sized, message)
         else:
             message = self._sized(message)

@@ -23,8 +23,8 @@ from crushpy.llm.protocol import (
     ThinkingPiece,
 )
 from crushpy.llm.read_json import decode_json, too_deep
+from crushpy.llm.reply_limits import ReplyMeter
 from crushpy.llm.retry import MAX_RETRIES, delay
-from crushpy.util.pieces import Pieces
 
 Emit = Callable[[Event], None]
 JOINED_AT_A_TIME = 500
@@ -35,8 +35,11 @@ class Draft:
     """What has come of a reply so far."""
 
     def __init__(self) -> None:
-        self.text = Pieces()
-        self.thinking = Pieces()
+        self.text: list[str] = []
+        self.thinking: list[str] = []
+        self.size = 0
+        """Characters of text and thinking."""
+        self.meter = ReplyMeter()
         self.opaque: list[Json] = []
         self._thinking_since: float | None = None
         self._thinking_seconds = 0.0
@@ -48,6 +51,7 @@ class Draft:
 
     def think(self, text: str) -> None:
         self.thinking.append(text)
+        self.size += len(text)
         if self._thinking_since is None:
             self._thinking_since = time.monotonic()
 
@@ -62,7 +66,8 @@ class Draft:
         parts: list[Part] = []
         if self.thinking or self.opaque:
             parts.append(Thinking("".join(self.thinking), tuple(self.opaque), int(self._thinking_seconds)))
-        parts += _texts(self.text)
+        if text := "".join(self.text):
+            parts.append(Text(text))
         for number, index in enumerate(sorted(self.calls), start=1):
             call = _join(self.calls[index], taken_ids)
             taken_ids.add(call.id)
@@ -79,18 +84,13 @@ class Draft:
             finish=self.finish,
         )
 
-    @property
-    def size(self) -> int:
-        """Characters of text and of thinking that have come."""
-        return self.text.characters + self.thinking.characters
-
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
         """What a reply that was stopped half-way thought and said; its calls are dropped, never run."""
         parts: list[Part] = []
-        if not self.thinking.is_blank:
+        if not _is_blank(self.thinking):
             parts.append(Thinking("".join(self.thinking), seconds=int(self._thinking_seconds)))
-        if not self.text.is_blank:
-            parts += _texts(self.text)
+        if not _is_blank(self.text):
+            parts.append(Text("".join(self.text)))
         if not parts:
             return None
         return Message(
@@ -103,11 +103,8 @@ class Draft:
         )
 
 
-def _texts(pieces: Pieces) -> list[Part]:
-    """What was said, as parts of a message."""
-    *others, last = pieces.whole() if pieces else [""]
-    said: list[Part] = [Text(text, goes_on=True) for text in others]
-    return [*said, Text(last)] if last else said
+def _is_blank(pieces: list[str]) -> bool:
+    return all(not piece or piece.isspace() for piece in pieces)
 
 
 def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
@@ -187,7 +184,7 @@ class ModelCall:
             raise Refused(
                 f"{model} refused to answer (content filter).", "Put it differently, or switch models."
             )
-        if not self.draft.calls and self.draft.text.is_blank:
+        if not self.draft.calls and _is_blank(self.draft.text):
             raise EmptyReply(f"{model} sent an empty reply.", "Ask again, or switch the model.")
 
     async def _stream(self, draft: Draft) -> None:
@@ -200,6 +197,10 @@ class ModelCall:
                     await self._first(stream, draft)
             async for piece in stream:
                 await self._hear(draft, piece)
+                if draft.meter.full:
+                    draft.stop_thinking()
+                    draft.finish = "length"
+                    return
         finally:
             close = getattr(stream, "aclose", None)
             if close is not None:
@@ -228,10 +229,12 @@ class ModelCall:
         await self._before_reply()
 
     def _take(self, draft: Draft, piece: Piece) -> None:
+        piece = draft.meter.measure(piece)
         match piece:
             case TextPiece():
                 draft.stop_thinking()
                 draft.text.append(piece.text)
+                draft.size += len(piece.text)
                 self._emit(TextDelta(piece.text))
                 self._changed(draft)
             case ThinkingPiece():

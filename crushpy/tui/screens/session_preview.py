@@ -14,7 +14,6 @@ from crushpy.core.messages import (
     ToolCall,
     ToolResult,
     headline,
-    joined_texts,
 )
 from crushpy.engine.session.browser import Preview
 from crushpy.engine.session.export import age
@@ -96,7 +95,7 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
 
 
 def _message(message: Message) -> Content:
-    lines = [line for part in joined_texts(message.parts) if (line := _part(part))]
+    lines = [line for part in message.parts if (line := _part(part))]
     who = "" if message.role == "tool" else f"{message.role}: "
     return Content.assemble((who, "bold"), Content("\n").join(lines) if lines else Content("(empty)"))
 

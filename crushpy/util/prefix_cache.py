@@ -1,0 +1,39 @@
+"""Caches what was derived from a sequence that mostly grows at its end, such as a session's messages."""
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+Item = TypeVar("Item")
+State = TypeVar("State")
+
+
+class PrefixCache(Generic[Item, State]):
+    """Each item is processed once while the sequence only grows.
+
+    No explicit invalidation is needed: the state is created again if the sequence no longer begins with the
+    items seen before (compared by identity first, so this is fast) or if `key` changed.
+    """
+
+    def __init__(self, create_state: Callable[[], State]) -> None:
+        self._create_state = create_state
+        self._items: tuple[Item, ...] = ()
+        self._key: object = None
+        self.state = create_state()
+
+    def matches(self, items: tuple[Item, ...], key: object = None) -> bool:
+        """Whether `items` begins with everything processed so far, under the same key."""
+        known = self._items
+        return key == self._key and (items is known or items[: len(known)] == known)
+
+    def advance(self, items: tuple[Item, ...], key: object = None) -> tuple[Item, ...]:
+        """Make `state` the one to extend for `items`. Returns the items that it does not cover yet."""
+        if not self.matches(items, key):
+            self.state = self._create_state()
+            self._items = ()
+        added = items[len(self._items) :]
+        self._items, self._key = items, key
+        return added
+
+    def __len__(self) -> int:
+        """Number of items processed."""
+        return len(self._items)
