@@ -42,9 +42,7 @@ def test_too_many_calls_fill_a_reply() -> None:
     assert meter.full
 
 
-async def test_an_endless_reply_is_stored_truncated(
-    run: Run, llm: ScriptedLLM, home: Path
-) -> None:
+async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, home: Path) -> None:
     text = LINE * (2 * MAX_REPLY_BYTES // len(LINE.encode()))
     llm.script(Reply(text, chunk=50_000))
     done = run("write")
