@@ -38,7 +38,7 @@ async def measure(calls: int, folder: Path) -> None:
         taken.append((time.perf_counter() - begun) * 1_000)
     taken = sorted(taken[20:])  # the first ones load modules
     begun = time.perf_counter()
-    fault = find_fault(await store.audit_chain("root"))
+    fault = find_fault(await store.audit.load_chain("root"))
     verified = time.perf_counter() - begun
     await store.close()
     print(f"recording a decision: median {statistics.median(taken):.2f} ms, ", end="")

@@ -121,7 +121,7 @@ class ProjectEnvironment:
 
     def store(self) -> Store:
         store = Store(self.paths.database, self.settings.database_url)
-        store.outputs = self.paths.outputs
+        store.outputs.folder = self.paths.outputs
         return store
 
     def confine(self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()) -> Unconfined:
@@ -237,7 +237,7 @@ async def open_conversation(around: ProjectEnvironment, options: StartOptions) -
 
 async def _bring_output(store: Store, outputs: Path, name: str) -> None:
     """An output that another machine made, as a file of this one."""
-    data = await store.output(outputs.name, name)
+    data = await store.outputs.load(outputs.name, name)
     if data is not None:
         private_dir(outputs)
         write_private(outputs / name, data)
@@ -279,12 +279,12 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
         return None
     if options.fork or options.at:
         branch = await fork_session(store, info, options.at)
-        await store.take_lease(branch.info.id)
+        await store.leases.acquire(branch.info.id)
         return branch
     if not options.read_only:
-        await store.take_lease(info.id)
+        await store.leases.acquire(info.id)
         if options.model or options.compaction or options.mode or info.imported:
-            await store.update_session(
+            await store.sessions.update(
                 info.id,
                 model=info.model,
                 compaction=info.compaction,
@@ -298,9 +298,9 @@ async def _stored(around: ProjectEnvironment, options: StartOptions, store: Stor
 async def _wanted(around: ProjectEnvironment, options: StartOptions, store: Store) -> SessionInfo | None:
     """The session to go on with or to branch from, with what the flags say of it; None for a new one."""
     if options.session:
-        info = await store.tip(options.session)
+        info = await store.sessions.find_tip(options.session)
     elif options.resume_latest:
-        info = await store.latest(str(around.cwd))
+        info = await store.sessions.find_latest(str(around.cwd))
         if info is None:
             raise UsageError(
                 f"There is no conversation to continue in {around.cwd}.",

@@ -82,8 +82,8 @@ async def own_row(sizes: scenario.Sizes, summariser: str, *, window: int) -> Row
     made = scenario.make(sizes)
     async with drive.played(made, summarisers.ALL[summariser], window=window, quick=True) as (record, _):
         store = Store(record.database)
-        root = (await store.session(record.tip)).root_id
-        seconds = sum(boundary.seconds for boundary in await store.boundaries(root))
+        root = (await store.sessions.find(record.tip)).root_id
+        seconds = sum(boundary.seconds for boundary in await store.boundaries.load_conversation(root))
         await store.close()
         survived = {
             number: _sum(measure.survival(crossed, record.workspace))
@@ -117,7 +117,7 @@ async def conversation(sizes: scenario.Sizes, *, window: int) -> list[list[dict[
     async with drive.played(made, summarisers.useless, window=window, quick=True) as (record, _):
         store = Store(record.database)
         at = 0
-        for message in await store.lineage_messages(record.tip):
+        for message in await store.messages.load_lineage(record.tip):
             at = max(at, prompts.get(message.text, at))
             found[at] += _written(message)
         await store.close()

@@ -23,14 +23,14 @@ def measure(conversations: int) -> dict[str, float]:
 
 async def _measure(cwd: Path, env: dict[str, str], start: float) -> dict[str, float]:
     store = store_of(env)
-    await store.take_lease(FIRST)
+    await store.leases.acquire(FIRST)
     waits: list[float] = []
     deleted = asyncio.create_task(
         asyncio.to_thread(crushpy, "sessions", "delete", "c00000000001", "--yes", cwd=cwd, env=env)
     )
     while not deleted.done():
         begun = time.monotonic()
-        await store.add_message(FIRST, Message(new_id(), "assistant", (Text("Meanwhile."),), time.time()))
+        await store.messages.add(FIRST, Message(new_id(), "assistant", (Text("Meanwhile."),), time.time()))
         waits.append((time.monotonic() - begun) * 1_000)
         await asyncio.sleep(_EVERY)
     await store.close()

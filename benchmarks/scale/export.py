@@ -48,12 +48,12 @@ async def _fill(store: Store, cwd: Path, chars: int) -> None:
     info = SessionInfo(
         "long00000000", "long00000000", None, "root", 0, "long", str(cwd), MODEL, "auto", "", 1.0, 1.0
     )
-    await store.create_session(info, Message("m0", "user", (Text("Look at all files."),), 1.0))
+    await store.sessions.create(info, Message("m0", "user", (Text("Look at all files."),), 1.0))
     code = source_code(chars)
     for number, start in enumerate(range(0, chars, CHARS)):
         call = ToolCall(f"call_{number}", "view", {"file_path": f"src/file_{number}.py"})
         asked = Message(f"a{number:08}", "assistant", (Text("Now the next one."), call), 1.0, MODEL)
         result = ToolResult(call.id, "view", code[start : start + CHARS])
-        await store.add_message(info.id, asked)
-        await store.add_message(info.id, Message(f"t{number:08}", "tool", (result,), 1.0))
+        await store.messages.add(info.id, asked)
+        await store.messages.add(info.id, Message(f"t{number:08}", "tool", (result,), 1.0))
     await store.close()

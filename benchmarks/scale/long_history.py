@@ -58,10 +58,10 @@ async def _fill(store: Store, cwd: Path, tokens: int) -> None:
         now,
     )
     first, *others = history(tokens)
-    await store.create_session(info, first)
+    await store.sessions.create(info, first)
     for message in others:
-        await store.add_message(info.id, message)
-    while await store.tidy():  # a conversation that grew by itself is indexed
+        await store.messages.add(info.id, message)
+    while await store.run_maintenance():  # a conversation that grew by itself is indexed
         pass
     await store.close()
 

@@ -87,7 +87,7 @@ async def _copy(source: Store, target: Store) -> None:
 
 async def _tidy(store: Store) -> None:
     with _large_steps():
-        while await store.tidy():
+        while await store.run_maintenance():
             pass
     await store.close()
 
@@ -108,9 +108,9 @@ async def _make_first(file: Path) -> None:
     now = time.time() - 1e6
     info = SessionInfo(FIRST, FIRST, None, "root", 0, "first", "/work", MODEL, "auto", SYSTEM, now, now)
     messages = [_message(number, text, now) for number, text in enumerate(texts(1, MESSAGES))]
-    await store.create_session(info, messages[0])
+    await store.sessions.create(info, messages[0])
     for message in messages[1:]:
-        await store.add_message(info.id, message)
+        await store.messages.add(info.id, message)
     await store.close()
 
 

@@ -47,7 +47,7 @@ def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -
 
 async def _show(name: str, *, as_json: bool) -> None:
     async with open_store() as store:
-        chain = await store.audit_chain(await _conversation(store, name))
+        chain = await store.audit.load_chain(await _conversation(store, name))
     if as_json:
         print_json([_as_json(record) for record in chain.records])
     elif not chain.records:
@@ -60,8 +60,10 @@ async def _verify(name: str, *, as_json: bool) -> bool:
     from crushpy.storage.audit_records import find_fault
 
     async with open_store() as store:
-        roots = [await _conversation(store, name)] if name else await store.audited()
-        found = [(chain, find_fault(chain)) for chain in [await store.audit_chain(root) for root in roots]]
+        roots = [await _conversation(store, name)] if name else await store.audit.list_conversations()
+        found = [
+            (chain, find_fault(chain)) for chain in [await store.audit.load_chain(root) for root in roots]
+        ]
     if as_json:
         print_json([_verdict(chain, fault) for chain, fault in found])
     else:
@@ -78,7 +80,7 @@ async def _conversation(store: "Store", name: str) -> str:
     try:
         return (await find_session(SessionBrowser(store), name)).root_id
     except UsageError:
-        recorded = await store.audited(name.strip().lower()) if name != "latest" else []
+        recorded = await store.audit.list_conversations(name.strip().lower()) if name != "latest" else []
         if len(recorded) != 1:
             raise
         return recorded[0]

@@ -186,7 +186,7 @@ async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[Sessio
 
     store = Store(paths.database, url)
     try:
-        return await store.conversation_tips(str(cwd))
+        return await store.sessions.list_tips(str(cwd))
     finally:
         await store.close()
 
@@ -197,13 +197,13 @@ async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: st
 
     store = Store(paths.database, loaded.settings.database_url)
     try:
-        info = await store.tip(session)
+        info = await store.sessions.find_tip(session)
         if rule not in info.grants:
             raise UsageError(
                 f"{rule} is not granted in {session}.", "`crushpy permissions list` shows the grants."
             )
         left = tuple(each for each in info.grants if each != rule)
-        await store.update_session(info.id, grants=left)
+        await store.sessions.update(info.id, grants=left)
     finally:
         await store.close()
 

@@ -442,7 +442,7 @@ class Conversation:
     def warm_up(self) -> None:
         """Loads in the background what the first turn takes, for a front end that waits for its user."""
         if not self._closed:
-            self._store.open_soon()
+            self._store.open_in_background()
             self._approvals.warm_up()
 
     def expect_prompt(self) -> None:
@@ -482,7 +482,7 @@ class Conversation:
     async def hold(self) -> None:
         """Makes sure that this process is the only one that writes here, after another of its own let go."""
         if self._session.stored:
-            await self._store.take_lease(self._session.info.id)
+            await self._store.leases.acquire(self._session.info.id)
 
     def _tell_of_jobs(self) -> None:
         """Background commands end with the conversation."""
@@ -513,5 +513,5 @@ class Conversation:
         await self._models.close()
         if self._session.stored:
             with suppress(StorageError):  # the lease of a process that has ended is taken over anyway
-                await self._store.drop_leases()
+                await self._store.leases.release_all()
         await self._store.close()

@@ -39,21 +39,21 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
     holds something of its own: nothing was written then. What was interrupted can be begun again; until it is
     finished nobody else can open the target.
     """
-    target.open_unfinished()
-    await source.finish_deletions()
-    tables = await source.copied_tables()
+    target.allow_unfinished()
+    await source.transfer.finish_deletions()
+    tables = await source.transfer.list_tables()
     await _refuse_others(source, target)
-    if await target.unfinished_copy() is None:
+    if await target.transfer.find_unfinished_copy() is None:
         await _refuse_changed(source, target, tables)
-    await target.begin_copy(source.place)
+    await target.transfer.begin_copy(source.place)
     try:
         added = 0
         for table in tables:
             added += await _copy_table(source, target, table, progress)
-        await target.count_on()
+        await target.transfer.reset_sequences()
         kept = await _copy_outputs(source, target, outputs)
         rows = await _verified(source, target, tables, progress)
-        await target.finish_copy()
+        await target.transfer.finish_copy()
     except StorageError as error:
         go_on = f"The copy is unfinished, and {target.place} cannot be used: run the same command to go on."
         raise StorageError(error.message, f"{error.hint} {go_on}".strip()) from error
@@ -61,7 +61,7 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
 
 
 async def _refuse_others(source: Store, target: Store) -> None:
-    there, ours = await target.all_session_ids(), await source.all_session_ids()
+    there, ours = await target.transfer.load_session_ids(), await source.transfer.load_session_ids()
     if strange := there - ours:
         raise UsageError(
             f"{target.place} holds {counted(len(strange), 'session')} that {source.place} does not have: "
@@ -72,7 +72,7 @@ async def _refuse_others(source: Store, target: Store) -> None:
 
 async def _refuse_changed(source: Store, target: Store, tables: list[str]) -> None:
     """A session that went on in one of the two is not written over."""
-    there = await target.all_session_ids()
+    there = await target.transfer.load_session_ids()
     if not there:
         return
     changed: set[str] = set()
@@ -94,28 +94,30 @@ def _named(sessions: Iterable[str]) -> str:
 
 
 async def _copy_table(source: Store, target: Store, table: str, progress: Progress) -> int:
-    whole = await source.row_count(table)
+    whole = await source.transfer.count_rows(table)
     done = added = 0
     place: Any = None
     parents: dict[str, str] = {}
     while True:
-        rows, place = await source.row_page(table, place)
+        rows, place = await source.transfer.load_page(table, place)
         if not rows:
             break
         if table == "session":
             parents |= {row["id"]: row["parent_id"] for row in rows if row["parent_id"]}
-        added += await target.add_rows(table, rows)
+        added += await target.transfer.add_rows(table, rows)
         done += len(rows)
         progress(table, done, whole)
     if parents:
-        await target.set_parents(parents)
+        await target.transfer.set_parents(parents)
     return added
 
 
 async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
     """From wherever the one keeps them to where the other does; each is read again there. How many."""
-    names = await source.output_names() if source.keeps_outputs else await asyncio.to_thread(_files, folder)
-    roots = await source.all_session_ids()
+    names = (
+        await source.outputs.list_names() if source.keeps_outputs else await asyncio.to_thread(_files, folder)
+    )
+    roots = await source.transfer.load_session_ids()
     equal = 0
     for root_id, name in names:
         data = await _output(source, folder, root_id, name) if root_id in roots else None
@@ -125,7 +127,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
         if await _output(target, folder, root_id, name) == data:
             continue
         if target.keeps_outputs:
-            await target.keep_output(root_id, name, data)
+            await target.outputs.save(root_id, name, data)
         else:
             await asyncio.to_thread(_write, folder / root_id / name, data)
         if await _output(target, folder, root_id, name) != data:
@@ -138,7 +140,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
 
 async def _output(store: Store, folder: Path, root_id: str, name: str) -> bytes | None:
     if store.keeps_outputs:
-        return await store.output(root_id, name)
+        return await store.outputs.load(root_id, name)
     return await asyncio.to_thread(_read, folder / root_id / name)
 
 
@@ -170,13 +172,15 @@ async def _verified(source: Store, target: Store, tables: list[str], progress: P
                 f"the copy differs in {table} of {whose}{more}: {here} rows there, {there} here",
                 "Somebody wrote to one of the two meanwhile. End that.",
             )
-        rows[table] = await target.row_count(table)
+        rows[table] = await target.transfer.count_rows(table)
     return rows
 
 
 async def _differing(source: Store, target: Store, table: str) -> dict[str, tuple[int, int]]:
     """The sessions of which a table holds other rows here and there, and how many."""
-    before, after = await asyncio.gather(source.row_digests(table), target.row_digests(table))
+    before, after = await asyncio.gather(
+        source.transfer.load_digests(table), target.transfer.load_digests(table)
+    )
     return {
         session: (_rows(before.get(session)), _rows(after.get(session)))
         for session in before.keys() | after.keys()

@@ -52,11 +52,11 @@ def stored(home: Path) -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
     async def read() -> list[tuple[dict[str, Any], BoundaryInfo | None]]:
         store = Store(home / "crushpy.db")
         found: list[tuple[dict[str, Any], BoundaryInfo | None]] = []
-        for tip in await store.conversation_tips():
-            for info in await store.conversation(tip.root_id):
+        for tip in await store.sessions.list_tips():
+            for info in await store.sessions.load_conversation(tip.root_id):
                 session = msgspec.to_builtins(info)
-                session["messages"] = msgspec.to_builtins(await store.messages(info.id))
-                found.append((session, await store.boundary_before(info.id)))
+                session["messages"] = msgspec.to_builtins(await store.messages.load(info.id))
+                found.append((session, await store.boundaries.find_opening(info.id)))
         await store.close()
         return found
 

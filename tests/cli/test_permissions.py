@@ -33,7 +33,7 @@ def config(home: Path) -> Path:
 
 async def grant(home: Path, cwd: Path, *grants: str) -> None:
     store = Store(Paths(str(home)).database)
-    await store.create_session(
+    await store.sessions.create(
         SessionInfo(
             id="abc123def456",
             root_id="abc123def456",

@@ -40,10 +40,10 @@ def session(home: Path) -> str:
     async def write() -> str:
         store = Store(home / "crushpy.db")
         info = a_session(title="about a zebra")
-        await store.create_session(info, said("a zebra"))
-        while await store.tidy():
+        await store.sessions.create(info, said("a zebra"))
+        while await store.run_maintenance():
             pass
-        await store.add_message(info.id, said("and a lion"))
+        await store.messages.add(info.id, said("and a lion"))
         await store.close()
         return info.id
 
@@ -82,7 +82,7 @@ async def test_a_write_that_waits_says_so_once_and_when_it_goes_on(
         told.set()
 
     store.listen(hear)
-    writing = asyncio.create_task(store.add_message(session, said("and a bear")))
+    writing = asyncio.create_task(store.messages.add(session, said("and a bear")))
     await told.wait()
     assert not writing.done()
     held.execute("ROLLBACK")

@@ -161,7 +161,7 @@ def stored(home: Path, session: str) -> list[Message]:
         try:
             assert await store.check() == []
             assert store.warnings == []
-            return await store.messages(session)
+            return await store.messages.load(session)
         finally:
             await store.close()
 

@@ -49,18 +49,18 @@ def told(workspace: Path, fill: Filled) -> SessionInfo:
     info = a_session(str(workspace), id="abcd1234", title=f"fix {EVIL} it", system="You are crushpy.")
 
     async def write(store: Store) -> None:
-        await store.create_session(info, said(f"please use {KEY}"))
+        await store.sessions.create(info, said(f"please use {KEY}"))
         thinking = Thinking("let me see", ({"signature": "xyz"},))
         reply = replied("I look.", LS, usage=Usage(1000, 20, 30, 0, 0.0125))
-        await store.add_message(info.id, msgspec.structs.replace(reply, parts=(thinking, *reply.parts)))
-        await store.begin_call(info.id, reply.id, LS)
-        await store.finish_call(info.id, answered(LS, f"one {EVIL}\n```\ntoken=abc123def456\n```\nlast"))
+        await store.messages.add(info.id, msgspec.structs.replace(reply, parts=(thinking, *reply.parts)))
+        await store.calls.begin(info.id, reply.id, LS)
+        await store.calls.finish(info.id, answered(LS, f"one {EVIL}\n```\ntoken=abc123def456\n```\nlast"))
         failed = ToolCall("call_2", "view", {"file_path": "gone.py"})
-        await store.add_message(info.id, replied("And that.", failed))
+        await store.messages.add(info.id, replied("And that.", failed))
         image = Image("image/png", "aGVsbG8=")
         result = ToolResult("call_2", "view", "no such file", True, (image,))
-        await store.finish_call(info.id, Message("m_image", "tool", (result,), time.time()))
-        await store.add_message(info.id, replied(f"Done {EVIL}."))
+        await store.calls.finish(info.id, Message("m_image", "tool", (result,), time.time()))
+        await store.messages.add(info.id, replied(f"Done {EVIL}."))
 
     fill(write)
     return info
@@ -81,7 +81,7 @@ def test_a_listing_has_a_row_for_each_conversation_of_this_folder(
     cli: Cli, told: SessionInfo, fill: Filled
 ) -> None:
     other = a_session("/elsewhere", title="other", now=time.time() - 90_000)
-    fill(lambda store: store.create_session(other))
+    fill(lambda store: store.sessions.create(other))
     head, row = cli("sessions", "list").stdout.splitlines()
     assert head.split() == ["ID", "AGE", "MODEL", "MESSAGES", "TITLE"]
     assert row.split(maxsplit=4) == [told.id, "now", "openai/one", "6", "fix red <U+202E>exe it"]
@@ -109,8 +109,8 @@ def test_a_continued_conversation_is_one_row_with_all_its_messages(
     root, child, boundary = crossed(workspace)
 
     async def write(store: Store) -> None:
-        await store.create_session(root, said("first"))
-        await store.add_boundary(
+        await store.sessions.create(root, said("first"))
+        await store.boundaries.add(
             boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),))
         )
 
@@ -300,11 +300,11 @@ def test_export_of_a_continuation_starts_with_what_it_continues(
     root, child, boundary = crossed(workspace)
 
     async def write(store: Store) -> None:
-        await store.create_session(root, said("the very first"))
-        await store.add_boundary(
+        await store.sessions.create(root, said("the very first"))
+        await store.boundaries.add(
             boundary, child, Message("seed", "user", (Seed("the summary", "the facts"),))
         )
-        await store.add_message(child.id, replied("going on"))
+        await store.messages.add(child.id, replied("going on"))
 
     fill(write)
     text = cli("sessions", "export", "latest").stdout
@@ -319,12 +319,12 @@ def test_an_export_holds_every_message_of_long_sessions_once_and_in_order(
     words = [f"word {number:03}." for number in range(130)]
 
     async def write(store: Store) -> None:
-        await store.create_session(root, said(words[0]))
+        await store.sessions.create(root, said(words[0]))
         for word in words[1:70]:
-            await store.add_message(root.id, replied(word))
-        await store.add_boundary(boundary, child, Message("seed", "user", (Seed("the summary", "facts"),)))
+            await store.messages.add(root.id, replied(word))
+        await store.boundaries.add(boundary, child, Message("seed", "user", (Seed("the summary", "facts"),)))
         for word in words[70:]:
-            await store.add_message(child.id, replied(word))
+            await store.messages.add(child.id, replied(word))
 
     fill(write)
     done = cli("sessions", "export", "latest", "--output", "out.md")
@@ -358,8 +358,8 @@ def test_delete_takes_the_whole_conversation_and_says_so(
     root, child, boundary = crossed(workspace)
 
     async def write(store: Store) -> None:
-        await store.create_session(root, said("one"))
-        await store.add_boundary(boundary, child, said("two"))
+        await store.sessions.create(root, said("one"))
+        await store.boundaries.add(boundary, child, said("two"))
 
     fill(write)
     for session in (root, told):
@@ -378,7 +378,7 @@ def test_a_conversation_that_another_process_works_on_is_not_deleted(
     code = (
         "import asyncio, sys; from pathlib import Path; from crushpy.storage.store import Store\n"
         "async def main():\n"
-        "    store = Store(Path(sys.argv[1])); await store.take_lease(sys.argv[2])\n"
+        "    store = Store(Path(sys.argv[1])); await store.leases.acquire(sys.argv[2])\n"
         "    print('taken', flush=True); sys.stdin.read(); await store.close()\n"
         "asyncio.run(main())"
     )
@@ -448,7 +448,7 @@ def test_an_unusable_database_is_an_error_not_a_traceback(cli: Cli, home: Path) 
 
 
 def test_a_reader_that_goes_away_is_no_error(cli: Cli, told: SessionInfo, fill: Filled) -> None:
-    fill(lambda store: store.add_message(told.id, said("x" * 500_000)))
+    fill(lambda store: store.messages.add(told.id, said("x" * 500_000)))
     done = subprocess.run(
         ["sh", "-c", f'"{sys.executable}" -m crushpy sessions show {told.id} | head -1; exit 0'],
         capture_output=True,
@@ -463,9 +463,9 @@ def test_wait_takes_all_messages_into_the_index_before_it_searches(cli: Cli, fil
     info = a_session("/elsewhere")
 
     async def write(store: Store) -> None:
-        await store.create_session(info, said("the first one"))
+        await store.sessions.create(info, said("the first one"))
         for number in range(120):
-            await store.add_message(info.id, said(f"walrus {number}"))
+            await store.messages.add(info.id, said(f"walrus {number}"))
 
     fill(write)
     found = cli("sessions", "search", "--all", "--wait", "--json", "walrus")

@@ -20,7 +20,7 @@ def file(home: Path) -> Path:
 
     async def write() -> None:
         store = Store(home / "crushpy.db")
-        await store.create_session(a_session(), said("hello"))
+        await store.sessions.create(a_session(), said("hello"))
         await store.close()
 
     asyncio.run(write())

@@ -27,7 +27,7 @@ def main() -> None:
 
     async def deed(file: Path, fatal: int) -> None:
         store = Store(file)
-        await store.conversation_tips()
+        await store.sessions.list_tips()
         await watch(store, how, Countdown(fatal))
         await bring(store, folder)
 

@@ -42,7 +42,7 @@ def dying_at(number: int) -> Callable[[str, tuple[Any, ...]], None]:
 async def rewind(home: Path, workspace: Path, session: str, prompt: str, die_at: int) -> None:
     store = Store(home / "crushpy.db")
     rewinder = Rewinder(store, UndoFiles(home / "undo", workspace, UndoSettings()))
-    info = await store.session(session)
+    info = await store.sessions.find(session)
     target = await rewinder.target(session, prompt)
     planned = await rewinder.plan_rewind(session, target)
     sys.addaudithook(dying_at(die_at))
@@ -54,7 +54,7 @@ async def finish(home: Path, workspace: Path, session: str) -> None:
     store = Store(home / "crushpy.db")
     rewinder = Rewinder(store, UndoFiles(home / "undo", workspace, UndoSettings()))
     said = await rewinder.finish(session)
-    forks = [one for one in await store.conversation(session) if one.kind == "fork"]
+    forks = [one for one in await store.sessions.load_conversation(session) if one.kind == "fork"]
     left = await rewinder.plan_rewind(session, await rewinder.target(session, sys.argv[4]))
     files = {
         str(path.relative_to(workspace)): path.read_text() if path.is_file() else "folder"

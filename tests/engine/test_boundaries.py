@@ -204,13 +204,13 @@ async def test_nothing_stored_is_changed_by_a_boundary(talks: Talks, llm: Script
     await talk.ask("go")
     (boundary,) = talk.of(Boundary)
     store = Store(Paths().database)
-    parent = await store.session(boundary.parent_id)
-    child = await store.session(boundary.child_id)
+    parent = await store.sessions.find(boundary.parent_id)
+    child = await store.sessions.find(boundary.child_id)
     assert (parent.end_reason, parent.ended_at is not None) == ("auto", True)
     assert (child.kind, child.generation, child.root_id) == ("continuation", 1, parent.id)
-    messages = await store.messages(parent.id)
+    messages = await store.messages.load(parent.id)
     assert [message.role for message in messages] == ["user", "assistant", "tool", "assistant", "tool"]
-    (stored,) = await store.boundaries(parent.id)
+    (stored,) = await store.boundaries.load_conversation(parent.id)
     assert stored.tail and set(stored.tail) <= {message.id for message in messages}
     assert stored.template_name == "shipped" and stored.template_hash
     assert stored.tokens_before >= 7_500 > stored.tokens_after
@@ -255,7 +255,7 @@ async def test_llm_sends_exactly_one_status_at_the_very_end_and_stores_none(
             assert request.body["messages"][: len(before) - 1] == before[:-1], "the prefix is byte-identical"
     assert json.loads(llm.requests[1].body["messages"][-1]["content"][16:-17])["used_pct"] in (20, 21)
     store = Store(Paths().database)
-    for message in await store.messages(talk.conversation.info.id):
+    for message in await store.messages.load(talk.conversation.info.id):
         assert "context_status" not in message.text
     await store.close()
 
@@ -293,9 +293,9 @@ async def test_new_session_ends_the_session_and_the_run_goes_on_in_the_child(
     assert "Ship it." in content and content.index("<summary>") < content.index("<evidence>")
     assert content.count("</summary>") == 1 and "&lt;/summary>" in content and "&lt;request>" in content
     store = Store(Paths().database)
-    parent = await store.session(boundary.parent_id)
+    parent = await store.sessions.find(boundary.parent_id)
     assert parent.end_reason == "new_session"
-    results = [message.result for message in await store.messages(parent.id) if message.result]
+    results = [message.result for message in await store.messages.load(parent.id) if message.result]
     assert {result.call_id for result in results} == {"b1", "n1"}
     await store.close()
 
@@ -947,9 +947,9 @@ async def test_a_fork_goes_on_beside_the_session_and_leaves_it_alone(talks: Talk
     await again.ask("go on")
     assert "try something else" in texts(llm.requests[-1]) and "the first request" in texts(llm.requests[-1])
     store = Store(Paths().database)
-    (row,) = await store.conversation_tips()
+    (row,) = await store.sessions.list_tips()
     assert row.id == branch.conversation.info.id, "one row for the conversation: where somebody spoke last"
-    assert (await store.tip(source.id)).id == source.id
+    assert (await store.sessions.find_tip(source.id)).id == source.id
     await store.close()
 
 

@@ -112,7 +112,7 @@ async def test_a_huge_first_message_is_quoted_by_head_and_tail_in_the_child(
 
 async def first_message_id(talk: Talk) -> str:
     store = Store(Paths().database)
-    messages = await store.messages(talk.conversation.info.root_id)
+    messages = await store.messages.load(talk.conversation.info.root_id)
     await store.close()
     return messages[0].id
 
@@ -354,8 +354,8 @@ async def test_a_new_session_keeps_todos_grants_title_model_and_folder(
     talk = await talks(flags={"compaction.method": "llm"}, yolo=True)
     await talk.ask("name of it all")
     store = Store(Paths().database)
-    child = await store.session(talk.conversation.info.id)
-    parent = await store.session(talk.conversation.info.root_id)
+    child = await store.sessions.find(talk.conversation.info.id)
+    parent = await store.sessions.find(talk.conversation.info.root_id)
     await store.close()
     assert child.generation == 1 and child.todos == parent.todos and child.todos[0].text == "still to do"
     same = ("title", "model", "cwd", "grants", "system", "compaction")

@@ -72,7 +72,7 @@ async def check(talk: Talk) -> None:
     conversation = talk.conversation
     store = Store(Paths().database)
     try:
-        tip = await store.tip(conversation.info.root_id)
+        tip = await store.sessions.find_tip(conversation.info.root_id)
         assert tip.id == conversation.info.id
         assert tip.ended_at is None
         loaded = await load_session(store, tip, read_only=True)
@@ -80,7 +80,7 @@ async def check(talk: Talk) -> None:
         held = [message.id for message in conversation.history]
         # Calls that were never begun get their results when a session is loaded.
         assert stored[: len(held)] == held
-        assert len(await store.boundaries(tip.root_id)) == len(talk.of(Boundary))
+        assert len(await store.boundaries.load_conversation(tip.root_id)) == len(talk.of(Boundary))
         assert await store.check() == []
     finally:
         await store.close()

@@ -53,7 +53,9 @@ async def test_a_new_title_is_one_clean_line_and_holds_for_all_sessions(
 ) -> None:
     tip = await continued(store, await begun(store, "old"))
     assert await library.rename(tip.root_id, " new\n\x1b[31mname \u202e") == "new name <U+202E>"
-    assert [(await store.session(one)).title for one in (tip.root_id, tip.id)] == ["new name <U+202E>"] * 2
+    assert [(await store.sessions.find(one)).title for one in (tip.root_id, tip.id)] == [
+        "new name <U+202E>"
+    ] * 2
 
 
 @pytest.mark.parametrize("title", ["", "  \n", "\x1b[0m"])
@@ -100,8 +102,8 @@ async def test_nothing_is_deleted_until_the_sweep(
     assert await titles(library) == ["kept"]
     assert not output.parent.exists()
     with pytest.raises(UsageError):
-        await store.session(tip.id)
-    assert len(await store.messages(kept.id)) == 2
+        await store.sessions.find(tip.id)
+    assert len(await store.messages.load(kept.id)) == 2
 
 
 async def test_what_is_restored_is_not_deleted(store: Store, library: SessionBrowser) -> None:
@@ -139,14 +141,14 @@ async def test_what_another_process_works_on_is_kept_and_the_rest_deleted(
         assert problem.startswith("“busy” was not deleted: ")
         assert f"process {holder.pid}" in problem
         assert await titles(library) == ["busy"]
-        assert await store.take_lease(busy.id) is True  # and the part that was free is free again
+        assert await store.leases.acquire(busy.id) is True  # and the part that was free is free again
         holder.kill()
 
 
 async def test_deleting_what_is_gone_already_is_no_problem(store: Store, library: SessionBrowser) -> None:
     info = await begun(store)
     library.delete(info.root_id)
-    await store.delete_conversation(info.root_id)
+    await store.sessions.delete_conversation(info.root_id)
     assert await library.sweep() == []
 
 
@@ -182,7 +184,7 @@ async def test_a_line_of_continuations_stays_at_one_depth_and_branches_go_deeper
     fork = await library.fork(one.id)
     beyond = await continued(store, fork)
     task = a_session(root_id=root.id, parent_id=two.id, kind="task")
-    await store.create_session(task)
+    await store.sessions.create(task)
     branches = {branch.session.id: branch for branch in await library.tree(two.id)}
     assert {name: (branch.relation, branch.under, branch.tip) for name, branch in branches.items()} == {
         root.id: ("first", "", False),
@@ -211,7 +213,7 @@ async def test_what_was_undone_is_a_branch_and_its_parent_the_tip(
     undone = branches[child.id].boundary
     assert undone is not None
     assert undone.undone_at is not None
-    assert isinstance((await store.messages(root.id))[-1].parts[0], Note)
+    assert isinstance((await store.messages.load(root.id))[-1].parts[0], Note)
     with pytest.raises(UsageError, match="already"):
         await library.undo(child.id)
 
@@ -220,12 +222,12 @@ async def test_undo_keeps_a_lease_that_was_ours_and_drops_one_it_took(
     store: Store, library: SessionBrowser
 ) -> None:
     child = await continued(store, await begun(store))
-    await store.take_lease(child.id)
+    await store.leases.acquire(child.id)
     await library.undo(child.id)
-    assert await store.take_lease(child.id) is False
+    assert await store.leases.acquire(child.id) is False
     other = await continued(store, await begun(store))
     await library.undo(other.id)
-    assert await store.take_lease(other.id) is True
+    assert await store.leases.acquire(other.id) is True
 
 
 async def test_a_session_without_its_parent_and_a_circle_are_drawn_once(
@@ -233,7 +235,7 @@ async def test_a_session_without_its_parent_and_a_circle_are_drawn_once(
 ) -> None:
     root = await begun(store)
     lost = a_session(root_id=root.id, kind="continuation", generation=4)
-    await store.create_session(lost)
+    await store.sessions.create(lost)
     ring = [a_session(id=new_id(), root_id=root.id, kind="continuation") for _ in range(2)]
     from crushpy.engine.session.browser import arrange
 
@@ -273,7 +275,7 @@ async def test_a_preview_has_both_ends_and_says_how_much_lies_between(
 ) -> None:
     texts = [f"message {number}" for number in range(count)]
     root = a_session()
-    await store.create_session(root)
+    await store.sessions.create(root)
     info = await continued(store, root, "The summary.", *texts) if seeded else root
     if not seeded:
         await told(store, root, *texts)
@@ -325,9 +327,12 @@ async def test_a_fork_goes_on_from_exactly_that_session_not_from_the_tip(
     tip = await continued(store, root)
     branch = await library.fork(root.id)
     assert (branch.parent_id, branch.kind) == (root.id, "fork")
-    assert [message.text for message in (await store.carried(branch.id)).tail] == ["early", "words"]
-    assert (await store.tip(root.id)).id == tip.id
-    assert (await store.tip(branch.id)).id == branch.id
+    assert [message.text for message in (await store.boundaries.load_carried(branch.id)).tail] == [
+        "early",
+        "words",
+    ]
+    assert (await store.sessions.find_tip(root.id)).id == tip.id
+    assert (await store.sessions.find_tip(branch.id)).id == branch.id
 
 
 async def test_an_export_holds_all_that_led_here_without_secrets(

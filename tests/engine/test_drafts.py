@@ -19,7 +19,7 @@ __all__ = ["llm_env", "run", "start", "talks"]
 async def kept(session_id: str) -> str:
     store = Store(Paths().database)
     try:
-        draft = await store.draft(session_id, recover=False)
+        draft = await store.messages.load_draft(session_id, recover=False)
     finally:
         await store.close()
     return draft.text if draft is not None else ""
@@ -45,11 +45,11 @@ async def test_a_kill_in_mid_stream_keeps_what_was_shown_marked_as_cut(
     assert words in sent
     assert "never this" not in sent
     store = Store(Paths().database)
-    messages = await store.messages(session)
+    messages = await store.messages.load(session)
     assert [one.role for one in messages] == ["user", "assistant", "user", "assistant"]
     assert messages[1].finish == "interrupted"
     assert messages[1].parts == (Thinking("Let me think."), Text(words))
-    assert await store.draft(session, recover=False) is None
+    assert await store.messages.load_draft(session, recover=False) is None
     await store.close()
 
 

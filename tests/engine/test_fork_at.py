@@ -107,7 +107,7 @@ async def test_a_branch_of_a_branch_at_a_message_of_the_trunk_leads_no_further_t
     second = await talks(session=first.conversation.info.id, at=at.id)
     assert second.conversation.info.parent_id == talk.conversation.info.id
     store = Store(Paths().database)
-    lineage = [one.text for one in await store.lineage_messages(second.conversation.info.id)]
+    lineage = [one.text for one in await store.messages.load_lineage(second.conversation.info.id)]
     await store.close()
     assert lineage[0] == "the first request" and lineage[-1] == "The first answer."
 
@@ -127,7 +127,9 @@ async def test_a_message_that_is_not_there_is_named(talks: Talks, llm: ScriptedL
         with pytest.raises(UsageError, match=words):
             await talks(session=source, at=at)
     store = Store(Paths().database)
-    assert len(await store.conversation(talk.conversation.info.root_id)) == 1, "nothing was made"
+    assert len(await store.sessions.load_conversation(talk.conversation.info.root_id)) == 1, (
+        "nothing was made"
+    )
     await store.close()
 
 
@@ -135,7 +137,7 @@ async def test_a_beginning_that_fits_several_messages_is_refused(talks: Talks, l
     talk = await worked(talks, llm)
     store = Store(Paths().database)
     for name in ("twin0000aaaa", "twin0000bbbb"):
-        await store.add_message(
+        await store.messages.add(
             talk.conversation.info.id, Message(name, "user", said(talk, "the first request").parts)
         )
     await store.close()

@@ -47,7 +47,7 @@ def state(file: Path) -> str:
 
 async def imported(file: Path, folder: Path) -> list[str]:
     store = Store(file)
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     statuses = await bring(store, folder)
     assert await store.check() == [] and store.warnings == []
     await store.close()
@@ -86,7 +86,7 @@ async def test_an_import_killed_at_any_step_leaves_each_conversation_whole_or_no
     first, second = two_sessions(tmp_path / "user")
     folder = first.parent
     store = Store(file)
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     await store.close()
     if again:  # the sessions went on there since they were imported
         assert await imported(file, folder) == ["imported", "imported"]

@@ -69,7 +69,7 @@ async def test_a_moment_prepares_and_the_next_one_crosses_what_is_ready(
     assert (boundary.trigger, boundary.prepared, boundary.moment) == ("auto", True, "todo done")
     assert boundary.tokens_before < 7_500
     store = Store(Paths().database)
-    (stored,) = await store.boundaries(boundary.parent_id)
+    (stored,) = await store.boundaries.load_conversation(boundary.parent_id)
     await store.close()
     assert (stored.moment, stored.prepared, stored.trigger) == ("todo done", True, "auto")
 

@@ -64,7 +64,7 @@ async def test_all_three_kinds_are_carried_over_every_boundary_in_one_set(
         assert f"version {generation}" in whole and f"version {generation - 1}" not in whole
         assert f'<pin number=\\"3\\" message=\\"{reply}\\">\\nThe port is 7071, agreed.' in whole
     store = Store(Paths().database)
-    for boundary in await store.boundaries(talk.conversation.info.root_id):
+    for boundary in await store.boundaries.load_conversation(talk.conversation.info.root_id):
         assert boundary.coverage["pins"] == (3, 0, 3)
     await store.close()
 

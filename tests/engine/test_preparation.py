@@ -84,7 +84,7 @@ async def with_one(talks: Talks, llm: ScriptedLLM, summary: Answer = NOTES, **wa
 async def stored_boundaries(talk: Talk) -> Any:
     store = Store(Paths().database)
     try:
-        return await store.boundaries(talk.conversation.info.root_id)
+        return await store.boundaries.load_conversation(talk.conversation.info.root_id)
     finally:
         await store.close()
 

@@ -55,7 +55,7 @@ async def stored(talk: Talk) -> tuple[list[SessionInfo], list[TaskResult]]:
     store = Store(Paths().database)
     root = talk.conversation.info.root_id
     try:
-        sessions = await store.conversation(root)
+        sessions = await store.sessions.load_conversation(root)
     finally:
         await store.close()
     with closing(sqlite3.connect(Paths().database)) as connection:

@@ -25,32 +25,32 @@ async def cross(store: Store) -> None:
     seed = Message("seed00000000", "user", (Seed("summary", LARGE),), created_at=5.0)
     result = answered(CALL, f"continued in {CHILD}")
     boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "agent", 5.0, ("m1", "m2"))
-    await store.add_boundary(
+    await store.boundaries.add(
         boundary, child, seed, cuts=(Cut("m1"), Cut("m2")), result=Message("answer", "tool", result.parts)
     )
 
 
 async def undo(store: Store) -> None:
     note = said("undone " + LARGE)
-    await store.undo(BOUNDARY, Message("note00000000", "user", note.parts))
+    await store.boundaries.undo(BOUNDARY, Message("note00000000", "user", note.parts))
 
 
 async def pin(store: Store) -> None:
-    await store.add_pin(PARENT, Pin(0, "text", LARGE), ())
+    await store.pins.add(PARENT, Pin(0, "text", LARGE), ())
 
 
 async def edit(store: Store) -> None:
-    await store.add_cuts(PARENT, (Cut("m1", kind="drop"), Cut("m2", kind="cut")))
+    await store.boundaries.add_overrides(PARENT, (Cut("m1", kind="drop"), Cut("m2", kind="cut")))
 
 
 async def unpin(store: Store) -> None:
-    await store.remove_pin(PARENT, 1)
+    await store.pins.remove(PARENT, 1)
 
 
 async def fork(store: Store) -> None:
     branch = a_session(id=CHILD, root_id=PARENT, parent_id=PARENT, kind="fork", title=LARGE)
     boundary = BoundaryInfo(BOUNDARY, PARENT, CHILD, "fork", 5.0, ("m1",))
-    await store.add_boundary(boundary, branch, None, cuts=(Cut("m1"),))
+    await store.boundaries.add(boundary, branch, None, cuts=(Cut("m1"),))
 
 
 DEEDS = {"cross": cross, "undo": undo, "pin": pin, "unpin": unpin, "edit": edit, "fork": fork}
@@ -61,7 +61,7 @@ def main() -> None:
 
     async def deed(file: Path, fatal: int) -> None:
         store = Store(file)
-        await store.conversation_tips()
+        await store.sessions.list_tips()
         await watch(store, how, Countdown(fatal))
         await DEEDS[what](store)
 

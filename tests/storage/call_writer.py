@@ -20,27 +20,27 @@ SIDE_BY_SIDE = 30
 
 async def write_on(file: Path, session: str) -> None:
     store = Store(file)
-    await store.create_session(a_session(id=session), said())
+    await store.sessions.create(a_session(id=session), said())
 
     async def run(name: str, reply: str) -> None:
         call = ToolCall(name, "view", {"file_path": name})
-        await store.add_audit(session, [AuditEntry("decision", {"tool": "view"}, session, name)])
+        await store.audit.append(session, [AuditEntry("decision", {"tool": "view"}, session, name)])
         print("decided", name, flush=True)
-        await store.begin_call(session, reply, call)
+        await store.calls.begin(session, reply, call)
         print("begun", name, flush=True)
-        await store.finish_call(session, answered(call, name * 50))
+        await store.calls.finish(session, answered(call, name * 50))
         print("finished", name, flush=True)
         read = ToolCall(f"{name}-read", "view", {"file_path": name})
         entry = AuditEntry("decision", {"tool": "view"}, session, read.id)
         start = CallStart(reply, read, time.time(), CallDecided(session, [entry]))
-        await store.finish_call(session, answered(read, read.id * 50), start)
+        await store.calls.finish(session, answered(read, read.id * 50), start)
         print("finished", read.id, flush=True)
 
     number = 0
     while True:
         number += 1
         reply = replied("All of these.")
-        await store.add_message(session, reply)
+        await store.messages.add(session, reply)
         await asyncio.gather(*(run(f"{number}-{one}", reply.id) for one in range(SIDE_BY_SIDE)))
 
 

@@ -21,7 +21,7 @@ from crushpy.storage.store import Store
 
 async def deed(url: str, what: str, fatal: int) -> None:
     store = Store(Path("/nonexistent"), url)
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     countdown = Countdown(fatal)
 
     def hook(database: Any) -> None:
@@ -38,7 +38,7 @@ async def deed(url: str, what: str, fatal: int) -> None:
             if hasattr(part, "_execute"):
                 part._execute = connection.execute
 
-    await store._do(hook)
+    await store._thread.do(hook)
     await DEEDS[what](store)
 
 

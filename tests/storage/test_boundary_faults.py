@@ -43,15 +43,15 @@ def state(file: Path) -> dict[str, list[dict[str, Any]]]:
 async def prepared(file: Path, *, crossed: bool, pinned: bool) -> None:
     """A session with two messages and an open call of new_session; and where wanted, its child or a pin."""
     store = Store(file)
-    await store.create_session(a_session(id=PARENT), Message("m1", "user", (Text("hello"),), 1.0))
-    await store.take_lease(PARENT)
-    await store.add_message(PARENT, Message("m2", "assistant", (Text("I shall."), CALL), 2.0))
-    await store.begin_call(PARENT, "m2", CALL)
+    await store.sessions.create(a_session(id=PARENT), Message("m1", "user", (Text("hello"),), 1.0))
+    await store.leases.acquire(PARENT)
+    await store.messages.add(PARENT, Message("m2", "assistant", (Text("I shall."), CALL), 2.0))
+    await store.calls.begin(PARENT, "m2", CALL)
     if pinned:
         await pin(store)
     if crossed:
         await cross(store)
-        await store.add_message(CHILD, said("and on"))
+        await store.messages.add(CHILD, said("and on"))
     await store.close()
 
 
@@ -85,9 +85,9 @@ async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_on
     assert found[0] == old
     for copy in copies[:: max(1, len(copies) // 4)]:
         store = Store(copy)  # and crushpy itself can go on with it
-        tip = await store.tip(PARENT)
-        await store.take_lease(tip.id)
-        await store.add_message(tip.id, said("goes on"))
+        tip = await store.sessions.find_tip(PARENT)
+        await store.leases.acquire(tip.id)
+        await store.messages.add(tip.id, said("goes on"))
         assert await store.check() == [] and store.warnings == []
         await store.close()
 
@@ -98,10 +98,10 @@ async def test_a_process_killed_at_any_moment_leaves_the_old_state_or_the_new_on
 async def chain(store: Store, length: int, **fields: Any) -> list[SessionInfo]:
     """A root and the sessions that continue it, one message each beside the seeds."""
     sessions = [a_session(**fields)]
-    await store.create_session(sessions[0], said("message 0"))
+    await store.sessions.create(sessions[0], said("message 0"))
     for number in range(1, length):
         sessions.append(await continued(store, sessions[-1]))
-        await store.add_message(sessions[-1].id, said(f"message {number}"))
+        await store.messages.add(sessions[-1].id, said(f"message {number}"))
     return sessions
 
 
@@ -113,9 +113,9 @@ async def continued(store: Store, parent: SessionInfo, trigger: str = "auto") ->
         kind="fork" if trigger == "fork" else "continuation",
         generation=parent.generation + (trigger != "fork"),
     )
-    tail = tuple(message.id for message in await store.messages(parent.id)) if trigger == "fork" else ()
+    tail = tuple(message.id for message in await store.messages.load(parent.id)) if trigger == "fork" else ()
     boundary = BoundaryInfo(new_id(), parent.id, child.id, trigger, time.time(), tail)
-    await store.add_boundary(boundary, child, None if trigger == "fork" else said("seed"))
+    await store.boundaries.add(boundary, child, None if trigger == "fork" else said("seed"))
     return child
 
 
@@ -135,28 +135,33 @@ async def test_a_circle_of_parents_hangs_no_walk(store: Store, file: Path, lengt
         )
     everyone = {session.id for session in sessions}
     for session in sessions:
-        assert {one.id for one in await store.lineage(session.id)} == everyone
-        assert {one.id for one in await store.descendants(session.id)} == everyone
-        assert (await store.tip(session.id)).id in everyone
-        assert len(await store.lineage_messages(session.id)) <= 2 * length
-        await store.search("message", within=session.id)
-    assert {one.id for one in await store.conversation(first)} == everyone
-    assert len(await store.conversation_tips()) == len(await store.conversation_rows()) == 1
-    assert await store.latest("/work") is not None
+        assert {one.id for one in await store.sessions.load_lineage(session.id)} == everyone
+        assert {one.id for one in await store.sessions.load_descendants(session.id)} == everyone
+        assert (await store.sessions.find_tip(session.id)).id in everyone
+        assert len(await store.messages.load_lineage(session.id)) <= 2 * length
+        await store.search.find("message", within=session.id)
+    assert {one.id for one in await store.sessions.load_conversation(first)} == everyone
+    assert len(await store.sessions.list_tips()) == len(await store.sessions.list_conversations()) == 1
+    assert await store.sessions.find_latest("/work") is not None
 
 
 async def test_a_parent_that_is_gone_ends_the_walk(store: Store, file: Path) -> None:
     sessions = await chain(store, 3)
     with closing(sqlite3.connect(file)) as connection, connection:
         connection.execute("UPDATE session SET parent_id = 'nobody' WHERE id = ?", (sessions[1].id,))
-    assert [one.id for one in await store.lineage(sessions[2].id)] == [sessions[1].id, sessions[2].id]
+    assert [one.id for one in await store.sessions.load_lineage(sessions[2].id)] == [
+        sessions[1].id,
+        sessions[2].id,
+    ]
 
 
 async def test_sixty_generations_are_walked(store: Store) -> None:
     sessions = await chain(store, 60)
-    assert (await store.tip(sessions[0].id)).id == sessions[-1].id
-    assert [one.id for one in await store.lineage(sessions[-1].id)] == [one.id for one in sessions]
-    lineage = [message.text for message in await store.lineage_messages(sessions[-1].id)]
+    assert (await store.sessions.find_tip(sessions[0].id)).id == sessions[-1].id
+    assert [one.id for one in await store.sessions.load_lineage(sessions[-1].id)] == [
+        one.id for one in sessions
+    ]
+    lineage = [message.text for message in await store.messages.load_lineage(sessions[-1].id)]
     assert [text for text in lineage if text != "seed"] == [f"message {number}" for number in range(60)]
 
 
@@ -168,43 +173,45 @@ async def test_a_conversation_is_listed_where_somebody_spoke_last_be_it_a_branch
     branch = await continued(store, root, "fork")
     later = await continued(store, branch)
     for place in (later, root, later):
-        await store.add_message(place.id, said("much later"))
-        assert [one.id for one in await store.conversation_tips()] == [place.id]
-        latest = await store.latest("/work")
+        await store.messages.add(place.id, said("much later"))
+        assert [one.id for one in await store.sessions.list_tips()] == [place.id]
+        latest = await store.sessions.find_latest("/work")
         assert latest is not None and latest.id == place.id
-    assert (await store.tip(root.id)).id == root.id, "who names a session gets what continues it, no branch"
-    assert (await store.tip(branch.id)).id == later.id, "a branch has a tip of its own"
-    assert [one.id for one in await store.lineage(later.id)] == [root.id, branch.id, later.id]
+    assert (await store.sessions.find_tip(root.id)).id == root.id, (
+        "who names a session gets what continues it, no branch"
+    )
+    assert (await store.sessions.find_tip(branch.id)).id == later.id, "a branch has a tip of its own"
+    assert [one.id for one in await store.sessions.load_lineage(later.id)] == [root.id, branch.id, later.id]
 
 
 async def test_undo_after_the_child_has_gone_on_makes_the_whole_line_a_branch(store: Store) -> None:
     root, one, two, three = await chain(store, 4)
-    boundary = await store.boundary_before(one.id)
+    boundary = await store.boundaries.find_opening(one.id)
     assert boundary is not None
-    await store.undo(boundary.id, said("undone"))
-    assert (await store.tip(root.id)).id == root.id
-    assert [info.id for info in await store.conversation_tips()] == [root.id]
-    latest = await store.latest("/work")
+    await store.boundaries.undo(boundary.id, said("undone"))
+    assert (await store.sessions.find_tip(root.id)).id == root.id
+    assert [info.id for info in await store.sessions.list_tips()] == [root.id]
+    latest = await store.sessions.find_latest("/work")
     assert latest is not None and latest.id == root.id and latest.ended_at is None
     for session in (one, two, three):
-        assert (await store.tip(session.id)).id == three.id, "the branch can be continued"
-    assert [m.text for m in await store.lineage_messages(root.id)] == ["message 0", "undone"]
-    told = [message.text for message in await store.lineage_messages(three.id)]
+        assert (await store.sessions.find_tip(session.id)).id == three.id, "the branch can be continued"
+    assert [m.text for m in await store.messages.load_lineage(root.id)] == ["message 0", "undone"]
+    told = [message.text for message in await store.messages.load_lineage(three.id)]
     assert "undone" not in told and "message 3" in told
     again = await continued(store, root)
-    assert (await store.tip(root.id)).id == again.id
-    assert (await store.carried(root.id)).held
+    assert (await store.sessions.find_tip(root.id)).id == again.id
+    assert (await store.boundaries.load_carried(root.id)).held
 
 
 async def test_a_boundary_is_undone_once(store: Store) -> None:
     root, child = await chain(store, 2)
-    boundary = await store.boundary_before(child.id)
+    boundary = await store.boundaries.find_opening(child.id)
     assert boundary is not None
-    await store.undo(boundary.id, said("undone"))
-    before = await store.messages(root.id)
+    await store.boundaries.undo(boundary.id, said("undone"))
+    before = await store.messages.load(root.id)
     with pytest.raises(UsageError, match=f"session {child.id} was undone already"):
-        await store.undo(boundary.id, said("undone again"))
-    assert await store.messages(root.id) == before
+        await store.boundaries.undo(boundary.id, said("undone again"))
+    assert await store.messages.load(root.id) == before
 
 
 # --- one writer ------------------------------------------------------------------------------------------
@@ -214,7 +221,7 @@ async def test_a_session_goes_on_in_one_child_only(store: Store) -> None:
     root, child = await chain(store, 2)
     with pytest.raises(StorageError, match=f"{root.id} goes on in {child.id} already"):
         await continued(store, root)
-    assert len(await store.conversation(root.id)) == 2
+    assert len(await store.sessions.load_conversation(root.id)) == 2
 
 
 HOLD = """
@@ -225,11 +232,11 @@ from support.stored import said
 
 async def main():
     store = Store(Path(sys.argv[1]))
-    await store.take_lease(sys.argv[2])
+    await store.leases.acquire(sys.argv[2])
     print("mine", flush=True)
     for line in sys.stdin:
         try:
-            await store.add_message(sys.argv[2], said(line.strip()))
+            await store.messages.add(sys.argv[2], said(line.strip()))
             print("stored", flush=True)
         except Exception as error:
             print(type(error).__name__, error, flush=True)
@@ -273,22 +280,22 @@ async def test_a_second_writer_is_refused_until_the_first_is_dead(store: Store, 
     try:
         assert holder.first == "mine"
         with pytest.raises(SessionBusy) as caught:
-            await store.take_lease(root.id)
+            await store.leases.acquire(root.id)
         assert f"process {holder.process.pid}" in caught.value.message and "--fork" in caught.value.hint
-        assert len(await store.messages(root.id)) == 1, "reading is free"
+        assert len(await store.messages.load(root.id)) == 1, "reading is free"
     finally:
         holder.kill()
-    assert await store.take_lease(root.id) is True
+    assert await store.leases.acquire(root.id) is True
 
 
 async def test_the_lease_goes_with_the_boundary(store: Store, file: Path) -> None:
     (root,) = await chain(store, 1)
-    await store.take_lease(root.id)
+    await store.leases.acquire(root.id)
     child = await continued(store, root)
     holder = Holder(file, child.id)
     holder.kill()
     assert "SessionBusy" in holder.first or "Traceback" in holder.first
-    assert await store.take_lease(child.id) is False, "still ours"
+    assert await store.leases.acquire(child.id) is False, "still ours"
 
 
 async def test_a_writer_that_was_taken_for_dead_finds_out_at_its_next_write(store: Store, file: Path) -> None:
@@ -298,19 +305,19 @@ async def test_a_writer_that_was_taken_for_dead_finds_out_at_its_next_write(stor
         assert holder.write("one") == "stored"
         with closing(sqlite3.connect(file)) as connection, connection:  # as if on another machine, long ago
             connection.execute("UPDATE lease SET host = 'elsewhere', heartbeat = 1.0")
-        await store.take_lease(root.id)
+        await store.leases.acquire(root.id)
         assert "SessionBusy" in (said_so := holder.write("two")) and f"process {os.getpid()}" in said_so
-        assert [message.text for message in await store.messages(root.id)] == ["message 0", "one"]
+        assert [message.text for message in await store.messages.load(root.id)] == ["message 0", "one"]
     finally:
         holder.kill()
 
 
 async def test_every_write_is_a_sign_of_life(store: Store, file: Path) -> None:
     (root,) = await chain(store, 1)
-    await store.take_lease(root.id)
+    await store.leases.acquire(root.id)
     with closing(sqlite3.connect(file)) as connection:
         with connection:
             connection.execute("UPDATE lease SET heartbeat = 1.0")
-        await store.add_message(root.id, replied("still here"))
+        await store.messages.add(root.id, replied("still here"))
         (beat,) = connection.execute("SELECT heartbeat FROM lease").fetchone()
     assert beat > 1.0

@@ -32,48 +32,48 @@ async def test_calls_side_by_side_are_stored_in_the_order_of_handing_over(
     store: Store,
 ) -> None:
     info = a_session()
-    await store.create_session(info, said())
+    await store.sessions.create(info, said())
     reply = replied("All of these.", *MANY)
-    await store.add_message(info.id, reply)
+    await store.messages.add(info.id, reply)
 
-    await asyncio.gather(*(store.add_audit(info.id, [decided(info.id, call)]) for call in MANY))
-    await asyncio.gather(*(store.begin_call(info.id, reply.id, call) for call in MANY))
-    assert await store.begun_calls(info.id) == {call.id for call in MANY}
+    await asyncio.gather(*(store.audit.append(info.id, [decided(info.id, call)]) for call in MANY))
+    await asyncio.gather(*(store.calls.begin(info.id, reply.id, call) for call in MANY))
+    assert await store.calls.list_open(info.id) == {call.id for call in MANY}
     results = [answered(call, call.id) for call in reversed(MANY)]
-    await asyncio.gather(*(store.finish_call(info.id, result) for result in results))
+    await asyncio.gather(*(store.calls.finish(info.id, result) for result in results))
 
-    assert (await store.messages(info.id))[2:] == results
-    assert await store.begun_calls(info.id) == set()
-    assert (await store.session(info.id)).message_count == 2 + len(MANY)
-    [row] = await store.conversation_rows()
+    assert (await store.messages.load(info.id))[2:] == results
+    assert await store.calls.list_open(info.id) == set()
+    assert (await store.sessions.find(info.id)).message_count == 2 + len(MANY)
+    [row] = await store.sessions.list_conversations()
     assert row.messages == 2 + len(MANY)
-    chain = await store.audit_chain(info.id)
+    chain = await store.audit.load_chain(info.id)
     assert [record.call_id for record in chain.records] == [call.id for call in MANY]
     assert find_fault(chain) is None
-    assert await store.search("149", within=info.id)
+    assert await store.search.find("149", within=info.id)
 
 
 async def test_a_call_that_changes_nothing_is_stored_in_one_go(store: Store) -> None:
     info, gone = a_session(), a_session()
-    await store.create_session(info, said())
+    await store.sessions.create(info, said())
     reply = replied("All of these.", *MANY)
-    await store.add_message(info.id, reply)
+    await store.messages.add(info.id, reply)
     results = [answered(call, call.id) for call in MANY]
 
     def begun(call: ToolCall) -> CallStart:
         return CallStart(reply.id, call, 1.0, CallDecided(info.id, [decided(info.id, call)]))
 
     pairs = list(zip(MANY, results, strict=True))
-    await asyncio.gather(*(store.finish_call(info.id, result, begun(call)) for call, result in pairs))
-    assert (await store.messages(info.id))[2:] == results
-    assert await store.begun_calls(info.id) == set()
-    chain = await store.audit_chain(info.id)
+    await asyncio.gather(*(store.calls.finish(info.id, result, begun(call)) for call, result in pairs))
+    assert (await store.messages.load(info.id))[2:] == results
+    assert await store.calls.list_open(info.id) == set()
+    chain = await store.audit.load_chain(info.id)
     assert [record.call_id for record in chain.records] == [call.id for call in MANY]
     assert find_fault(chain) is None
 
     with pytest.raises(StorageError):  # all of it or nothing
-        await store.finish_call(gone.id, answered(MANY[0]), begun(MANY[0]))
-    assert len((await store.audit_chain(info.id)).records) == len(MANY)
+        await store.calls.finish(gone.id, answered(MANY[0]), begun(MANY[0]))
+    assert len((await store.audit.load_chain(info.id)).records) == len(MANY)
 
 
 async def test_what_comes_while_a_group_is_committed_is_the_next_group() -> None:
@@ -99,55 +99,55 @@ async def test_what_comes_while_a_group_is_committed_is_the_next_group() -> None
 
 async def test_what_is_asked_for_later_sees_what_was_handed_over_before(store: Store) -> None:
     info = a_session()
-    await store.create_session(info, said())
-    begun = [asyncio.ensure_future(store.begin_call(info.id, "m", call)) for call in MANY[:3]]
+    await store.sessions.create(info, said())
+    begun = [asyncio.ensure_future(store.calls.begin(info.id, "m", call)) for call in MANY[:3]]
     await asyncio.sleep(0)  # they have been handed over, and nobody waits for them
-    assert await store.begun_calls(info.id) == {call.id for call in MANY[:3]}
+    assert await store.calls.list_open(info.id) == {call.id for call in MANY[:3]}
     await asyncio.gather(*begun)
 
 
 async def test_a_write_goes_through_where_whoever_waits_is_cancelled(store: Store, file: Path) -> None:
     info = a_session()
-    await store.create_session(info, said())
-    waiting = asyncio.ensure_future(store.begin_call(info.id, "m", MANY[0]))
+    await store.sessions.create(info, said())
+    waiting = asyncio.ensure_future(store.calls.begin(info.id, "m", MANY[0]))
     await asyncio.sleep(0)
     waiting.cancel()
     await store.close()
     again = Store(file)
-    assert await again.begun_calls(info.id) == {MANY[0].id}
+    assert await again.calls.list_open(info.id) == {MANY[0].id}
     await again.close()
 
 
 async def test_a_write_that_cannot_be_made_spoils_no_other_of_its_moment(store: Store) -> None:
     info, gone = a_session(), a_session()
     for one in (info, gone):
-        await store.create_session(one, said())
-    await store.delete_conversation(gone.id)
+        await store.sessions.create(one, said())
+    await store.sessions.delete_conversation(gone.id)
     twice = answered(MANY[0])
-    await store.finish_call(info.id, twice)
+    await store.calls.finish(info.id, twice)
     results = [answered(call) for call in MANY[1:4]]
     made = await asyncio.gather(
-        store.finish_call(info.id, results[0]),
-        store.finish_call(gone.id, answered(MANY[9])),
-        store.finish_call(info.id, results[1]),
-        store.finish_call(info.id, twice),  # an id that is there already
-        store.finish_call(info.id, results[2]),
+        store.calls.finish(info.id, results[0]),
+        store.calls.finish(gone.id, answered(MANY[9])),
+        store.calls.finish(info.id, results[1]),
+        store.calls.finish(info.id, twice),  # an id that is there already
+        store.calls.finish(info.id, results[2]),
         return_exceptions=True,
     )
     assert [made[0], made[2], made[4]] == [None] * 3
     assert isinstance(made[1], StorageError)
     assert isinstance(made[3], Exception)
-    assert (await store.messages(info.id))[1:] == [twice, *results]
-    assert (await store.session(info.id)).message_count == 5
+    assert (await store.messages.load(info.id))[1:] == [twice, *results]
+    assert (await store.sessions.find(info.id)).message_count == 5
 
 
 async def test_a_closed_store_takes_no_calls(file: Path) -> None:
     store = Store(file)
     info = a_session()
-    await store.create_session(info)
+    await store.sessions.create(info)
     await store.close()
     with pytest.raises(RuntimeError):
-        await store.begin_call(info.id, "m", MANY[0])
+        await store.calls.begin(info.id, "m", MANY[0])
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
@@ -175,17 +175,17 @@ async def test_no_call_that_was_acknowledged_is_lost_when_the_process_is_killed(
 
     store = Store(file)
     assert await store.check() == []
-    stored = await store.messages("session")
+    stored = await store.messages.load("session")
     results = [message.result for message in stored if message.result]
     ended = {result.call_id for result in results}
-    still_open = await store.begun_calls("session")
+    still_open = await store.calls.list_open("session")
     assert told["finished"] <= ended
     assert told["begun"] <= ended | still_open
     assert not ended & still_open
     assert len(ended) == len(results)
     assert all(result.text == result.call_id * 50 for result in results)
-    assert (await store.session("session")).message_count == len(stored)
-    chain = await store.audit_chain("session")
+    assert (await store.sessions.find("session")).message_count == len(stored)
+    chain = await store.audit.load_chain("session")
     assert find_fault(chain) is None
     assert told["decided"] | ended | still_open <= {record.call_id for record in chain.records}
     await store.close()

@@ -19,82 +19,82 @@ from crushpy.storage.store import Store
 
 async def test_a_row_is_the_tip_with_the_messages_of_all_that_led_to_it(store: Store) -> None:
     root = a_session(title="long work")
-    await store.create_session(root, said())
-    await store.add_message(root.id, replied("ok"))
-    await store.add_message(root.id, said("more"))
+    await store.sessions.create(root, said())
+    await store.messages.add(root.id, replied("ok"))
+    await store.messages.add(root.id, said("more"))
     tip = await continued(store, await continued(store, root, "Go on.", "yes"), "Go on.", "yes")
-    (row,) = await store.conversation_rows()
+    (row,) = await store.sessions.list_conversations()
     assert (row.id, row.root_id, row.title) == (tip.id, root.id, "long work")
     assert (row.generations, row.messages) == (3, 3 + 2 + 2)
 
 
 async def test_tasks_and_branches_beside_the_tip_add_no_messages_to_a_row(store: Store) -> None:
     root = a_session()
-    await store.create_session(root, said())
+    await store.sessions.create(root, said())
     task = a_session(root_id=root.id, parent_id=root.id, kind="task")
-    await store.create_session(task, said("do this"))
+    await store.sessions.create(task, said("do this"))
     fork = a_session(root_id=root.id, parent_id=root.id, kind="fork")
-    await store.add_boundary(
+    await store.boundaries.add(
         BoundaryInfo(new_id(), root.id, fork.id, "fork", time.time()), fork, said("other way")
     )
-    await store.add_message(root.id, said("this way"))
-    (row,) = await store.conversation_rows()
+    await store.messages.add(root.id, said("this way"))
+    (row,) = await store.sessions.list_conversations()
     assert (row.id, row.generations, row.messages) == (root.id, 1, 2)
-    await store.add_message(task.id, said("and this"))
-    assert await store.conversation_rows() == [row]
-    await store.add_message(fork.id, said("the other way"))
-    (row,) = await store.conversation_rows()
+    await store.messages.add(task.id, said("and this"))
+    assert await store.sessions.list_conversations() == [row]
+    await store.messages.add(fork.id, said("the other way"))
+    (row,) = await store.sessions.list_conversations()
     assert (row.id, row.messages) == (fork.id, 2 + 2)
 
 
 async def test_rows_are_those_of_sessions_in_the_same_order(store: Store) -> None:
     for number in range(6):
         info = a_session(f"/work/{number % 2}", now=1_000.0 + number)
-        await store.create_session(info)
+        await store.sessions.create(info)
         if number % 3 == 0:
             await continued(store, info)
     for cwd in (None, "/work/0", "/work/1", "/nowhere"):
         for limit in (None, 2):
-            rows = await store.conversation_rows(cwd, limit)
-            tips = await store.conversation_tips(cwd, limit)
+            rows = await store.sessions.list_conversations(cwd, limit)
+            tips = await store.sessions.list_tips(cwd, limit)
             assert [(row.id, row.cwd) for row in rows] == [(tip.id, tip.cwd) for tip in tips]
 
 
 async def test_a_conversation_is_renamed_as_a_whole_and_its_tasks_keep_their_names(store: Store) -> None:
     root, other = a_session(title="old"), a_session(title="another")
-    await store.create_session(root, said())
-    await store.create_session(other, said())
+    await store.sessions.create(root, said())
+    await store.sessions.create(other, said())
     task = a_session(root_id=root.id, parent_id=root.id, kind="task", title="look it up")
-    await store.create_session(task)
+    await store.sessions.create(task)
     tip = await continued(store, root)
-    await store.rename_conversation(root.id, "new\ud800")
-    titles = [(await store.session(one)).title for one in (root.id, tip.id, task.id, other.id)]
+    await store.sessions.rename_conversation(root.id, "new\ud800")
+    titles = [(await store.sessions.find(one)).title for one in (root.id, tip.id, task.id, other.id)]
     assert titles == ["new\ufffd", "new\ufffd", "look it up", "another"]
 
 
 async def test_renaming_what_is_gone_says_so(store: Store) -> None:
     with pytest.raises(StorageError, match="not in the database"):
-        await store.rename_conversation("gone", "x")
+        await store.sessions.rename_conversation("gone", "x")
 
 
 @pytest.mark.parametrize("many", [1, 2, 3, 5, 9])
 async def test_the_ends_of_a_session_come_in_order_and_none_twice(store: Store, many: int) -> None:
     info = a_session()
     whole = [said(str(number)) for number in range(5)]
-    await store.create_session(info, whole[0])
+    await store.sessions.create(info, whole[0])
     for message in whole[1:]:
-        await store.add_message(info.id, message)
-    ends = await store.ends(info.id, many)
+        await store.messages.add(info.id, message)
+    ends = await store.messages.load_ends(info.id, many)
     assert ends == (whole if many * 2 >= 5 else whole[:many] + whole[-many:])
 
 
 async def test_a_lease_is_dropped_for_one_session_and_kept_for_the_others(store: Store, file: Path) -> None:
     one, two = a_session(), a_session()
     for info in (one, two):
-        await store.create_session(info)
-        assert await store.take_lease(info.id) is True
-    assert await store.take_lease(one.id) is False  # it was ours already
-    await store.drop_lease(one.id)
+        await store.sessions.create(info)
+        assert await store.leases.acquire(info.id) is True
+    assert await store.leases.acquire(one.id) is False  # it was ours already
+    await store.leases.release(one.id)
     code = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom crushpy.storage.store import Store\n"
         "asyncio.run(Store(Path(sys.argv[1])).take_lease(sys.argv[2]))"
@@ -111,20 +111,20 @@ async def test_a_lease_is_dropped_for_one_session_and_kept_for_the_others(store:
 
 async def test_the_prompts_of_a_folder_come_oldest_first_and_each_once(store: Store) -> None:
     root = a_session("/work")
-    await store.create_session(root, said("one"))
-    await store.add_message(root.id, replied("not a prompt"))
+    await store.sessions.create(root, said("one"))
+    await store.messages.add(root.id, replied("not a prompt"))
     for text in ("two", "one", " \n", "long " * 10_000):
-        await store.add_message(root.id, said(text))
+        await store.messages.add(root.id, said(text))
     note = Message(new_id(), "user", (Note("from crushpy"),), created_at=time.time())
-    await store.add_message(root.id, note)
-    await store.create_session(a_session("/elsewhere"), said("not here"))
+    await store.messages.add(root.id, note)
+    await store.sessions.create(a_session("/elsewhere"), said("not here"))
     task = a_session("/work", root_id=root.id, parent_id=root.id, kind="task")
-    await store.create_session(task, said("written by the model"))
+    await store.sessions.create(task, said("written by the model"))
     tip = await continued(store, root)
-    await store.add_message(tip.id, said("three\nlines"))
-    assert await store.prompts("/work", 10) == ["two", "one", "three\nlines"]
-    assert await store.prompts("/work", 2) == ["one", "three\nlines"]
-    assert await store.prompts("/nowhere", 2) == []
+    await store.messages.add(tip.id, said("three\nlines"))
+    assert await store.messages.list_prompts("/work", 10) == ["two", "one", "three\nlines"]
+    assert await store.messages.list_prompts("/work", 2) == ["one", "three\nlines"]
+    assert await store.messages.list_prompts("/nowhere", 2) == []
 
 
 async def test_pages_of_tips_hold_each_conversation_once_however_many_spoke_at_the_same_moment(
@@ -132,19 +132,19 @@ async def test_pages_of_tips_hold_each_conversation_once_however_many_spoke_at_t
 ) -> None:
     for number in range(11):
         info = a_session(f"/work/{number % 2}", now=1_000.0 + number // 4)
-        await store.create_session(info)
+        await store.sessions.create(info)
         if number % 3 == 0:
             await continued(store, info)
     unopened = place.store()
     for cwd in (None, "/work/0", "/work/1", "/nowhere"):
-        rows = [(row.id, row.messages) for row in await store.conversation_rows(cwd)]
+        rows = [(row.id, row.messages) for row in await store.sessions.list_conversations(cwd)]
         for reader in (store, unopened):
             found: list[SessionInfo] = []
-            while page := await reader.tip_page(cwd, 2, found[-1] if found else None):
+            while page := await reader.sessions.load_tip_page(cwd, 2, found[-1] if found else None):
                 found += page
             assert [(tip.id, tip.message_count) for tip in found] == rows
             assert found == [
                 msgspec.structs.replace(tip, message_count=messages)
-                for tip, (_, messages) in zip(await store.conversation_tips(cwd), rows, strict=True)
+                for tip, (_, messages) in zip(await store.sessions.list_tips(cwd), rows, strict=True)
             ]
     await unopened.close()

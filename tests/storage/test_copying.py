@@ -43,20 +43,20 @@ def quiet(table: str, done: int, whole: int) -> None:
 async def filled(store: Store) -> str:
     """Some of everything; the tip of a conversation of three sessions."""
     info = a_session(system="Be \0 brief", title="walrus \U0010fff0")
-    await store.create_session(info, said("about a walrus\0"), Text("a fact \0"))
+    await store.sessions.create(info, said("about a walrus\0"), Text("a fact \0"))
     for number in range(2):
         reply = replied(f"reply {number}", CALL, usage=Usage(5, 1, 0, 0, 0.1 + 0.2))
-        await store.add_message(info.id, reply)
-        await store.begin_call(info.id, reply.id, CALL)
-        await store.finish_call(info.id, answered(CALL))
-        await store.add_cuts(info.id, (Cut(reply.id),))
+        await store.messages.add(info.id, reply)
+        await store.calls.begin(info.id, reply.id, CALL)
+        await store.calls.finish(info.id, answered(CALL))
+        await store.boundaries.add_overrides(info.id, (Cut(reply.id),))
         info = await continued(store, info)
-    await store.add_pin(info.root_id, Pin(0, "text", "pinned"), ())
-    store.keep_mark(info.id, TimelineNote("info", "marked"))
-    await store.add_audit(info.root_id, [AuditEntry("decision", {"x": 1}, info.id, "call")])
+    await store.pins.add(info.root_id, Pin(0, "text", "pinned"), ())
+    store.notes.record(info.id, TimelineNote("info", "marked"))
+    await store.audit.append(info.root_id, [AuditEntry("decision", {"x": 1}, info.id, "call")])
     gone = a_session()
-    await store.create_session(gone, said("secret"))
-    await store.delete_conversation(gone.id)
+    await store.sessions.create(gone, said("secret"))
+    await store.sessions.delete_conversation(gone.id)
     return info.id
 
 
@@ -66,33 +66,33 @@ async def test_all_that_is_stored_goes_to_a_server_and_back(
     source, server, back = Store(file), remote.store(), Store(tmp_path / "back" / "crushpy.db")
     tip = await filled(source)
     outputs = tmp_path / "outputs"
-    root = (await source.session(tip)).root_id
+    root = (await source.sessions.find(tip)).root_id
     (outputs / root).mkdir(parents=True)
     (outputs / root / "output-abc.txt").write_bytes(b"whole \xff\0" * 200_000)
     report = await copy_storage(source, server, outputs, quiet)
     assert report.rows["message"] > report.rows["message_fact"] > 0
     assert report.outputs == 1
-    assert await server.output(root, "output-abc.txt") == b"whole \xff\0" * 200_000
+    assert await server.outputs.load(root, "output-abc.txt") == b"whole \xff\0" * 200_000
 
     elsewhere = tmp_path / "elsewhere"
     report = await copy_storage(server, back, elsewhere, quiet)
     assert (elsewhere / root / "output-abc.txt").read_bytes() == b"whole \xff\0" * 200_000
     assert (elsewhere / root / "output-abc.txt").stat().st_mode & 0o077 == 0
     for store in (server, back):
-        assert await store.lineage_messages(tip) == await source.lineage_messages(tip)
-        assert await store.conversation_rows() == await source.conversation_rows()
-        assert await store.pins(root) == await source.pins(root)
-        facts = await store.facts(root)
-        assert facts == await source.facts(root) and "a fact" in str(facts[0])
-        assert await store.marks(tip) == await source.marks(tip)
-        assert await store.carried(tip) == await source.carried(tip)
-        assert [one.parent_id for one in await store.lineage(tip)] == [
-            one.parent_id for one in await source.lineage(tip)
+        assert await store.messages.load_lineage(tip) == await source.messages.load_lineage(tip)
+        assert await store.sessions.list_conversations() == await source.sessions.list_conversations()
+        assert await store.pins.load(root) == await source.pins.load(root)
+        facts = await store.messages.load_facts(root)
+        assert facts == await source.messages.load_facts(root) and "a fact" in str(facts[0])
+        assert await store.notes.load(tip) == await source.notes.load(tip)
+        assert await store.boundaries.load_carried(tip) == await source.boundaries.load_carried(tip)
+        assert [one.parent_id for one in await store.sessions.load_lineage(tip)] == [
+            one.parent_id for one in await source.sessions.load_lineage(tip)
         ]
-        assert find_fault(await store.audit_chain(root)) is None
-        assert [hit.message_id for hit in await store.search("walrus", within=tip)] != []
-        await store.add_message(tip, said("it goes on"))
-        assert (await store.messages(tip))[-1].text == "it goes on"
+        assert find_fault(await store.audit.load_chain(root)) is None
+        assert [hit.message_id for hit in await store.search.find("walrus", within=tip)] != []
+        await store.messages.add(tip, said("it goes on"))
+        assert (await store.messages.load(tip))[-1].text == "it goes on"
         assert await store.check() == []
     for store in (source, server, back):
         await store.close()
@@ -108,7 +108,7 @@ async def test_a_copy_killed_at_any_moment_cannot_be_used_until_it_was_finished(
     source = str(file) if way == "to a server" else server.url(base)
     store = opened(source)
     tip = await filled(store)
-    wanted = await store.lineage_messages(tip)
+    wanted = await store.messages.load_lineage(tip)
     await store.close()
     most = 5
     for number in range(1, most) if way == "to a server" else ():
@@ -126,15 +126,15 @@ async def test_a_copy_killed_at_any_moment_cannot_be_used_until_it_was_finished(
     for number in range(1, int(done.stdout) + 1):
         half = opened(target.format(number))
         with pytest.raises(StorageError, match=f"is an unfinished copy of {re.escape(source)}") as caught:
-            await half.conversation_rows()
+            await half.sessions.list_conversations()
         assert "crushpy storage copy" in caught.value.hint
         await half.close()
         old, new = opened(source), opened(target.format(number))
         await copy_storage(old, new, tmp_path, quiet)
         await new.close()
         whole = opened(target.format(number))
-        assert await whole.lineage_messages(tip) == wanted
-        assert await whole.conversation_rows() == await old.conversation_rows()
+        assert await whole.messages.load_lineage(tip) == wanted
+        assert await whole.sessions.list_conversations() == await old.sessions.list_conversations()
         await whole.close()
         await old.close()
 
@@ -169,7 +169,7 @@ async def test_a_server_that_is_gone_in_a_copy_is_waited_for_and_where_it_stays_
     proxy.mend()
     report = await copy_storage(source, target, tmp_path, cut_for_a_moment)
     assert report.added > 0
-    assert await target.unfinished_copy() is None
+    assert await target.transfer.find_unfinished_copy() is None
     await source.close()
     await target.close()
     proxy.close()
@@ -187,12 +187,14 @@ async def test_a_copy_that_was_interrupted_takes_what_changed_since_then(
 
     with pytest.raises(KeyError):
         await copy_storage(source, target, tmp_path, interrupt)
-    await source.add_message(tip, said("meanwhile"))
-    await source.update_session(tip, title="another")
+    await source.messages.add(tip, said("meanwhile"))
+    await source.sessions.update(tip, title="another")
     await copy_storage(source, target, tmp_path, quiet)
-    assert await target.lineage_messages(tip) == await source.lineage_messages(tip)
-    assert (await target.session(tip)).title == "another"
-    assert (await target.session(tip)).parent_id == (await source.session(tip)).parent_id is not None
+    assert await target.messages.load_lineage(tip) == await source.messages.load_lineage(tip)
+    assert (await target.sessions.find(tip)).title == "another"
+    assert (
+        (await target.sessions.find(tip)).parent_id == (await source.sessions.find(tip)).parent_id is not None
+    )
     await source.close()
     await target.close()
 
@@ -203,14 +205,14 @@ async def test_a_session_that_went_on_since_it_was_copied_is_not_written_over(
     source, target = Store(file), remote.store()
     tip = await filled(source)
     await copy_storage(source, target, tmp_path, quiet)
-    await target.add_message(tip, said("mine"))
-    await source.create_session(a_session(), said("another one"))
-    before = await target.lineage_messages(tip)
+    await target.messages.add(tip, said("mine"))
+    await source.sessions.create(a_session(), said("another one"))
+    before = await target.messages.load_lineage(tip)
     with pytest.raises(UsageError, match=rf"1 session of .* went on there .*: {tip}") as caught:
         await copy_storage(source, target, tmp_path, quiet)
     assert "Nothing was written" in caught.value.hint
-    assert await target.lineage_messages(tip) == before
-    assert len(await target.conversation_rows()) == 1
+    assert await target.messages.load_lineage(tip) == before
+    assert len(await target.sessions.list_conversations()) == 1
     await source.close()
     await target.close()
 
@@ -244,10 +246,10 @@ async def test_a_target_with_conversations_of_its_own_is_refused_and_left_alone(
     source, target = Store(file), remote.store()
     await filled(source)
     own = a_session()
-    await target.create_session(own, said("mine"))
+    await target.sessions.create(own, said("mine"))
     with pytest.raises(UsageError, match=f"holds 1 session that .* does not have: {own.id}"):
         await copy_storage(source, target, tmp_path, quiet)
-    assert [row.id for row in await target.conversation_rows()] == [own.id]
+    assert [row.id for row in await target.sessions.list_conversations()] == [own.id]
     await source.close()
     await target.close()
 
@@ -255,7 +257,7 @@ async def test_a_target_with_conversations_of_its_own_is_refused_and_left_alone(
 async def test_a_copy_that_differs_names_the_session(remote: Place, file: Path, tmp_path: Path) -> None:
     source, target = Store(file), remote.store()
     tip = await filled(source)
-    root = (await source.session(tip)).root_id
+    root = (await source.sessions.find(tip)).root_id
 
     def write_meanwhile(table: str, done: int, whole: int) -> None:
         if table == "message":
@@ -265,6 +267,6 @@ async def test_a_copy_that_differs_names_the_session(remote: Place, file: Path, 
     with pytest.raises(StorageError, match=rf"differs in message of session {root}: \d rows there"):
         await copy_storage(source, target, tmp_path, write_meanwhile)
     await copy_storage(source, target, tmp_path, quiet)
-    assert "warlus" in (await target.lineage_messages(tip))[0].text
+    assert "warlus" in (await target.messages.load_lineage(tip))[0].text
     await source.close()
     await target.close()

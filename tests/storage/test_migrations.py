@@ -31,7 +31,7 @@ async def made(file: Path, text: str = "kept") -> str:
     """A database with one session in it."""
     store = Store(file)
     info = a_session()
-    await store.create_session(info, said(text))
+    await store.sessions.create(info, said(text))
     await store.close()
     return info.id
 
@@ -103,7 +103,7 @@ async def test_each_step_is_preceded_by_a_backup(file: Path, monkeypatch: pytest
     version = len(released)
 
     store = Store(file)
-    assert [message.text for message in await store.messages(session)] == ["kept"]
+    assert [message.text for message in await store.messages.load(session)] == ["kept"]
     await store.close()
 
     assert ask(file, "PRAGMA user_version") == [(version + 2,)]
@@ -141,13 +141,13 @@ async def test_a_step_that_fails_changes_nothing(file: Path, monkeypatch: pytest
     )
     store = Store(file)
     with pytest.raises(StorageError, match="no such table: nowhere"):
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     await store.close()
     assert ask(file, "PRAGMA user_version") == [(len(released),)]
     assert ask(file, "SELECT count(*) FROM sqlite_master WHERE name = 'one'") == [(0,)]
     monkeypatch.setattr(migrations, "STEPS", released)
     store = Store(file)
-    assert len(await store.messages(session)) == 1
+    assert len(await store.messages.load(session)) == 1
     await store.close()
 
 
@@ -157,7 +157,7 @@ async def test_a_newer_database_is_refused_and_left_as_it_is(file: Path) -> None
     before = file.read_bytes()
     store = Store(file)
     with pytest.raises(StorageError) as caught:
-        await store.create_session(a_session())
+        await store.sessions.create(a_session())
     await store.close()
     known = len(migrations.STEPS)
     assert f"{file} has version 77, but this crushpy knows versions up to {known}" in caught.value.message
@@ -173,7 +173,7 @@ async def test_another_programs_database_is_refused_and_left_as_it_is(file: Path
     before = file.read_bytes()
     store = Store(file)
     with pytest.raises(StorageError, match="belongs to another program"):
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     await store.close()
     assert file.read_bytes() == before
 
@@ -182,20 +182,20 @@ async def test_the_rows_of_old_conversations_are_made_as_new_ones_are(file: Path
     store = Store(file)
     for number in range(3):
         root = a_session(f"/work/{number}")
-        await store.create_session(root, said())
+        await store.sessions.create(root, said())
         tip = await continued(store, root, "Go on.", "yes")
         if number:
-            await store.create_session(
+            await store.sessions.create(
                 a_session(root_id=root.id, parent_id=tip.id, kind="task"), said("task")
             )
-            await store.rename_conversation(root.id, f"title {number}")
+            await store.sessions.rename_conversation(root.id, f"title {number}")
         if number == 2:
-            await store.update_session(tip.id, end_reason="auto")
-    rows = await store.conversation_rows()
-    open_ones = [await store.latest(f"/work/{number}") for number in range(3)]
+            await store.sessions.update(tip.id, end_reason="auto")
+    rows = await store.sessions.list_conversations()
+    open_ones = [await store.sessions.find_latest(f"/work/{number}") for number in range(3)]
     await store.close()
     change(file, "DROP TABLE conversation", *CONVERSATIONS.split(";"))
     store = Store(file)
-    assert await store.conversation_rows() == rows
-    assert [await store.latest(f"/work/{number}") for number in range(3)] == open_ones
+    assert await store.sessions.list_conversations() == rows
+    assert [await store.sessions.find_latest(f"/work/{number}") for number in range(3)] == open_ones
     await store.close()

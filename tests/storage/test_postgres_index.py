@@ -23,14 +23,14 @@ def database(server: Server, tmp_path: Path) -> tuple[str, Place]:
 
 async def talk(store: Store, *texts: str) -> str:
     info = a_session()
-    await store.create_session(info)
+    await store.sessions.create(info)
     for text in texts:
-        await store.add_message(info.id, said(text))
+        await store.messages.add(info.id, said(text))
     return info.id
 
 
 async def found(store: Store, query: str) -> int:
-    return len(await store.search(query, limit=999))
+    return len(await store.search.find(query, limit=999))
 
 
 def words(server: Server, name: str) -> set[str]:
@@ -57,12 +57,12 @@ async def test_an_index_of_an_older_crushpy_is_made_anew_in_the_background(
     server.execute("TRUNCATE crushpy.index_queue", name)  # as if all of them were in it
 
     monkeypatch.undo()
-    monkeypatch.setattr("crushpy.storage.door.finding._A_MOMENT", -1.0)
+    monkeypatch.setattr("crushpy.storage.subjects._INDEX_SECONDS", -1.0)
     store = place.store()
-    assert await store.unindexed() == 120, "nothing is done while it is opened"
+    assert await store.search.count_unindexed() == 120, "nothing is done while it is opened"
     assert 0 < await found(store, "walrus") < 120, "what is there is found at once"
-    assert len(await store.search("forgettab", within=session, limit=999)) == 120
-    assert await store.unindexed() == 0
+    assert len(await store.search.find("forgettab", within=session, limit=999)) == 120
+    assert await store.search.count_unindexed() == 0
     await store.close()
     assert server.execute("SELECT to_regclass('crushpy.message_parts')", name) == [(None,)]
     server.drop(name)
@@ -79,13 +79,13 @@ async def test_words_leave_the_list_with_the_last_message_that_holds_them(
     stays = await talk(store, "a walrus is left")
     assert await found(store, "xylophone") == 1
     assert {"xylophone", "walrus", "quizzical7"} <= words(server, name)
-    await store.delete_conversation(gone)
-    while await store.tidy():
+    await store.sessions.delete_conversation(gone)
+    while await store.run_maintenance():
         pass
     assert words(server, name) == {"walrus", "is", "left"}
-    assert [hit.session_id for hit in await store.search("alru")] == [stays]
-    await store.delete_conversation(stays)
-    while await store.tidy():
+    assert [hit.session_id for hit in await store.search.find("alru")] == [stays]
+    await store.sessions.delete_conversation(stays)
+    while await store.run_maintenance():
         pass
     assert words(server, name) == set() == set(server.execute("SELECT * FROM crushpy.message_words", name))
     await store.close()
@@ -99,8 +99,10 @@ async def test_a_word_stays_that_another_process_adds_while_it_is_taken_out(
     gone = await talk(store, "xylophone")
     await found(store, "xylophone")
     again = await talk(other, *("xylophone " * 3 for _ in range(40)))
-    await asyncio.gather(store.delete_conversation(gone), other.search("xylophone", within=again))
-    while await store.tidy():
+    await asyncio.gather(
+        store.sessions.delete_conversation(gone), other.search.find("xylophone", within=again)
+    )
+    while await store.run_maintenance():
         pass
     assert "xylophone" in words(server, name)
     assert await found(store, "ylopho") == 40
@@ -119,7 +121,7 @@ async def test_beginnings_are_found_at_any_depth_and_parts_up_to_a_bound(
         assert await found(store, query) == many, query
     await talk(store, "unfathomable here")
     assert await found(store, "fathomab") == 2, "from now on the list has its parts"
-    await store.delete_conversation(deep)
+    await store.sessions.delete_conversation(deep)
     assert await found(store, "fathomab") == 1
     await store.close()
 
@@ -159,6 +161,6 @@ async def test_what_has_a_word_more_often_or_little_else_comes_first(database: t
     await talk(
         store, "walrus " * 9 + "and more", "a walrus and more of it", "walrus", "walruses and walruses"
     )
-    hits = [hit.snippet[:12] for hit in await store.search("walrus")]
+    hits = [hit.snippet[:12] for hit in await store.search.find("walrus")]
     assert hits[:2] == ["walrus", "walrus walru"] and hits[-1] == "a walrus and", hits
     await store.close()

@@ -20,7 +20,7 @@ STEP = 3
 
 async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, int]]:
     store = Store(Path("/nonexistent"), server.url(name))
-    found = {table: await store.row_digests(table) for table in await store.copied_tables()}
+    found = {table: await store.transfer.load_digests(table) for table in await store.transfer.list_tables()}
     assert await store.check() == []
     await store.close()
     return {
@@ -32,10 +32,10 @@ async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, 
 async def test_a_boundary_is_whole_or_not_there(server: Server, deed: str) -> None:
     base = server.fresh()
     store = Store(Path("/nonexistent"), server.url(base))
-    await store.create_session(a_session(id=PARENT), Message("m1", "user", said("one").parts))
+    await store.sessions.create(a_session(id=PARENT), Message("m1", "user", said("one").parts))
     reply = replied("two", CALL)
-    await store.add_message(PARENT, Message("m2", "assistant", reply.parts))
-    await store.begin_call(PARENT, "m2", CALL)
+    await store.messages.add(PARENT, Message("m2", "assistant", reply.parts))
+    await store.calls.begin(PARENT, "m2", CALL)
     if deed == "undo":
         await cross(store)
     await store.close()

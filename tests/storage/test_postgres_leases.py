@@ -30,11 +30,11 @@ from support.stored import said
 
 async def main():
     store = Store(Path(sys.argv[1]), sys.argv[2])
-    await store.take_lease(sys.argv[3])
+    await store.leases.acquire(sys.argv[3])
     print("mine", flush=True)
     for line in sys.stdin:
         try:
-            await store.add_message(sys.argv[3], said(line.strip()))
+            await store.messages.add(sys.argv[3], said(line.strip()))
             print("stored", flush=True)
         except Exception as error:
             print(type(error).__name__, str(error).replace(chr(10), " "), flush=True)
@@ -90,7 +90,7 @@ def silent(server: Server, place: Place, seconds: int) -> None:
 async def opened(place: Place) -> tuple[Store, str]:
     store = place.store()
     info = a_session()
-    await store.create_session(info, said("first"))
+    await store.sessions.create(info, said("first"))
     return store, info.id
 
 
@@ -102,10 +102,10 @@ async def test_a_session_open_on_another_machine_is_refused_with_its_host_and_pr
     try:
         silent(server, both, 30)
         with pytest.raises(SessionBusy) as caught:
-            await store.take_lease(session)
+            await store.leases.acquire(session)
         assert f"process {holder.process.pid} on laptop" in caught.value.message
         silent(server, both, 50)
-        assert await store.take_lease(session) is True, "silent for longer than a heartbeat takes"
+        assert await store.leases.acquire(session) is True, "silent for longer than a heartbeat takes"
     finally:
         holder.end()
         await store.close()
@@ -120,13 +120,13 @@ async def test_a_process_that_stood_still_and_lost_its_lease_cannot_write(
         assert holder.write("before") == "stored"
         holder.process.send_signal(signal.SIGSTOP)
         silent(server, both, 60)
-        await store.take_lease(session)
-        await store.add_message(session, said("taken over"))
-        await store.drop_leases()  # whoever took it is gone again
+        await store.leases.acquire(session)
+        await store.messages.add(session, said("taken over"))
+        await store.leases.release_all()  # whoever took it is gone again
         holder.process.send_signal(signal.SIGCONT)
         assert "StorageError" in (told := holder.write("late")) and "taken over" in told
         assert "StorageError" in holder.write("later still")
-        texts = [message.text for message in await store.messages(session)]
+        texts = [message.text for message in await store.messages.load(session)]
         assert texts == ["first", "before", "taken over"]
     finally:
         holder.end()
@@ -136,35 +136,35 @@ async def test_a_process_that_stood_still_and_lost_its_lease_cannot_write(
 async def test_the_fence_holds_for_every_write_to_the_conversation(server: Server, both: Place) -> None:
     store, session = await opened(both)
     task = a_session(root_id=session, parent_id=session, kind="task")
-    await store.create_session(task)
-    await store.take_lease(session)
+    await store.sessions.create(task)
+    await store.leases.acquire(session)
     for _ in range(5):
-        await store.marks(session)  # its first heartbeat was sent by now
+        await store.notes.load(session)  # its first heartbeat was sent by now
     silent(server, both, 60)
     other = both.store()
-    await other.take_lease(session)
+    await other.leases.acquire(session)
     writes = {
-        "message": lambda: store.add_message(session, said("x")),
-        "task": lambda: store.add_message(task.id, said("x")),
-        "title": lambda: store.update_session(session, title="x"),
-        "usage": lambda: store.add_usage(session, Usage(1)),
-        "draft": lambda: store.keep_draft(session, said("x")),
+        "message": lambda: store.messages.add(session, said("x")),
+        "task": lambda: store.messages.add(task.id, said("x")),
+        "title": lambda: store.sessions.update(session, title="x"),
+        "usage": lambda: store.sessions.add_usage(session, Usage(1)),
+        "draft": lambda: store.messages.save_draft(session, said("x")),
         "boundary": lambda: _cross(store, session),
-        "rename": lambda: store.rename_conversation(session, "x"),
+        "rename": lambda: store.sessions.rename_conversation(session, "x"),
     }
     for name, write in writes.items():
         with pytest.raises(StorageError, match="taken over"):
             await write()
             raise AssertionError(name)
-    store.keep_mark(session, TimelineNote("info", "x"))
-    assert await store.marks(session) == []
-    await other.add_message(session, said("on"))
+    store.notes.record(session, TimelineNote("info", "x"))
+    assert await store.notes.load(session) == []
+    await other.messages.add(session, said("on"))
     await store.close()
     await other.close()
 
 
 async def _cross(store: Store, session: str) -> None:
-    await continued(store, await store.session(session))
+    await continued(store, await store.sessions.find(session))
 
 
 async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
@@ -172,14 +172,14 @@ async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
 ) -> None:
     monkeypatch.setattr("crushpy.storage.postgres.leases.BEAT_SECONDS", 0.02)
     store, session = await opened(both)
-    await store.take_lease(session)
+    await store.leases.acquire(session)
     database = both.url.rpartition("/")[2]
     server.execute("UPDATE crushpy.lease SET heartbeat = 'epoch'", database)
     import asyncio
 
     while server.execute("SELECT heartbeat = 'epoch' FROM crushpy.lease", database) == [(True,)]:
         await asyncio.sleep(0.02)
-    await store.drop_leases()
+    await store.leases.release_all()
     assert server.execute("SELECT count(*) FROM crushpy.lease", database) == [(0,)]
     await store.close()
 
@@ -190,12 +190,12 @@ async def test_two_stores_of_a_process_share_a_lease_and_a_dead_process_of_this_
     store, session = await opened(both)
     holder = Holder(both, session)
     with pytest.raises(SessionBusy) as caught:
-        await store.take_lease(session)
+        await store.leases.acquire(session)
     assert caught.value.message.endswith(f"(process {holder.process.pid})")
     holder.end()
-    assert await store.take_lease(session) is True
+    assert await store.leases.acquire(session) is True
     other = both.store()
-    assert await other.take_lease(session) is False
+    assert await other.leases.acquire(session) is False
     await other.close()
     await store.close()
 
@@ -204,8 +204,8 @@ async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_st
     server: Server, both: Place
 ) -> None:
     store, session = await opened(both)
-    await store.take_lease(session)
-    info = await store.session(session)
+    await store.leases.acquire(session)
+    info = await store.sessions.find(session)
     for _ in range(4):
         info = await continued(store, info)
     asked: list[str] = []
@@ -219,7 +219,7 @@ async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_st
 
         database.leases._execute = counted
 
-    await store._do(hook)
-    await store.add_message(info.id, said("on"))
+    await store._thread.do(hook)
+    await store.messages.add(info.id, said("on"))
     assert sum("heartbeat = clock_timestamp()" in statement for statement in asked) == 1
     await store.close()

@@ -54,31 +54,31 @@ async def test_a_write_waits_for_a_server_that_is_gone_and_says_so_once(far: Sto
     heard: list[str] = []
     far.listen(heard.append)
     info = a_session()
-    await far.create_session(info, said("one"))
+    await far.sessions.create(info, said("one"))
     proxy.cut()
-    writes = [asyncio.create_task(far.add_message(info.id, said(word))) for word in ("two", "three")]
+    writes = [asyncio.create_task(far.messages.add(info.id, said(word))) for word in ("two", "three")]
     while not heard:
         await asyncio.sleep(0.01)
     assert not any(write.done() for write in writes)
     proxy.mend()
     await asyncio.gather(*writes)
-    assert texts(await far.messages(info.id)) == ["one", "two", "three"]
+    assert texts(await far.messages.load(info.id)) == ["one", "two", "three"]
     waiting, again = heard
     assert "cannot be reached" in waiting and "up to a minute" in waiting
     assert "is there again" in again
-    assert (await far.session(info.id)).message_count == 3
+    assert (await far.sessions.find(info.id)).message_count == 3
 
 
 @pytest.mark.parametrize("word", [b"COMMIT", b"INSERT INTO message", b"FOR NO KEY UPDATE"])
 async def test_a_write_whose_answer_was_lost_is_there_once(far: Store, proxy: Proxy, word: bytes) -> None:
     info = a_session()
-    await far.create_session(info, said("one"))
+    await far.sessions.create(info, said("one"))
     for number in range(3):
         proxy.cut_after(word)
-        await far.add_message(info.id, replied(f"reply {number}"))
+        await far.messages.add(info.id, replied(f"reply {number}"))
         assert proxy.cuts == number + 1
-    assert texts(await far.messages(info.id)) == ["one", "reply 0", "reply 1", "reply 2"]
-    assert (await far.session(info.id)).message_count == 4
+    assert texts(await far.messages.load(info.id)) == ["one", "reply 0", "reply 1", "reply 2"]
+    assert (await far.sessions.find(info.id)).message_count == 4
 
 
 async def test_a_boundary_whose_answer_was_lost_is_made_once_and_keeps_its_lease(
@@ -87,27 +87,27 @@ async def test_a_boundary_whose_answer_was_lost_is_made_once_and_keeps_its_lease
     from support.conversations import continued
 
     info = a_session()
-    await far.create_session(info, said("one"))
-    await far.take_lease(info.id)
+    await far.sessions.create(info, said("one"))
+    await far.leases.acquire(info.id)
     for word in (b"COMMIT", b"INSERT INTO boundary"):
         proxy.cut_after(word)
         info = await continued(far, info)
-        await far.add_message(info.id, said("on"))
-        assert await far.take_lease(info.id) is False
-    assert len(await far.boundaries(info.root_id)) == 2
+        await far.messages.add(info.id, said("on"))
+        assert await far.leases.acquire(info.id) is False
+    assert len(await far.boundaries.load_conversation(info.root_id)) == 2
 
 
 async def test_reading_goes_on_after_the_server_ended_the_connection(
     far: Store, server: Server, database: str
 ) -> None:
     info = a_session()
-    await far.create_session(info, said("one"))
+    await far.sessions.create(info, said("one"))
     ended = server.execute(
         f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = '{database}'"
     )
     assert ended
-    assert texts(await far.messages(info.id)) == ["one"]
-    await far.add_message(info.id, said("two"))
+    assert texts(await far.messages.load(info.id)) == ["one"]
+    await far.messages.add(info.id, said("two"))
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGQUIT], ids=["restart", "crash"])
@@ -115,12 +115,12 @@ async def test_what_was_acknowledged_is_there_after_the_server_comes_back(
     far: Store, server: Server, how: signal.Signals
 ) -> None:
     info = a_session()
-    await far.create_session(info, said("first"))
+    await far.sessions.create(info, said("first"))
     acknowledged = ["first"]
 
     async def write_on() -> None:
         for number in range(60):
-            await far.add_message(info.id, said(f"message {number}"))
+            await far.messages.add(info.id, said(f"message {number}"))
             acknowledged.append(f"message {number}")
 
     writing = asyncio.create_task(write_on())
@@ -129,7 +129,7 @@ async def test_what_was_acknowledged_is_there_after_the_server_comes_back(
     await asyncio.to_thread(server.stop, how)
     await asyncio.to_thread(server.start)
     await writing
-    assert texts(await far.messages(info.id)) == acknowledged
+    assert texts(await far.messages.load(info.id)) == acknowledged
     assert len(acknowledged) == 61
 
 
@@ -138,24 +138,24 @@ async def test_a_server_that_stays_away_is_an_error_and_the_store_can_be_used_la
 ) -> None:
     monkeypatch.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 0.1)
     info = a_session()
-    await far.create_session(info, said("one"))
+    await far.sessions.create(info, said("one"))
     proxy.cut()
     with pytest.raises(StorageError) as caught:
-        await far.add_message(info.id, said("two"))
+        await far.messages.add(info.id, said("two"))
     assert "What was acknowledged before is stored" in caught.value.hint
     monkeypatch.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 10_000.0)
     with pytest.raises(StorageError):  # at once: a turn that ends has more to store
-        await far.update_session(info.id, end_reason="error")
+        await far.sessions.update(info.id, end_reason="error")
     proxy.mend()
-    await far.add_message(info.id, said("three"))
-    assert texts(await far.messages(info.id)) == ["one", "three"]
+    await far.messages.add(info.id, said("three"))
+    assert texts(await far.messages.load(info.id)) == ["one", "three"]
 
 
 async def test_a_server_that_is_not_there_is_told_at_once(tmp_path: Path, proxy: Proxy) -> None:
     proxy.close()
     store = Store(tmp_path / "x.db", f"postgresql://me:hunter2@127.0.0.1:{proxy.port}/x")
     with pytest.raises(StorageError) as caught:
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     assert f"postgresql://me@127.0.0.1:{proxy.port}/x" in caught.value.message
     assert "hunter2" not in str(caught.value)
     assert "crushpy doctor" in caught.value.hint
@@ -190,9 +190,9 @@ async def test_an_import_whose_connection_is_lost_is_begun_again_and_nothing_is_
     (first,) = await bring()
     assert proxy.cuts >= 1
     assert (first.status, first.boundaries) == ("imported", 1)
-    lineage = await far.lineage_messages(first.tip)
+    lineage = await far.messages.load_lineage(first.tip)
     assert len(lineage) == first.messages + first.boundaries
-    assert len(await far.conversation_rows()) == 1
+    assert len(await far.sessions.list_conversations()) == 1
 
     file.write_text(file.read_text().removesuffix('{"type":"user","uu'))
     foreign.append_lines(
@@ -204,7 +204,7 @@ async def test_an_import_whose_connection_is_lost_is_begun_again_and_nothing_is_
     (more,) = await bring()
     assert (more.status, more.messages, more.tip) == ("updated", 2, first.tip)
     proxy.cut_after(b"")
-    after = await far.lineage_messages(first.tip)
+    after = await far.messages.load_lineage(first.tip)
     assert after[: len(lineage)] == lineage
     assert texts(after[len(lineage) :]) == ["and on", "It goes on."]
     assert [one.status for one in await bring()] == ["unchanged"]
@@ -215,14 +215,14 @@ async def test_an_import_into_a_server_that_stays_away_left_nothing_and_can_be_d
     far: Store, proxy: Proxy, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     bring = Importing(foreign.write_claude(tmp_path / "user").parent, far)
-    assert await far.conversation_rows() == []
+    assert await far.sessions.list_conversations() == []
     with monkeypatch.context() as impatient:
         impatient.setattr("crushpy.storage.postgres.backend.PATIENCE_SECONDS", 0.1)
         proxy.cut_after(b"INSERT INTO boundary", stay=True)
         with pytest.raises(StorageError):
             await bring()
     proxy.mend()
-    assert await far.conversation_rows() == []
+    assert await far.sessions.list_conversations() == []
     assert [one.status for one in await bring()] == ["imported"]
 
 
@@ -242,8 +242,8 @@ async def test_a_process_killed_while_it_writes_leaves_a_session_that_goes_on_el
     process.kill()
     process.wait(30)
     store = place.store()
-    assert await store.take_lease("session") is True
-    before = len(await store.messages("session"))
-    await store.add_message("session", said("on"))
-    assert len(await store.messages("session")) == before + 1
+    assert await store.leases.acquire("session") is True
+    before = len(await store.messages.load("session"))
+    await store.messages.add("session", said("on"))
+    assert len(await store.messages.load("session")) == before + 1
     await store.close()

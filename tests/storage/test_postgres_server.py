@@ -42,7 +42,7 @@ async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(server: Server, 
     from sqlmodel import SQLModel
 
     store = empty.store()
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     await store.close()
     import crushpy.storage.tables as _  # noqa: F401  (fills the metadata)
 
@@ -77,7 +77,7 @@ def test_several_first_starts_at_once_make_the_tables_once(server: Server, empty
         "async def main():\n"
         "    store = Store(Path(sys.argv[1]), sys.argv[2])\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
-        "    await store.create_session(a_session(), said()); await store.close()\n"
+        "    await store.sessions.create(a_session(), said()); await store.close()\n"
         "asyncio.run(main())"
     )
     openers = [
@@ -105,14 +105,14 @@ def test_several_first_starts_at_once_make_the_tables_once(server: Server, empty
 async def refused(place: Place) -> StorageError:
     store = place.store()
     with pytest.raises(StorageError) as caught:
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     await store.close()
     return caught.value
 
 
 async def test_a_newer_schema_is_refused_and_left_as_it_is(server: Server, empty: Place) -> None:
     store = empty.store()
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     await store.close()
     server.execute("INSERT INTO crushpy.migration VALUES (99, 0)", name_of(empty))
     error = await refused(empty)
@@ -143,13 +143,13 @@ async def test_a_role_without_rights_is_told_and_one_without_the_extension_still
     server.execute("CREATE SCHEMA crushpy AUTHORIZATION guest", name)
     store = place.store()
     info = a_session()
-    await store.create_session(info, said("an unforgettable walrus"))
-    assert [hit.snippet for hit in await store.search("forgettab")] == ["an unforgettable walrus"]
+    await store.sessions.create(info, said("an unforgettable walrus"))
+    assert [hit.snippet for hit in await store.search.find("forgettab")] == ["an unforgettable walrus"]
     await store.close()
     assert server.execute("SELECT to_regclass('crushpy.word_by_part')", name) == [(None,)]
     server.execute("CREATE EXTENSION pg_trgm SCHEMA public", name)
     again = place.store()
-    assert len(await again.search("forgettab")) == 1
+    assert len(await again.search.find("forgettab")) == 1
     await again.close()
     assert server.execute("SELECT to_regclass('crushpy.word_by_part') IS NULL", name) == [(False,)]
     server.drop(name)
@@ -163,12 +163,12 @@ async def test_ids_are_ordered_by_bytes_whatever_language_the_database_has(
     )
     store = Store(tmp_path / "x.db", server.url("swedish"))
     for name in ("ab", "a-b1", "abc", "a_c", "a0"):
-        await store.create_session(a_session(id=name), said())
-    assert (await store.session("a-")).id == "a-b1"
-    assert (await store.session("a_")).id == "a_c"
-    assert (await store.session("ab")).id == "ab"
+        await store.sessions.create(a_session(id=name), said())
+    assert (await store.sessions.find("a-")).id == "a-b1"
+    assert (await store.sessions.find("a_")).id == "a_c"
+    assert (await store.sessions.find("ab")).id == "ab"
     with pytest.raises(UsageError, match="several"):
-        await store.session("a")
+        await store.sessions.find("a")
     await store.close()
     server.drop("swedish")
 
@@ -179,13 +179,13 @@ async def test_ids_are_ordered_by_bytes_whatever_language_the_database_has(
 async def test_text_with_nul_comes_back_exactly(empty: Place, odd: str) -> None:
     store = empty.store()
     info = a_session(title=f"t{odd}", system=odd)
-    await store.create_session(info, Message("m1", "user", (Text(odd),), 1.0))
-    await store.add_pin(info.id, Pin(0, "text", odd), ())
-    found = await store.session(info.id)
+    await store.sessions.create(info, Message("m1", "user", (Text(odd),), 1.0))
+    await store.pins.add(info.id, Pin(0, "text", odd), ())
+    found = await store.sessions.find(info.id)
     assert (found.title, found.system) == (f"t{odd}", odd)
-    assert (await store.messages(info.id))[0].text == odd
-    assert (await store.pins(info.id))[0].text == odd
-    assert len(await store.search(f"t{odd}" if odd.strip("\0") else "nothing")) in (0, 1)
+    assert (await store.messages.load(info.id))[0].text == odd
+    assert (await store.pins.load(info.id))[0].text == odd
+    assert len(await store.search.find(f"t{odd}" if odd.strip("\0") else "nothing")) in (0, 1)
     await store.close()
 
 
@@ -193,21 +193,21 @@ async def test_a_message_with_more_words_than_one_row_takes_is_found_by_each(emp
     store = empty.store()
     info = a_session()
     words = [f"word{number:07}xyz" for number in range(66_000)]
-    await store.create_session(info, said(" ".join(words)))
+    await store.sessions.create(info, said(" ".join(words)))
     for wanted in (words[0], words[33_000], words[-1]):
-        assert len(await store.search(wanted, within=info.id)) == 1
+        assert len(await store.search.find(wanted, within=info.id)) == 1
     await store.close()
 
 
 async def test_numbers_larger_than_an_integer_are_stored(empty: Place) -> None:
     store = empty.store()
     info = a_session()
-    await store.create_session(info, said())
-    await store.add_message(info.id, replied("x", usage=Usage(3_000_000_000, 1, 2, 3, 0.1)))
-    await store.add_message(info.id, replied("x", usage=Usage(3_000_000_000, 1, 2, 3, 0.1)))
-    found = await store.session(info.id)
+    await store.sessions.create(info, said())
+    await store.messages.add(info.id, replied("x", usage=Usage(3_000_000_000, 1, 2, 3, 0.1)))
+    await store.messages.add(info.id, replied("x", usage=Usage(3_000_000_000, 1, 2, 3, 0.1)))
+    found = await store.sessions.find(info.id)
     assert found.usage == Usage(6_000_000_000, 2, 4, 6, 0.2)
-    sums = await store.usage_since(0.0)
+    sums = await store.usage.sum_since(0.0)
     assert sum(one.usage.input_tokens for one in sums) == 6_000_000_000
     await store.close()
 
@@ -217,7 +217,7 @@ async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_comm
 ) -> None:
     store = empty.store()
     info = a_session()
-    await store.create_session(info, said())
+    await store.sessions.create(info, said())
     missing = FileState("missing")
     change = RecordedChange(
         "/work/a", missing, FileState("folder"), 0, info.id, info.id, 0, "c", "write", "b", "", "m", "h", 1.0
@@ -226,13 +226,13 @@ async def test_changes_of_files_are_numbered_in_the_order_in_which_they_are_comm
 
     with psycopg.connect(empty.url) as other:  # another machine is about to commit one
         other.execute("SELECT pg_advisory_xact_lock(hashtextextended('crushpy file_change', 0))")
-        adding = asyncio.create_task(store.add_changes([change]))
+        adding = asyncio.create_task(store.file_changes.add([change]))
         waits = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
         while server.execute(waits) == [(0,)]:
             await asyncio.sleep(0.01)
         assert not adding.done()
     await adding
-    assert await store.last_change() == 1
+    assert await store.file_changes.get_last_number() == 1
     await store.close()
 
 
@@ -241,14 +241,14 @@ async def test_a_search_does_not_wait_for_others_that_write(empty: Place) -> Non
 
     store = empty.store()
     info = a_session()
-    await store.create_session(info, said("a zebra"))
-    while await store.tidy():
+    await store.sessions.create(info, said("a zebra"))
+    while await store.run_maintenance():
         pass
-    await store.add_message(info.id, said("a late zebra"))
+    await store.messages.add(info.id, said("a late zebra"))
     with psycopg.connect(empty.url) as other:
         other.execute("LOCK TABLE crushpy.message, crushpy.index_queue IN EXCLUSIVE MODE")
-        assert "a zebra" in [hit.snippet for hit in await store.search("zebra")]
-        assert len(await store.search("zebra", within=info.id)) == 2
+        assert "a zebra" in [hit.snippet for hit in await store.search.find("zebra")]
+        assert len(await store.search.find("zebra", within=info.id)) == 2
     await store.close()
 
 
@@ -290,7 +290,7 @@ def test_psycopg_is_imported_only_for_a_server(tmp_path: Path) -> None:
     code = (
         "import sys, asyncio; from pathlib import Path; from crushpy.storage.store import Store\n"
         f"store = Store(Path({str(tmp_path / 'x.db')!r}))\n"
-        "asyncio.run(store.conversation_tips())\n"
+        "asyncio.run(store.sessions.list_tips())\n"
         "print([name for name in sys.modules if 'psycopg' in name or 'storage.postgres.' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)

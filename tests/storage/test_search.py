@@ -24,20 +24,20 @@ from crushpy.storage.store import Store
 async def talk(store: Store, *messages: Message | str, **fields: Any) -> SessionInfo:
     """A session that holds these messages."""
     info = a_session(**fields)
-    await store.create_session(info)
+    await store.sessions.create(info)
     for message in messages:
-        await store.add_message(info.id, said(message) if isinstance(message, str) else message)
+        await store.messages.add(info.id, said(message) if isinstance(message, str) else message)
     return info
 
 
 async def texts(store: Store, query: str, **where: Any) -> list[str]:
-    return [hit.snippet for hit in await store.search(query, **where)]
+    return [hit.snippet for hit in await store.search.find(query, **where)]
 
 
 async def fork(store: Store, parent: SessionInfo, carried: list[Message]) -> SessionInfo:
     child = a_session(root_id=parent.root_id, parent_id=parent.id, kind="fork")
     ids = tuple(message.id for message in carried)
-    await store.add_boundary(
+    await store.boundaries.add(
         BoundaryInfo(new_id(), parent.id, child.id, "fork", time.time(), ids), child, None
     )
     return child
@@ -48,7 +48,7 @@ async def child_of(store: Store, parent: SessionInfo, summary: str = "notes") ->
         root_id=parent.root_id, parent_id=parent.id, kind="continuation", generation=parent.generation + 1
     )
     seed = Message(new_id(), "user", (Seed(summary, "evidence"),), created_at=time.time())
-    await store.add_boundary(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, seed)
+    await store.boundaries.add(BoundaryInfo(new_id(), parent.id, child.id, "auto", time.time()), child, seed)
     return child
 
 
@@ -67,7 +67,7 @@ async def test_words_are_found_in_prose_results_arguments_and_notes_but_not_in_t
         replied("", broken),
     )
     for word in ("apricots", "bananas", "cherries", "dates", "héllo", "src/*.py", "bräunlich", "unfinished"):
-        (hit,) = await store.search(word)
+        (hit,) = await store.search.find(word)
         assert word in hit.snippet and hit.session_id == info.id
     assert await texts(store, "musings") == []
 
@@ -76,7 +76,7 @@ async def test_what_recall_looked_for_and_quoted_is_found_where_it_was_said(stor
     call = ToolCall("c", "recall", {"query": "walrus"})
     original = said("look for the walrus, " + "which may be anywhere. " * 20)
     await talk(store, original, replied("I look for tusks.", call), answered(call, "[user x] walrus walrus"))
-    (hit,) = await store.search("walrus")
+    (hit,) = await store.search.find("walrus")
     assert hit.message_id == original.id
     assert await texts(store, "tusks") == ["I look for tusks."], "its own words are found"
 
@@ -84,7 +84,7 @@ async def test_what_recall_looked_for_and_quoted_is_found_where_it_was_said(stor
 async def test_a_hit_names_message_session_conversation_and_title(store: Store) -> None:
     message = said("look for the walrus")
     info = await talk(store, message, title="animals")
-    (hit,) = await store.search("walrus")
+    (hit,) = await store.search.find("walrus")
     assert (hit.message_id, hit.session_id, hit.root_id) == (message.id, info.id, info.root_id)
     assert (hit.title, hit.role, hit.created_at) == ("animals", "user", message.created_at)
 
@@ -172,7 +172,7 @@ async def test_a_phrase_in_quotes_is_one_word(store: Store) -> None:
 )
 async def test_quotes_and_operators_mean_nothing_and_never_raise(store: Store, query: str) -> None:
     await talk(store, 'x = 1; print("hello"); text:hello y AND NOT z + 100%_done\\ \N{GRINNING FACE}')
-    await store.search(query)
+    await store.search.find(query)
     assert len(await texts(store, "hello")) == 1, "and the table is still there"
 
 
@@ -186,7 +186,7 @@ async def test_signs_that_are_operators_elsewhere_are_found_as_they_stand(store:
 @pytest.mark.parametrize("query", ["", "  \n", '""', '" "', "\0", '" " "" '])
 async def test_an_empty_query_says_what_to_give(store: Store, query: str) -> None:
     with pytest.raises(UsageError, match="nothing to search for"):
-        await store.search(query)
+        await store.search.find(query)
 
 
 @pytest.fixture(scope="module")
@@ -214,7 +214,7 @@ def test_no_query_raises_but_an_empty_one(filled: Path, query: str) -> None:
     async def ask() -> None:
         store = Store(filled)
         try:
-            await store.search(query, within=None, limit=3)
+            await store.search.find(query, within=None, limit=3)
         except UsageError as error:
             assert "nothing to search for" in error.message
             assert not terms_of(query)
@@ -235,7 +235,7 @@ def test_the_words_of_a_query_are_bounded_and_each_counts_once() -> None:
 
 async def test_no_more_hits_than_asked_for_and_snippets_are_short(store: Store) -> None:
     await talk(store, *(f"{number} needle " + "hay " * 5_000 for number in range(30)))
-    hits = await store.search("needle", limit=7)
+    hits = await store.search.find("needle", limit=7)
     assert len(hits) == 7
     assert all(len(hit.snippet) < 400 and "needle" in hit.snippet for hit in hits)
 
@@ -272,14 +272,14 @@ async def test_what_stands_deep_in_a_large_message_is_found(store: Store) -> Non
 async def test_new_messages_are_found_by_the_next_search(store: Store) -> None:
     info = await talk(store, "one")
     assert await texts(store, "later") == []
-    await store.add_message(info.id, said("comes later"))
+    await store.messages.add(info.id, said("comes later"))
     assert await texts(store, "later") == ["comes later"]
 
 
 async def test_two_stores_index_the_same_messages_once(store: Store, place: Place) -> None:
     await talk(store, *(f"message {number}" for number in range(300)))
     other = place.store()
-    found = await asyncio.gather(*(one.search("message", limit=999) for one in (store, other) * 3))
+    found = await asyncio.gather(*(one.search.find("message", limit=999) for one in (store, other) * 3))
     await other.close()
     assert [len(hits) for hits in found] == [300] * 6
 
@@ -301,12 +301,12 @@ async def test_deleted_conversations_vanish_from_the_index_and_from_the_file(
     gone = await talk(store, "the xylophone secret", *(f"filler {n} quizzical" for n in range(50)))
     stays = await talk(store, "the remaining words")
     assert len(await texts(store, "xylophone")) == 1
-    await store.delete_conversation(gone.id)
+    await store.sessions.delete_conversation(gone.id)
     assert await texts(store, "xylophone") == [] == await texts(store, "xy")
     assert await texts(store, "remaining") == ["the remaining words"]
     again = await talk(store, "a new one that takes the same numbers")
-    assert [hit.session_id for hit in await store.search("same numbers")] == [again.id]
-    assert [hit.session_id for hit in await store.search("remaining")] == [stays.id]
+    assert [hit.session_id for hit in await store.search.find("same numbers")] == [again.id]
+    assert [hit.session_id for hit in await store.search.find("remaining")] == [stays.id]
     await store.close()
     with closing(sqlite3.connect(file)) as connection:
         blocks: list[tuple[bytes]] = []
@@ -320,14 +320,14 @@ async def test_deleted_conversations_vanish_from_the_index_and_from_the_file(
 
 async def test_the_index_grows_by_itself_once_nothing_is_written(store: Store) -> None:
     info = await talk(store, *(f"message {number}" for number in range(120)))
-    assert await store.unindexed() > 0
+    assert await store.search.count_unindexed() > 0
     async with asyncio.timeout(30):
-        while await store.unindexed():
+        while await store.search.count_unindexed():
             await asyncio.sleep(0.01)
-    assert len(await store.search("message", limit=500)) == 120
-    assert await store.tidy() is False
-    await store.delete_conversation(info.id)
-    assert await store.tidy() is False
+    assert len(await store.search.find("message", limit=500)) == 120
+    assert await store.run_maintenance() is False
+    await store.sessions.delete_conversation(info.id)
+    assert await store.run_maintenance() is False
 
 
 async def test_a_deletion_that_was_cut_short_is_finished_by_whoever_has_time(
@@ -335,14 +335,14 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_whoever_has_time(
 ) -> None:
     gone = await talk(store, "the xylophone secret")
     stays = await talk(store, "the remaining words")
-    await store.search("words")
-    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store.search.find("words")
+    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
     other = Store(file)
     assert await texts(other, "xylophone") == []
-    assert [row.id for row in await other.conversation_rows()] == [stays.id]
+    assert [row.id for row in await other.sessions.list_conversations()] == [stays.id]
     with pytest.raises(UsageError, match="no session"):
-        await other.session(gone.id)
-    while await other.tidy():
+        await other.sessions.find(gone.id)
+    while await other.run_maintenance():
         pass
     await other.close()
     with closing(sqlite3.connect(file)) as connection:
@@ -356,7 +356,7 @@ async def test_within_a_session_its_ancestors_and_their_tasks_are_searched_and_n
     task = await talk(store, "needle of a task", root_id=root.id, parent_id=root.id, kind="task")
     inner = await talk(store, "needle of its task", root_id=root.id, parent_id=task.id, kind="task")
     child = await child_of(store, root, "needle of the summary")
-    await store.add_message(child.id, said("needle of the child"))
+    await store.messages.add(child.id, said("needle of the child"))
     await talk(store, "needle of a stranger")
     own = {"needle of the root", "needle of a task", "needle of its task"}
     assert set(await texts(store, "needle", within=child.id)) == own | {
@@ -372,8 +372,8 @@ async def test_a_branch_does_not_see_what_its_parent_did_after_it_left(store: St
     root = await talk(store, before)
     branch = await fork(store, root, [before])
     after = said("needle after")
-    await store.add_message(root.id, after)
-    await store.add_message(branch.id, said("needle of the branch"))
+    await store.messages.add(root.id, after)
+    await store.messages.add(branch.id, said("needle of the branch"))
     late = await talk(store, "needle of a late task", root_id=root.id, parent_id=root.id, kind="task")
     assert set(await texts(store, "needle", within=branch.id)) == {"needle before", "needle of the branch"}
     assert set(await texts(store, "needle", within=root.id)) == {
@@ -381,21 +381,21 @@ async def test_a_branch_does_not_see_what_its_parent_did_after_it_left(store: St
         "needle after",
         "needle of a late task",
     }
-    assert (await store.message(before.id, within=branch.id)).text == "needle before"
-    for hidden in (after.id, (await store.messages(late.id))[0].id):
+    assert (await store.messages.get(before.id, within=branch.id)).text == "needle before"
+    for hidden in (after.id, (await store.messages.load(late.id))[0].id):
         with pytest.raises(UsageError, match="no message"):
-            await store.message(hidden, within=branch.id)
+            await store.messages.get(hidden, within=branch.id)
 
 
 async def test_after_an_undo_parent_and_child_do_not_see_each_others_later_words(store: Store) -> None:
     root = await talk(store, "needle one")
     child = await child_of(store, root)
-    await store.add_message(child.id, said("needle of the child"))
-    boundary = await store.boundary_before(child.id)
+    await store.messages.add(child.id, said("needle of the child"))
+    boundary = await store.boundaries.find_opening(child.id)
     assert boundary is not None
-    await store.undo(boundary.id, said("needle undone"))
-    await store.add_message(root.id, said("needle two"))
-    await store.add_message(child.id, said("needle of the branch"))
+    await store.boundaries.undo(boundary.id, said("needle undone"))
+    await store.messages.add(root.id, said("needle two"))
+    await store.messages.add(child.id, said("needle of the branch"))
     assert set(await texts(store, "needle", within=root.id)) == {"needle one", "needle undone", "needle two"}
     assert set(await texts(store, "needle", within=child.id)) == {
         "needle one",
@@ -408,32 +408,32 @@ async def test_siblings_are_not_searched(store: Store) -> None:
     first = said("needle of both")
     root = await talk(store, first)
     one, two = await fork(store, root, [first]), await fork(store, root, [first])
-    await store.add_message(one.id, said("needle one"))
-    await store.add_message(two.id, said("needle two"))
+    await store.messages.add(one.id, said("needle one"))
+    await store.messages.add(two.id, said("needle two"))
     assert set(await texts(store, "needle", within=one.id)) == {"needle of both", "needle one"}
 
 
 async def test_a_clock_that_goes_backwards_hides_nothing(store: Store) -> None:
     root = await talk(store)
     late = Message(new_id(), "user", (Text("needle from the future"),), created_at=time.time() + 9_999)
-    await store.add_message(root.id, late)
+    await store.messages.add(root.id, late)
     child = await child_of(store, root)
     assert await texts(store, "needle", within=child.id) == ["needle from the future"]
-    assert late.id in {message.id for message in await store.lineage_messages(child.id)}
+    assert late.id in {message.id for message in await store.messages.load_lineage(child.id)}
 
 
 @pytest.mark.parametrize("odd", ["nope", "", "x' OR '1'='1", "\ud800", "%"])
 async def test_a_message_that_is_not_there_is_named(store: Store, odd: str) -> None:
     info = await talk(store, "hello")
     with pytest.raises(UsageError, match="There is no message"):
-        await store.message(odd, within=info.id)
+        await store.messages.get(odd, within=info.id)
 
 
 async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: Store) -> None:
     session = await talk(store, *(f"word {number}" for number in range(450)))
-    search = asyncio.create_task(store.search("word 449"))
+    search = asyncio.create_task(store.search.find("word 449"))
     await asyncio.sleep(0)  # its first job is queued
-    await store.add_message(session.id, said("in between"))
+    await store.messages.add(session.id, said("in between"))
     assert not search.done()
     assert (await search)[0].snippet == "word 449"
 
@@ -441,32 +441,34 @@ async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: S
 async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is_not(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.door.finding._A_MOMENT", -1.0)
-    monkeypatch.setattr("crushpy.storage.door.storage_thread._A_PAUSE", 600.0)
+    monkeypatch.setattr("crushpy.storage.subjects._INDEX_SECONDS", -1.0)
+    monkeypatch.setattr("crushpy.storage.storage_thread._A_PAUSE", 600.0)
     old = await talk(store, *(f"walrus {number}" for number in range(180)))
     await talk(store, "a walrus of today")
-    hits = await store.search("walrus", limit=500)
+    hits = await store.search.find("walrus", limit=500)
     assert 0 < len(hits) < 181, "the newest come first"
     assert "a walrus of today" in {hit.snippet for hit in hits}
-    assert await store.unindexed() == 181 - len(hits)
-    assert len(await store.search("walrus", within=old.id, limit=500)) == 180, "a lineage is searched whole"
+    assert await store.search.count_unindexed() == 181 - len(hits)
+    assert len(await store.search.find("walrus", within=old.id, limit=500)) == 180, (
+        "a lineage is searched whole"
+    )
 
 
 async def test_a_deletion_of_huge_messages_takes_few_of_them_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.door.storage_thread._A_PAUSE", 600.0)  # nobody else does it
+    monkeypatch.setattr("crushpy.storage.storage_thread._A_PAUSE", 600.0)  # nobody else does it
     gone = await talk(store, *(f"walrus {number} " + "hay " * 60_000 for number in range(4)))
     stays = await talk(store, "a walrus that stays")
-    while await store.tidy():
+    while await store.run_maintenance():
         pass
-    assert len(await store.search("walrus")) == 5
-    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    assert len(await store.search.find("walrus")) == 5
+    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
     steps = 0
-    while await store._do(lambda database: database.cleaning.rows_left()):  # pyright: ignore[reportPrivateUsage]
+    while await store._thread.do(lambda database: database.cleaning.rows_left()):  # pyright: ignore[reportPrivateUsage]
         steps += 1
     assert steps >= 4
-    assert [hit.session_id for hit in await store.search("walrus")] == [stays.id]
+    assert [hit.session_id for hit in await store.search.find("walrus")] == [stays.id]
 
 
 async def test_two_that_clean_up_after_the_same_deletion_do_not_undo_each_others_work(
@@ -474,14 +476,14 @@ async def test_two_that_clean_up_after_the_same_deletion_do_not_undo_each_others
 ) -> None:
     gone = await talk(store, *(f"walrus number{number}" for number in range(160)))
     await talk(store, "a walrus that stays")
-    while await store.tidy():
+    while await store.run_maintenance():
         pass
-    assert len(await store.search("walrus", limit=999)) == 161
-    await store._do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    assert len(await store.search.find("walrus", limit=999)) == 161
+    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
     other = place.store()
 
     async def clean(one: Store) -> None:
-        while await one.tidy():
+        while await one.run_maintenance():
             pass
 
     await asyncio.gather(clean(store), clean(other))

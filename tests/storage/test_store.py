@@ -53,14 +53,14 @@ async def test_a_session_and_its_messages_come_back_as_they_were(store: Store, p
         ),
         Message("m4", "tool", (ToolResult("2", "x", "out", False, (), Diff("a.py", "+x", 1)),)),
     ]
-    await store.create_session(info, history[0])
+    await store.sessions.create(info, history[0])
     for message in history[1:]:
-        await store.add_message(info.id, message)
+        await store.messages.add(info.id, message)
     await store.close()
 
     again = place.store()
-    assert await again.messages(info.id) == history
-    stored = await again.session(info.id)
+    assert await again.messages.load(info.id) == history
+    stored = await again.sessions.find(info.id)
     assert stored.updated_at >= info.updated_at
     assert stored.message_count == 4
     assert stored.usage == Usage(1, 2, 3, 4, 0.5)
@@ -72,10 +72,10 @@ async def test_a_session_and_its_messages_come_back_as_they_were(store: Store, p
 
 async def test_usage_and_message_count_add_up(store: Store) -> None:
     info = a_session()
-    await store.create_session(info, said())
+    await store.sessions.create(info, said())
     for _ in range(3):
-        await store.add_message(info.id, replied("ok", usage=Usage(10, 1, 100, 5, 0.25)))
-    stored = await store.session(info.id)
+        await store.messages.add(info.id, replied("ok", usage=Usage(10, 1, 100, 5, 0.25)))
+    stored = await store.sessions.find(info.id)
     assert stored.usage == Usage(30, 3, 300, 15, 0.75)
     assert stored.message_count == 4
 
@@ -83,38 +83,38 @@ async def test_usage_and_message_count_add_up(store: Store) -> None:
 async def test_text_that_is_not_unicode_is_stored_with_a_mark_in_its_place(store: Store) -> None:
     info = a_session(cwd="/tmp/\udcff", title="\ud800", system="a\udc80b")
     call = ToolCall("c", "bash", {"command": "echo \udcff"})
-    await store.create_session(info, said("bad \udcfe byte"))
-    await store.add_message(info.id, replied("x", call))
-    await store.begin_call(info.id, "m", call)
-    first, second = await store.messages(info.id)
+    await store.sessions.create(info, said("bad \udcfe byte"))
+    await store.messages.add(info.id, replied("x", call))
+    await store.calls.begin(info.id, "m", call)
+    first, second = await store.messages.load(info.id)
     assert first.text == "bad \ufffd byte"
     assert second.calls[0].args == {"command": "echo \ufffd"}
-    found = await store.latest("/tmp/\udcff")
+    found = await store.sessions.find_latest("/tmp/\udcff")
     assert found is not None
     assert (found.title, found.system) == ("\ufffd", "a\ufffdb")
 
 
 async def test_a_folder_that_is_not_unicode_is_found_by_the_question_mark_in_its_rows(store: Store) -> None:
     info = a_session(cwd="/tmp/?")
-    await store.create_session(info, said())
-    found = await store.latest("/tmp/\udcff")
+    await store.sessions.create(info, said())
+    found = await store.sessions.find_latest("/tmp/\udcff")
     assert found is not None
     assert found.id == info.id
 
 
 async def test_the_database_and_its_side_files_are_private(store: Store, file: Path) -> None:
-    await store.create_session(a_session(), said())
+    await store.sessions.create(a_session(), said())
     modes = {path.name: stat.S_IMODE(path.stat().st_mode) for path in file.parent.iterdir()}
     assert modes == {"crushpy.db": 0o600, "crushpy.db-wal": 0o600, "crushpy.db-shm": 0o600}
     assert stat.S_IMODE(file.parent.stat().st_mode) == 0o700
 
 
 async def test_a_database_open_to_others_is_made_private(store: Store, file: Path) -> None:
-    await store.create_session(a_session())
+    await store.sessions.create(a_session())
     await store.close()
     file.chmod(0o644)
     again = Store(file)
-    await again.conversation_tips()
+    await again.sessions.list_tips()
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
     await again.close()
 
@@ -124,24 +124,24 @@ async def test_a_database_open_to_others_is_made_private(store: Store, file: Pat
 
 async def test_a_session_is_found_by_the_start_of_its_id(store: Store) -> None:
     for own in ("abc1", "abc2", "xyz1", "abc"):
-        await store.create_session(a_session(id=own, title=f"about {own}"))
-    assert (await store.session("xy")).id == "xyz1"
-    assert (await store.session(" XYZ1 ")).id == "xyz1"
-    assert (await store.session("abc")).id == "abc"
+        await store.sessions.create(a_session(id=own, title=f"about {own}"))
+    assert (await store.sessions.find("xy")).id == "xyz1"
+    assert (await store.sessions.find(" XYZ1 ")).id == "xyz1"
+    assert (await store.sessions.find("abc")).id == "abc"
     with pytest.raises(UsageError, match=r"several sessions start with 'ab': abc \(about abc\), abc1 .*abc2"):
-        await store.session("ab")
+        await store.sessions.find("ab")
     for unknown in ("zzz", "abc%", "_", "xyz12"):
         with pytest.raises(UsageError, match=f"there is no session '{unknown}'"):
-            await store.session(unknown)
+            await store.sessions.find(unknown)
     with pytest.raises(UsageError, match="empty"):
-        await store.session(" ")
+        await store.sessions.find(" ")
 
 
 async def test_many_candidates_are_named_in_part_and_made_harmless(store: Store) -> None:
     for number in range(9):
-        await store.create_session(a_session(id=f"a{number}", title="\x1b]0;owned\x07title"))
+        await store.sessions.create(a_session(id=f"a{number}", title="\x1b]0;owned\x07title"))
     with pytest.raises(UsageError) as caught:
-        await store.session("a")
+        await store.sessions.find("a")
     assert caught.value.message.count("(title)") == 5
     assert caught.value.message.endswith(", ...")
     assert "\x1b" not in str(caught.value)
@@ -155,14 +155,14 @@ async def test_latest_is_the_open_session_of_this_folder_that_spoke_last(store: 
         a_session("/a", now=8.0),
         a_session("/a", now=7.0, kind="task"),
     )
-    assert await store.latest("/a") is None
+    assert await store.sessions.find_latest("/a") is None
     for info in (old, new, other, ended, task):
-        await store.create_session(info)
-    await store.update_session(ended.id, end_reason="new_session")
-    found = await store.latest("/a")
+        await store.sessions.create(info)
+    await store.sessions.update(ended.id, end_reason="new_session")
+    found = await store.sessions.find_latest("/a")
     assert found is not None and found.id == new.id
-    await store.add_message(old.id, said())
-    found = await store.latest("/a")
+    await store.messages.add(old.id, said())
+    found = await store.sessions.find_latest("/a")
     assert found is not None and found.id == old.id
 
 
@@ -173,19 +173,21 @@ async def test_a_listing_has_one_row_for_each_conversation_its_tip_newest_first(
     over = a_session("/a", now=4.0)
     elsewhere = a_session("/b", now=5.0)
     for info in (root, child, task, over, elsewhere):
-        await store.create_session(info)
-    await store.update_session(root.id, end_reason="auto")
-    await store.update_session(over.id, end_reason="auto")
+        await store.sessions.create(info)
+    await store.sessions.update(root.id, end_reason="auto")
+    await store.sessions.update(over.id, end_reason="auto")
 
-    assert [info.id for info in await store.conversation_tips("/a")] == [over.id, child.id]
-    assert [info.id for info in await store.conversation_tips()] == [elsewhere.id, over.id, child.id]
-    assert [info.id for info in await store.conversation_tips(limit=2)] == [elsewhere.id, over.id]
-    assert await store.conversation_tips("/nowhere") == []
-    assert [info.id for info in await store.lineage(task.id)] == [task.id], "a task starts with a clean sheet"
+    assert [info.id for info in await store.sessions.list_tips("/a")] == [over.id, child.id]
+    assert [info.id for info in await store.sessions.list_tips()] == [elsewhere.id, over.id, child.id]
+    assert [info.id for info in await store.sessions.list_tips(limit=2)] == [elsewhere.id, over.id]
+    assert await store.sessions.list_tips("/nowhere") == []
+    assert [info.id for info in await store.sessions.load_lineage(task.id)] == [task.id], (
+        "a task starts with a clean sheet"
+    )
 
-    await store.update_session(root.id, end_reason="")
-    await store.update_session(child.id, end_reason="undone")
-    assert [info.id for info in await store.conversation_tips("/a")] == [over.id, root.id]
+    await store.sessions.update(root.id, end_reason="")
+    await store.sessions.update(child.id, end_reason="undone")
+    assert [info.id for info in await store.sessions.list_tips("/a")] == [over.id, root.id]
 
 
 # --- changing and deleting ---------------------------------------------------------------------------------
@@ -193,17 +195,17 @@ async def test_a_listing_has_one_row_for_each_conversation_its_tip_newest_first(
 
 async def test_only_what_is_given_changes(store: Store) -> None:
     info = a_session(now=5.0)
-    await store.create_session(info)
+    await store.sessions.create(info)
     todos = (Todo("write it", "in_progress"),)
-    await store.update_session(info.id, title="better", todos=todos, grants=("bash(git log)",))
-    await store.update_session(info.id, model="openai/two", compaction="llm")
-    await store.update_session(info.id)
-    stored = await store.session(info.id)
+    await store.sessions.update(info.id, title="better", todos=todos, grants=("bash(git log)",))
+    await store.sessions.update(info.id, model="openai/two", compaction="llm")
+    await store.sessions.update(info.id)
+    stored = await store.sessions.find(info.id)
     assert (stored.title, stored.model, stored.compaction) == ("better", "openai/two", "llm")
     assert (stored.todos, stored.grants) == (todos, ("bash(git log)",))
     assert (stored.ended_at, stored.end_reason, stored.updated_at) == (None, "", 5.0)
-    await store.update_session(info.id, todos=(), end_reason="auto")
-    stored = await store.session(info.id)
+    await store.sessions.update(info.id, todos=(), end_reason="auto")
+    stored = await store.sessions.find(info.id)
     assert stored.todos == ()
     assert stored.end_reason == "auto"
     assert stored.ended_at is not None
@@ -214,17 +216,17 @@ async def test_deleting_a_conversation_takes_all_of_it_and_nothing_else(store: S
     child = a_session(root_id=root.id, parent_id=root.id, kind="continuation", generation=1)
     fork = a_session(parent_id=root.id, kind="fork")
     for info in (root, other, child, fork):
-        await store.create_session(info, said(f"secret of {info.id}"))
-        await store.begin_call(info.id, "m", LS)
-    assert await store.delete_conversation(root.id) == 2
-    assert await store.delete_conversation(root.id) == 0
-    assert {info.id for info in await store.conversation_tips()} == {other.id, fork.id}
-    assert (await store.session(fork.id)).parent_id is None
+        await store.sessions.create(info, said(f"secret of {info.id}"))
+        await store.calls.begin(info.id, "m", LS)
+    assert await store.sessions.delete_conversation(root.id) == 2
+    assert await store.sessions.delete_conversation(root.id) == 0
+    assert {info.id for info in await store.sessions.list_tips()} == {other.id, fork.id}
+    assert (await store.sessions.find(fork.id)).parent_id is None
     for gone in (root, child):
-        assert await store.messages(gone.id) == []
-        assert await store.begun_calls(gone.id) == set()
-    assert len(await store.messages(other.id)) == 1
-    assert await store.begun_calls(other.id) == {LS.id}
+        assert await store.messages.load(gone.id) == []
+        assert await store.calls.list_open(gone.id) == set()
+    assert len(await store.messages.load(other.id)) == 1
+    assert await store.calls.list_open(other.id) == {LS.id}
     assert await store.check() == []
     await store.close()
     content = file.read_bytes()
@@ -234,13 +236,13 @@ async def test_deleting_a_conversation_takes_all_of_it_and_nothing_else(store: S
 
 async def test_writing_to_a_deleted_session_is_an_error_that_names_it(store: Store) -> None:
     info = a_session()
-    await store.create_session(info)
-    await store.delete_conversation(info.id)
+    await store.sessions.create(info)
+    await store.sessions.delete_conversation(info.id)
     for write in (
-        store.add_message(info.id, said()),
-        store.begin_call(info.id, "m", LS),
-        store.finish_call(info.id, answered(LS)),
-        store.update_session(info.id, title="x"),
+        store.messages.add(info.id, said()),
+        store.calls.begin(info.id, "m", LS),
+        store.calls.finish(info.id, answered(LS)),
+        store.sessions.update(info.id, title="x"),
     ):
         with pytest.raises(StorageError, match=f"session {info.id} is not in the database"):
             await write
@@ -252,39 +254,39 @@ async def test_writing_to_a_deleted_session_is_an_error_that_names_it(store: Sto
 async def test_a_call_is_begun_until_its_result_is_stored(store: Store) -> None:
     info = a_session()
     other = ToolCall("call_2", "view", {"file_path": "a"})
-    await store.create_session(info, said())
-    assert await store.begun_calls(info.id) == set()
-    await store.begin_call(info.id, "m2", LS)
-    await store.begin_call(info.id, "m2", other)
-    assert await store.begun_calls(info.id) == {LS.id, other.id}
-    await store.finish_call(info.id, answered(LS, is_error=True))
-    assert await store.begun_calls(info.id) == {other.id}
-    await store.finish_call(info.id, answered(other))
-    assert await store.begun_calls(info.id) == set()
-    assert len(await store.messages(info.id)) == 3
+    await store.sessions.create(info, said())
+    assert await store.calls.list_open(info.id) == set()
+    await store.calls.begin(info.id, "m2", LS)
+    await store.calls.begin(info.id, "m2", other)
+    assert await store.calls.list_open(info.id) == {LS.id, other.id}
+    await store.calls.finish(info.id, answered(LS, is_error=True))
+    assert await store.calls.list_open(info.id) == {other.id}
+    await store.calls.finish(info.id, answered(other))
+    assert await store.calls.list_open(info.id) == set()
+    assert len(await store.messages.load(info.id)) == 3
 
 
 async def test_a_call_id_may_come_again_even_in_one_message(store: Store) -> None:
     info = a_session()
-    await store.create_session(info)
+    await store.sessions.create(info)
     for message_id in ("m1", "m2"):
-        await store.begin_call(info.id, message_id, LS)
-        await store.finish_call(info.id, answered(LS))
-    await store.begin_call(info.id, "m3", LS)
-    await store.begin_call(info.id, "m3", LS)
-    await store.finish_call(info.id, answered(LS))
-    assert await store.begun_calls(info.id) == {LS.id}
-    await store.finish_call(info.id, answered(LS))
-    assert await store.begun_calls(info.id) == set()
+        await store.calls.begin(info.id, message_id, LS)
+        await store.calls.finish(info.id, answered(LS))
+    await store.calls.begin(info.id, "m3", LS)
+    await store.calls.begin(info.id, "m3", LS)
+    await store.calls.finish(info.id, answered(LS))
+    assert await store.calls.list_open(info.id) == {LS.id}
+    await store.calls.finish(info.id, answered(LS))
+    assert await store.calls.list_open(info.id) == set()
 
 
 async def test_a_result_closes_the_run_that_was_begun_last(store: Store, file: Path) -> None:
     info = a_session()
-    await store.create_session(info)
-    await store.begin_call(info.id, "m1", LS)  # its process died
-    await store.begin_call(info.id, "m2", LS)
+    await store.sessions.create(info)
+    await store.calls.begin(info.id, "m1", LS)  # its process died
+    await store.calls.begin(info.id, "m2", LS)
     result = answered(LS, is_error=True)
-    await store.finish_call(info.id, result)
+    await store.calls.finish(info.id, result)
     with closing(sqlite3.connect(file)) as connection:
         rows = connection.execute(
             "SELECT message_id, call_id, name, args, is_error, result_id, ended_at >= started_at"
@@ -299,25 +301,27 @@ async def test_a_result_closes_the_run_that_was_begun_last(store: Store, file: P
 
 async def test_a_result_needs_no_intent(store: Store) -> None:
     info = a_session()
-    await store.create_session(info)
-    await store.finish_call(info.id, answered(LS, "denied", is_error=True))
-    assert [message.role for message in await store.messages(info.id)] == ["tool"]
+    await store.sessions.create(info)
+    await store.calls.finish(info.id, answered(LS, "denied", is_error=True))
+    assert [message.role for message in await store.messages.load(info.id)] == ["tool"]
 
 
 async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(store: Store, file: Path) -> None:
     async def synced() -> bool:
-        return await store._do(lambda it: it.connection._raw.execute("PRAGMA synchronous").fetchone()[0] == 2)
+        return await store._thread.do(
+            lambda it: it.connection._raw.execute("PRAGMA synchronous").fetchone()[0] == 2
+        )
 
     info = a_session()
-    await store.create_session(info, said())
+    await store.sessions.create(info, said())
     assert await synced()
-    await store.add_message(info.id, replied("ok", LS))
+    await store.messages.add(info.id, replied("ok", LS))
     assert not await synced()
-    await store.begin_call(info.id, "m", LS)
+    await store.calls.begin(info.id, "m", LS)
     assert await synced()
-    await store.finish_call(info.id, answered(LS))
+    await store.calls.finish(info.id, answered(LS))
     assert not await synced()
-    await store.add_message(info.id, said())
+    await store.messages.add(info.id, said())
     assert await synced()
 
 
@@ -326,52 +330,52 @@ async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(stor
 
 async def test_a_session_whose_first_message_cannot_be_stored_is_not_stored(store: Store) -> None:
     first = said()
-    await store.create_session(a_session(), first)
+    await store.sessions.create(a_session(), first)
     second = a_session()
     with pytest.raises(StorageError, match=r"(?i)unique"):
-        await store.create_session(second, first)
+        await store.sessions.create(second, first)
     with pytest.raises(UsageError):
-        await store.session(second.id)
-    await store.create_session(second, said())
+        await store.sessions.find(second.id)
+    await store.sessions.create(second, said())
 
 
 async def test_a_result_that_cannot_be_stored_leaves_its_call_open(store: Store) -> None:
     info = a_session()
     first = said()
-    await store.create_session(info, first)
-    await store.begin_call(info.id, "m", LS)
+    await store.sessions.create(info, first)
+    await store.calls.begin(info.id, "m", LS)
     twice = Message(first.id, "tool", answered(LS).parts)
     with pytest.raises(StorageError):
-        await store.finish_call(info.id, twice)
-    assert await store.begun_calls(info.id) == {LS.id}
-    assert (await store.session(info.id)).message_count == 1
+        await store.calls.finish(info.id, twice)
+    assert await store.calls.list_open(info.id) == {LS.id}
+    assert (await store.sessions.find(info.id)).message_count == 1
 
 
 async def test_writes_keep_the_order_in_which_they_were_asked_for(store: Store) -> None:
     info = a_session()
-    await store.create_session(info)
+    await store.sessions.create(info)
     messages = [said(str(number)) for number in range(50)]
-    await asyncio.gather(*(store.add_message(info.id, message) for message in messages))
-    assert await store.messages(info.id) == messages
+    await asyncio.gather(*(store.messages.add(info.id, message) for message in messages))
+    assert await store.messages.load(info.id) == messages
 
 
 async def test_a_write_goes_through_when_whoever_waits_for_it_is_cancelled(store: Store) -> None:
     info = a_session()
-    await store.create_session(info)
-    tasks = [asyncio.create_task(store.add_message(info.id, said(str(n)))) for n in range(20)]
+    await store.sessions.create(info)
+    tasks = [asyncio.create_task(store.messages.add(info.id, said(str(n)))) for n in range(20)]
     await asyncio.sleep(0)  # each has handed its write over
     for task in tasks:
         task.cancel()
     results = await asyncio.gather(*tasks, return_exceptions=True)
     assert any(isinstance(result, asyncio.CancelledError) for result in results)
-    assert [message.text for message in await store.messages(info.id)] == [str(n) for n in range(20)]
+    assert [message.text for message in await store.messages.load(info.id)] == [str(n) for n in range(20)]
 
 
 async def test_closing_finishes_what_is_queued_and_may_be_repeated(place: Place) -> None:
     store = place.store()
     info = a_session()
-    writes = [asyncio.create_task(store.create_session(info))]
-    writes += [asyncio.create_task(store.add_message(info.id, said())) for _ in range(10)]
+    writes = [asyncio.create_task(store.sessions.create(info))]
+    writes += [asyncio.create_task(store.messages.add(info.id, said())) for _ in range(10)]
     await asyncio.sleep(0)
     await store.close()
     await store.close()
@@ -379,7 +383,7 @@ async def test_closing_finishes_what_is_queued_and_may_be_repeated(place: Place)
     if not place.url:
         assert [path.name for path in place.file.parent.iterdir()] == ["crushpy.db"]
     again = place.store()
-    assert len(await again.messages(info.id)) == 10
+    assert len(await again.messages.load(info.id)) == 10
     await again.close()
 
 
@@ -393,7 +397,7 @@ async def test_database_url_names_another_sqlite_file(tmp_path: Path, file: Path
         ("sqlite+pysqlite:///deep/er.db", file.parent / "deep" / "er.db"),
     ):
         store = Store(file, url)
-        await store.create_session(a_session())
+        await store.sessions.create(a_session())
         await store.close()
         assert expected.stat().st_size > 0
     assert not file.exists()
@@ -431,7 +435,7 @@ def test_having_a_store_imports_nothing_heavy(tmp_path: Path) -> None:
 
 async def test_loading_ahead_opens_the_database_in_the_background(place: Place) -> None:
     store = place.store()
-    store.open_soon()
+    store.open_in_background()
     await store.close()
     assert place.url or place.file.exists()
 
@@ -442,8 +446,8 @@ def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(fil
         "from crushpy.storage.store import Store; from stored import a_session, said\n"
         "async def main():\n"
         "    info = a_session(id='one'); store = Store(Path(sys.argv[1]))\n"
-        "    tasks = [asyncio.create_task(store.create_session(info))]\n"
-        "    tasks += [asyncio.create_task(store.add_message('one', said())) for _ in range(10)]\n"
+        "    tasks = [asyncio.create_task(store.sessions.create(info))]\n"
+        "    tasks += [asyncio.create_task(store.messages.add('one', said())) for _ in range(10)]\n"
         "    await asyncio.sleep(0)\n"
         "asyncio.run(main())"
     )
@@ -456,7 +460,7 @@ def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(fil
     async def stored() -> int:
         store = Store(file)
         try:
-            return len(await store.messages("one"))
+            return len(await store.messages.load("one"))
         finally:
             await store.close()
 
@@ -465,14 +469,14 @@ def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(fil
 
 async def test_a_page_of_messages_goes_on_where_the_last_one_ended(store: Store) -> None:
     info = a_session()
-    await store.create_session(info, said("0"))
+    await store.sessions.create(info, said("0"))
     for number in range(1, 120):
-        await store.add_message(info.id, said(str(number)))
-    [(session_id, last)] = await store.reach(info.id)
+        await store.messages.add(info.id, said(str(number)))
+    [(session_id, last)] = await store.boundaries.load_reach(info.id)
     found: list[str] = []
     after = 0
     while True:
-        page, after = await store.message_page(session_id, last, after)
+        page, after = await store.messages.load_page(session_id, last, after)
         if not page:
             break
         found += [message.text for message in page]
@@ -482,15 +486,15 @@ async def test_a_page_of_messages_goes_on_where_the_last_one_ended(store: Store)
 async def test_facts_are_stored_with_their_messages_kept_later_and_gone_with_them(store: Store) -> None:
     info, first, second = a_session(), said("one"), said("two")
     odd = Text("\0 and \ud800 é")
-    await store.create_session(info, first, odd)
-    await store.add_message(info.id, second)
-    known, unknown = await store.facts(info.id)
+    await store.sessions.create(info, first, odd)
+    await store.messages.add(info.id, second)
+    known, unknown = await store.messages.load_facts(info.id)
     assert known is not None and msgspec.json.decode(known, type=Text).text == "\0 and \ufffd é"
     assert unknown is None
-    await store.keep_facts(info.id, {first.id: Text("late"), second.id: Text("read again")})
-    assert (await store.facts(info.id))[0] == known, "what was there stays"
-    assert "read again" in ((await store.facts(info.id))[1] or "")
-    numbers = await store.message_numbers([first.id])
-    assert await store.facts(info.id, numbers[first.id]) == [known]
-    await store.delete_conversation(info.id)
-    assert await store.facts(info.id) == []
+    await store.messages.save_facts(info.id, {first.id: Text("late"), second.id: Text("read again")})
+    assert (await store.messages.load_facts(info.id))[0] == known, "what was there stays"
+    assert "read again" in ((await store.messages.load_facts(info.id))[1] or "")
+    numbers = await store.messages.load_numbers([first.id])
+    assert await store.messages.load_facts(info.id, numbers[first.id]) == [known]
+    await store.sessions.delete_conversation(info.id)
+    assert await store.messages.load_facts(info.id) == []

@@ -18,7 +18,7 @@ async def filled(file: Path) -> str:
     """A database of some pages; the id of its only session."""
     store = Store(file)
     info = a_session()
-    await store.create_session(info, said("x" * 50_000))
+    await store.sessions.create(info, said("x" * 50_000))
     await store.close()
     return info.id
 
@@ -34,8 +34,8 @@ async def test_a_file_that_is_no_database_is_set_aside_and_a_new_one_made(file: 
     before = file.read_bytes()
     store = Store(file)
     info = a_session()
-    await store.create_session(info, said())
-    assert len(await store.messages(info.id)) == 1
+    await store.sessions.create(info, said())
+    assert len(await store.messages.load(info.id)) == 1
     aside = only_aside(file)
     assert aside.read_bytes() == before
     (warning,) = store.warnings
@@ -44,7 +44,7 @@ async def test_a_file_that_is_no_database_is_set_aside_and_a_new_one_made(file: 
     await store.close()
 
     again = Store(file)
-    assert len(await again.conversation_tips()) == 1
+    assert len(await again.sessions.list_tips()) == 1
     assert again.warnings == []
     await again.close()
 
@@ -57,7 +57,7 @@ async def test_a_damaged_schema_is_set_aside_with_its_side_files(file: Path) -> 
     wal = file.with_name("crushpy.db-wal")
     wal.write_bytes(b"left over")
     store = Store(file)
-    assert await store.conversation_tips() == []
+    assert await store.sessions.list_tips() == []
     aside = next(path for path in file.parent.glob("crushpy.db.corrupt-*") if not path.name.endswith("-wal"))
     assert aside.read_bytes() == bytes(content)
     assert len(store.warnings) == 1
@@ -80,7 +80,7 @@ async def test_a_file_damaged_deep_inside_is_set_aside_too(file: Path, table: st
     await filled(file)
     content = damage(file, table)
     store = Store(file)
-    assert await store.conversation_tips() == []
+    assert await store.sessions.list_tips() == []
     assert only_aside(file).read_bytes() == content
     (warning,) = store.warnings
     assert only_aside(file).name in warning
@@ -91,7 +91,7 @@ async def test_a_file_cut_short_is_set_aside(file: Path) -> None:
     await filled(file)
     file.write_bytes(file.read_bytes()[: 4096 * 5 + 7])
     store = Store(file)
-    assert await store.conversation_tips() == []
+    assert await store.sessions.list_tips() == []
     assert only_aside(file).exists()
     await store.close()
 
@@ -101,19 +101,19 @@ async def test_damage_met_while_it_is_open_is_an_error_and_the_next_start_sets_t
 ) -> None:
     session = await filled(file)
     store = Store(file)
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     with closing(sqlite3.connect(file)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
     damage(file, "message")
     with pytest.raises(StorageError) as caught:
-        await store.messages(session)
+        await store.messages.load(session)
     assert f"{file}: database disk image is malformed" in caught.value.message
     assert ".recover" in caught.value.hint
     assert await store.check() != []
     await store.close()
     assert not list(file.parent.glob("crushpy.db.corrupt-*"))
     again = Store(file)
-    assert await again.conversation_tips() == []
+    assert await again.sessions.list_tips() == []
     assert only_aside(file).exists()
     await again.close()
     assert not file.with_name("crushpy.db.damaged").exists()
@@ -127,7 +127,7 @@ async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) 
         "from crushpy.storage.store import Store; from stored import a_session, said\n"
         "async def main():\n"
         "    store = Store(Path(sys.argv[1]))\n"
-        "    await store.create_session(a_session(), said()); await store.close()\n"
+        "    await store.sessions.create(a_session(), said()); await store.close()\n"
         "asyncio.run(main())"
     )
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])}
@@ -135,7 +135,7 @@ async def test_two_stores_that_meet_a_broken_file_set_it_aside_once(file: Path) 
     assert [worker.wait(60) for worker in workers] == [0] * 4
     assert only_aside(file).read_bytes() == b"garbage" * 1000
     store = Store(file)
-    assert len(await store.conversation_tips()) == 4
+    assert len(await store.sessions.list_tips()) == 4
     await store.close()
 
 
@@ -143,7 +143,7 @@ async def test_an_empty_file_is_a_new_database(file: Path) -> None:
     file.parent.mkdir()
     file.touch()
     store = Store(file)
-    assert await store.conversation_tips() == []
+    assert await store.sessions.list_tips() == []
     assert store.warnings == []
     await store.close()
 
@@ -153,11 +153,11 @@ async def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     store = Store(tmp_path / "taken" / "crushpy.db")
     for _ in range(2):
         with pytest.raises(StorageError) as caught:
-            await store.conversation_tips()
+            await store.sessions.list_tips()
         assert str(tmp_path / "taken" / "crushpy.db") in caught.value.message
         assert "CRUSHPY_HOME" in caught.value.hint
     (tmp_path / "taken").unlink()
-    assert await store.conversation_tips() == []  # mended meanwhile
+    assert await store.sessions.list_tips() == []  # mended meanwhile
     await store.close()
 
 
@@ -165,7 +165,7 @@ async def test_a_folder_in_the_place_of_the_file_is_named(file: Path) -> None:
     file.mkdir(parents=True)
     store = Store(file)
     with pytest.raises(StorageError, match=f"cannot use the database {file}"):
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     await store.close()
 
 
@@ -175,7 +175,7 @@ async def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
     folder.mkdir(mode=0o500)
     store = Store(folder / "crushpy.db")
     with pytest.raises(StorageError, match=str(folder)) as caught:
-        await store.conversation_tips()
+        await store.sessions.list_tips()
     assert "writable" in caught.value.hint or "permissions" in caught.value.hint
     await store.close()
 
@@ -191,22 +191,22 @@ async def main():
     file = Path(sys.argv[1])
     store = Store(file)
     info = a_session()
-    await store.create_session(info, said("first"))
+    await store.sessions.create(info, said("first"))
     _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
     # No file may grow beyond this: to SQLite that is a disk which takes no more.
     resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, most))
     stored = 1
     try:
         while True:
-            await store.add_message(info.id, said("x" * 20_000))
+            await store.messages.add(info.id, said("x" * 20_000))
             stored += 1
     except StorageError as error:
         print(error.message)
         print(error.hint)
-    assert len(await store.messages(info.id)) == stored
+    assert len(await store.messages.load(info.id)) == stored
     resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
-    await store.add_message(info.id, said("after"))
-    assert len(await store.messages(info.id)) == stored + 1
+    await store.messages.add(info.id, said("after"))
+    assert len(await store.messages.load(info.id)) == stored + 1
     assert await store.check() == []
     await store.close()
     print("survived")
@@ -237,17 +237,17 @@ async def test_a_write_that_waits_too_long_says_who_is_in_the_way(
     await filled(file)
     monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 0.05)
     store = Store(file)
-    await store.conversation_tips()
+    await store.sessions.list_tips()
     with closing(sqlite3.connect(file, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
-        assert len(await store.conversation_tips()) == 1  # reading goes on
+        assert len(await store.sessions.list_tips()) == 1  # reading goes on
         with pytest.raises(StorageError) as caught:
-            await store.create_session(a_session())
+            await store.sessions.create(a_session())
         assert "locked" in caught.value.message
         assert "Another program" in caught.value.hint
         monkeypatch.setattr("crushpy.storage.sqlite.patience.BUSY_SECONDS", 10_000.0)
         with pytest.raises(StorageError, match="locked"):  # soon: a turn that ends has more to store
-            await store.create_session(a_session())
+            await store.sessions.create(a_session())
         other.execute("ROLLBACK")
-    await store.create_session(a_session())
+    await store.sessions.create(a_session())
     await store.close()

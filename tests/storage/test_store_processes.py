@@ -30,7 +30,7 @@ async def test_eight_processes_write_at_once_and_nothing_is_lost(place: Place) -
     store = place.store()
     shared, own = a_session(), [a_session() for _ in range(WRITERS // 2)]
     for info in (shared, *own):
-        await store.create_session(info)
+        await store.sessions.create(info)
     # Half of them each to a session of their own, half all to the same one.
     writers = [writer(place, info.id, WRITES) for info in own]
     writers += [writer(place, shared.id, WRITES) for _ in range(WRITERS - len(own))]
@@ -40,12 +40,12 @@ async def test_eight_processes_write_at_once_and_nothing_is_lost(place: Place) -
     ] * WRITERS
 
     for info in own:
-        texts = [message.text for message in await store.messages(info.id)]
+        texts = [message.text for message in await store.messages.load(info.id)]
         assert texts == [f"{info.id} {number}" for number in range(WRITES)]
-    texts = [message.text for message in await store.messages(shared.id)]
+    texts = [message.text for message in await store.messages.load(shared.id)]
     expected = [f"{shared.id} {number}" for number in range(WRITES) for _ in range(WRITERS - len(own))]
     assert sorted(texts) == sorted(expected)
-    assert (await store.session(shared.id)).message_count == len(expected)
+    assert (await store.sessions.find(shared.id)).message_count == len(expected)
     assert await store.check() == []
     await store.close()
 
@@ -57,7 +57,7 @@ def test_eight_processes_open_a_new_database_at_once(place: Place) -> None:
         "async def main():\n"
         "    store = Store(Path(sys.argv[1]), sys.argv[2])\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
-        "    await store.create_session(a_session(), said()); await store.close()\n"
+        "    await store.sessions.create(a_session(), said()); await store.close()\n"
         "asyncio.run(main())"
     )
     openers = [
@@ -99,16 +99,16 @@ async def test_nothing_that_was_acknowledged_is_lost_when_a_process_is_killed(pl
 
         store = place.store()
         assert await store.check() == []
-        stored = await store.messages(session)
+        stored = await store.messages.load(session)
         acknowledged = [words[1] for words in said_so if words[0] == "message"]
         # The first message went in with the session; after the last acknowledged one at most one more.
         assert [message.id for message in stored][1 : len(acknowledged) + 1] == acknowledged
         assert len(stored) - 1 - len(acknowledged) in (0, 1)
-        assert (await store.session(session)).message_count == len(stored)
+        assert (await store.sessions.find(session)).message_count == len(stored)
 
         begun = {f"call {words[1]}" for words in said_so if words[0] == "begun"}
         answered = {message.result.call_id for message in stored if message.result}
-        still_open = await store.begun_calls(session)
+        still_open = await store.calls.list_open(session)
         assert begun <= answered | still_open
         assert not answered & still_open
         assert store.warnings == []

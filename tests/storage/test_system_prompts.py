@@ -22,14 +22,14 @@ def ask(file: Path, sql: str) -> list[tuple[object, ...]]:
 async def test_a_prompt_is_stored_once_and_read_with_each_of_its_sessions(store: Store, file: Path) -> None:
     one, two, other = a_session(system=PROMPT), a_session(system=PROMPT), a_session(system="Another.")
     for info in (one, two, other):
-        await store.create_session(info, said())
+        await store.sessions.create(info, said())
     child = await continued(store, one)
-    assert (await store.session(one.id)).system == PROMPT
-    assert (await store.session(two.id)).system == PROMPT
-    assert (await store.session(other.id)).system == "Another."
-    assert [info.system for info in await store.lineage(child.id)] == [PROMPT, child.system]
-    assert [info.system for info in await store.conversation(two.id)] == [PROMPT]
-    latest = await store.latest(other.cwd)
+    assert (await store.sessions.find(one.id)).system == PROMPT
+    assert (await store.sessions.find(two.id)).system == PROMPT
+    assert (await store.sessions.find(other.id)).system == "Another."
+    assert [info.system for info in await store.sessions.load_lineage(child.id)] == [PROMPT, child.system]
+    assert [info.system for info in await store.sessions.load_conversation(two.id)] == [PROMPT]
+    latest = await store.sessions.find_latest(other.cwd)
     assert latest is not None
     assert latest.system
     texts = ask(file, "SELECT text FROM system_prompt")
@@ -40,10 +40,10 @@ async def test_a_prompt_is_stored_once_and_read_with_each_of_its_sessions(store:
 async def test_a_prompt_goes_with_the_last_session_that_names_it(store: Store, file: Path) -> None:
     one, two = a_session(system=PROMPT), a_session(system=PROMPT)
     for info in (one, two):
-        await store.create_session(info, said())
-    await store.delete_conversation(one.id)
-    assert (await store.session(two.id)).system == PROMPT
-    await store.delete_conversation(two.id)
+        await store.sessions.create(info, said())
+    await store.sessions.delete_conversation(one.id)
+    assert (await store.sessions.find(two.id)).system == PROMPT
+    await store.sessions.delete_conversation(two.id)
     assert ask(file, "SELECT count(*) FROM system_prompt") == [(0,)]
     await store.close()
     assert PROMPT.encode() not in file.read_bytes()
@@ -52,11 +52,11 @@ async def test_a_prompt_goes_with_the_last_session_that_names_it(store: Store, f
 async def test_a_prompt_that_is_replaced_goes_unless_somebody_else_names_it(store: Store, file: Path) -> None:
     one, two = a_session(system=PROMPT), a_session(system=PROMPT)
     for info in (one, two):
-        await store.create_session(info, said())
-    await store.update_session(one.id, system="New.")
-    assert (await store.session(one.id)).system == "New."
-    assert (await store.session(two.id)).system == PROMPT
-    await store.update_session(two.id, system="New.")
+        await store.sessions.create(info, said())
+    await store.sessions.update(one.id, system="New.")
+    assert (await store.sessions.find(one.id)).system == "New."
+    assert (await store.sessions.find(two.id)).system == PROMPT
+    await store.sessions.update(two.id, system="New.")
     assert ask(file, "SELECT text FROM system_prompt") == [("New.",)]
 
 
@@ -67,7 +67,7 @@ async def test_prompts_of_an_older_database_are_read_at_once_and_moved_a_few_at_
     sessions = [a_session(system=f"{PROMPT}{number % 2}") for number in range(50)]
     sessions.append(a_session(system=""))
     for info in sessions:
-        await store.create_session(info)
+        await store.sessions.create(info)
     await store.close()
     step = next(n for n, step in enumerate(migrations.STEPS) if "CREATE TABLE system_prompt" in step)
     with closing(sqlite3.connect(file)) as old:
@@ -83,16 +83,16 @@ async def test_prompts_of_an_older_database_are_read_at_once_and_moved_a_few_at_
     with monkeypatch.context() as before:
         before.setattr(migrations, "STEPS", migrations.STEPS[: step + 1])
         again = Store(file)
-        assert {info.id: (await again.session(info.id)).system for info in sessions} == {
+        assert {info.id: (await again.sessions.find(info.id)).system for info in sessions} == {
             info.id: info.system for info in sessions
         }
-        while await again.tidy():
+        while await again.run_maintenance():
             pass
         assert ask(file, "SELECT DISTINCT system FROM session") == [("",)]
         assert ask(file, "SELECT count(*) FROM system_prompt") == [(2,)]
         assert ask(file, "SELECT count(*) FROM chore WHERE name = 'prompts'") == [(0,)]
         for info in sessions:
-            assert (await again.session(info.id)).system == info.system
+            assert (await again.sessions.find(info.id)).system == info.system
         await again.close()
 
 
@@ -100,12 +100,12 @@ async def test_sessions_that_share_a_prompt_come_and_go_on_every_database(store:
     odd = f"{PROMPT}\0\ud800é"
     one, two, three = (a_session(system=odd) for _ in range(3))
     for info in (one, two):
-        await store.create_session(info, said())
-    await store.delete_conversation(one.id)
-    kept = (await store.session(two.id)).system
+        await store.sessions.create(info, said())
+    await store.sessions.delete_conversation(one.id)
+    kept = (await store.sessions.find(two.id)).system
     assert kept == f"{PROMPT}\0\ufffdé"
-    await store.delete_conversation(two.id)
-    await store.create_session(three, said())
-    assert (await store.session(three.id)).system == kept
-    await store.update_session(three.id, system="New.")
-    assert (await store.session(three.id)).system == "New."
+    await store.sessions.delete_conversation(two.id)
+    await store.sessions.create(three, said())
+    assert (await store.sessions.find(three.id)).system == kept
+    await store.sessions.update(three.id, system="New.")
+    assert (await store.sessions.find(three.id)).system == "New."

@@ -21,27 +21,27 @@ def committed(*words: str) -> None:
 async def write(place: Place, session: str, count: int) -> None:
     store = place.store()
     for number in range(count):
-        await store.add_message(session, said(f"{session} {number}"))
+        await store.messages.add(session, said(f"{session} {number}"))
     await store.close()
 
 
 async def write_on(place: Place, session: str) -> None:
     store = place.store()
-    await store.create_session(a_session(id=session), said(f"{session} first"))
+    await store.sessions.create(a_session(id=session), said(f"{session} first"))
     number = 0
     while True:
         number += 1
         prompt = said(f"prompt {number}")
-        await store.add_message(session, prompt)
+        await store.messages.add(session, prompt)
         committed("message", prompt.id)
         call = ToolCall(f"call {number}", "bash", {"command": "x" * (number * 37 % 9000)})
         reply = replied("I shall.", call, usage=Usage(10, 1))
-        await store.add_message(session, reply)
+        await store.messages.add(session, reply)
         committed("message", reply.id)
-        await store.begin_call(session, reply.id, call)
+        await store.calls.begin(session, reply.id, call)
         committed("begun", str(number))
         result = answered(call, "y" * (number * 101 % 20_000))
-        await store.finish_call(session, result)
+        await store.calls.finish(session, result)
         committed("message", result.id)
         committed("finished", str(number))
 

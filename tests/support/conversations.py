@@ -13,14 +13,14 @@ from support.stored import a_session, replied, said
 async def begun(store: Store, title: str = "fix the test", *texts: str, **fields: Any) -> SessionInfo:
     """A conversation of one session: `texts` are said in turns by the user and the model."""
     info = a_session(title=title, **fields)
-    await store.create_session(info)
+    await store.sessions.create(info)
     await told(store, info, *(texts or (title, "Done.")))
     return info
 
 
 async def told(store: Store, info: SessionInfo, *texts: str) -> None:
     for number, text in enumerate(texts):
-        await store.add_message(info.id, replied(text) if number % 2 else said(text))
+        await store.messages.add(info.id, replied(text) if number % 2 else said(text))
 
 
 async def continued(
@@ -48,7 +48,7 @@ async def continued(
         **record,
     }
     seed = Message(new_id(), "user", (Seed(summary, "files changed: a.py"),), created_at=now)
-    await store.add_boundary(
+    await store.boundaries.add(
         BoundaryInfo(id=new_id(), parent_id=parent.id, child_id=child.id, **fields), child, seed
     )
     await told(store, child, *texts)

@@ -132,7 +132,7 @@ class Server:
 
         async def make() -> None:
             store = Store(Path("/nonexistent"), self.url("made"))
-            await store.conversation_tips()
+            await store.sessions.list_tips()
             await store.close()
 
         self.execute("CREATE DATABASE made")

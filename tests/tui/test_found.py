@@ -59,7 +59,7 @@ async def test_a_hit_before_a_fresh_start_or_in_a_task_is_shown_to_read(
     first = await begun(store, "t", *LONG, "a zebra in the past", "yes", *LONG, cwd=str(workspace))
     tip = await continued(store, first, "We go on.", "and now", "now")
     task = a_session(str(workspace), root_id=first.id, parent_id=tip.id, kind="task", title="work")
-    await store.create_session(task)
+    await store.sessions.create(task)
     await told(store, task, "look for a giraffe", "found one")
     await store.close()
     async with start(session=tip.id) as app:

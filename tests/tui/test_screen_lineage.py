@@ -104,7 +104,7 @@ async def test_a_fork_starts_from_the_session_under_the_cursor(
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("home", "f")
         (chosen,) = screen.results
-    made = await store.session(chosen.session_id)
+    made = await store.sessions.find(chosen.session_id)
     assert (chosen.action, made.kind, made.parent_id) == ("continue", "fork", family.root.id)
 
 
@@ -117,7 +117,7 @@ async def test_undo_asks_once_and_leaves_the_open_session_to_its_engine(
         assert any("Press u again" in message for message in screen.messages)
         await screen.press("u")
         assert screen.results == [Chosen("undo", family.tip.id)]
-    boundary = await store.boundary_before(family.tip.id)
+    boundary = await store.boundaries.find_opening(family.tip.id)
     assert boundary is not None
     assert boundary.undone_at is None
 
@@ -130,10 +130,10 @@ async def test_undo_of_an_earlier_boundary_is_done_and_its_parent_goes_on(
         assert screen.results == []
         await screen.press("u")
         assert screen.results == [Chosen("continue", family.root.id)]
-    boundary = await store.boundary_before(family.second.id)
+    boundary = await store.boundaries.find_opening(family.second.id)
     assert boundary is not None
     assert boundary.undone_at is not None
-    assert (await store.tip(family.root.id)).id == family.root.id
+    assert (await store.sessions.find_tip(family.root.id)).id == family.root.id
 
 
 @pytest.mark.parametrize("keys", [["home"], ["up"]])
@@ -208,7 +208,7 @@ async def test_a_task_is_read_but_not_gone_on_with(
     family: Family, library: SessionBrowser, store: Store
 ) -> None:
     task = a_session(root_id=family.root.id, parent_id=family.tip.id, kind="task", title="look it up")
-    await store.create_session(task)
+    await store.sessions.create(task)
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("end")
         assert "task: look it up" in screen.text
@@ -229,7 +229,7 @@ async def test_foreign_text_is_shown_and_does_nothing(store: Store, library: Ses
     child = await continued(store, root, EVIL, problem=EVIL, summary_model=EVIL)
     other = await continued(store, child, "plain")
     task = a_session(root_id=root.id, parent_id=other.id, kind="task", title=EVIL)
-    await store.create_session(task)
+    await store.sessions.create(task)
     async with shown(LineageScreen(library, child.id), (200, 40)) as screen:
         assert EVIL_SHOWN in screen.text
         await screen.press("space", "down", "space", "c")

@@ -30,7 +30,7 @@ async def test_what_is_typed_is_found_with_snippets(
         await screen.press("enter")
         (found,) = screen.results
         assert found.session_id in (one.id, tip.id)
-        messages = await store.messages(found.session_id)
+        messages = await store.messages.load(found.session_id)
         assert any(message.id == found.message_id for message in messages)
 
 
@@ -43,7 +43,7 @@ async def test_words_given_with_the_command_are_searched_at_once(
         assert "1 place" in screen.text
         await screen.press("enter")
         assert [(one.session_id, one.message_id) for one in screen.results] == [
-            (info.id, (await store.messages(info.id))[1].id)
+            (info.id, (await store.messages.load(info.id))[1].id)
         ]
 
 
@@ -68,7 +68,7 @@ async def test_further_places_of_a_conversation_are_listed_on_demand(
         assert not screen.results
         await screen.press("down", "down", "down", "enter")
         (found,) = screen.results
-        numbers = {message.id for message in await store.messages(info.id)}
+        numbers = {message.id for message in await store.messages.load(info.id)}
         assert found.message_id in numbers
 
 
@@ -119,7 +119,7 @@ async def test_while_others_write_what_is_indexed_is_found_and_the_rest_once_the
 ) -> None:
     await begun(store, "many", "a zebra")
     await begun(store, "late", "a late lion")
-    while await store.tidy():
+    while await store.run_maintenance():
         pass
     async with shown(SearchScreen(library, "/work")) as screen:
         with closing(sqlite3.connect(Paths().database, isolation_level=None)) as other:

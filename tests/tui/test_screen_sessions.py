@@ -16,7 +16,7 @@ KEYS = ["Enter Resume", "F2 Rename", "Del Delete", "F3 Folder/all", "F4 Look ins
 
 
 async def titles(store: Store) -> set[str]:
-    return {row.title for row in await store.conversation_rows()}
+    return {row.title for row in await store.sessions.list_conversations()}
 
 
 def rows(screen: Shown) -> list[str]:
@@ -40,7 +40,7 @@ async def test_a_row_tells_title_model_messages_generations_and_age(
     store: Store, library: SessionBrowser
 ) -> None:
     info = a_session(title="Repair the parser", model="anthropic/claude-x", now=time.time() - 7_300)
-    await store.create_session(info)
+    await store.sessions.create(info)
     tip = await continued(store, info, "Go on.", "more", "done")
     async with shown(SessionsScreen(library, "/work"), (100, 24)) as screen:
         row = screen.line("Repair the parser")
@@ -116,7 +116,7 @@ async def test_f2_renames_and_the_cursor_stays(store: Store, library: SessionBro
         assert await titles(store) == {"one", "zwei", "three"}
         assert any(row.startswith("zwei") for row in rows(screen))
         await screen.press("enter")
-        chosen = await store.session(screen.results[0])
+        chosen = await store.sessions.find(screen.results[0])
         assert chosen.title == "zwei"
 
 
@@ -263,8 +263,8 @@ async def test_letters_typed_on_the_rows_go_to_the_words(store: Store, library: 
 
 async def test_a_thousand_conversations(store: Store, library: SessionBrowser) -> None:
     for number in range(1_000):
-        await store.create_session(a_session(title=f"talk {number}", now=1_000_000.0 + number), said())
-    first = (await store.conversation_rows())[-1]
+        await store.sessions.create(a_session(title=f"talk {number}", now=1_000_000.0 + number), said())
+    first = (await store.sessions.list_conversations())[-1]
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("tab", "end")
         assert f"talk {first.title.split()[1]}" in screen.text

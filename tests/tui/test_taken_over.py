@@ -28,7 +28,7 @@ def database(postgres: Server, home: Path, monkeypatch: pytest.MonkeyPatch) -> I
 async def stored(postgres: Server, database: str, workspace: Path) -> Store:
     """The other machine's store, with a session that both know."""
     other = Store(Path("/nonexistent"), postgres.url(database))
-    await other.create_session(a_session(str(workspace), id=SESSION), said("hello from afar"))
+    await other.sessions.create(a_session(str(workspace), id=SESSION), said("hello from afar"))
     return other
 
 
@@ -45,7 +45,7 @@ async def test_a_session_that_is_open_on_another_machine_is_refused_with_three_c
     start: Start, postgres: Server, database: str, workspace: Path
 ) -> None:
     other = await stored(postgres, database, workspace)
-    await other.take_lease(SESSION)
+    await other.leases.acquire(SESSION)
     held_elsewhere(postgres, database)
     async with start(session=SESSION) as app:
         await app.sees("This conversation is open elsewhere", "Read it", "Fork it", "Cancel")
@@ -53,15 +53,15 @@ async def test_a_session_that_is_open_on_another_machine_is_refused_with_three_c
         await app.press("enter")
         await app.sees("hello from afar")
         await app.press("escape")
-    assert len(await other.conversation_tips()) == 1, "reading it made nothing"
+    assert len(await other.sessions.list_tips()) == 1, "reading it made nothing"
     await other.close()
 
 
 async def taken_over(app: Driven, other: Store, postgres: Server, database: str) -> None:
     """The other machine takes the session while this one stands still, and writes to it."""
     held_elsewhere(postgres, database, 60)
-    await other.take_lease(SESSION)
-    await other.add_message(SESSION, said("from the other machine"))
+    await other.leases.acquire(SESSION)
+    await other.messages.add(SESSION, said("from the other machine"))
 
 
 async def test_what_is_typed_after_another_machine_took_over_is_refused_and_stays(
@@ -77,7 +77,7 @@ async def test_what_is_typed_after_another_machine_took_over_is_refused_and_stay
         await app.sees("was taken over by another crushpy")
         await app.rests()
         assert "my precious words" in app.text, app.text
-    texts = [message.text for message in await other.messages(SESSION)]
+    texts = [message.text for message in await other.messages.load(SESSION)]
     assert texts == ["hello from afar", "from the other machine"]
     await other.close()
 
@@ -95,6 +95,6 @@ async def test_a_reply_that_comes_after_another_machine_took_over_is_shown_and_n
         llm.release()
         await app.sees("was taken over by another crushpy", "Open the session again")
         assert "A long and precious answer." in app.text, app.text
-    texts = [message.text for message in await other.messages(SESSION)]
+    texts = [message.text for message in await other.messages.load(SESSION)]
     assert texts == ["hello from afar", "tell me", "from the other machine"]
     await other.close()

@@ -74,7 +74,7 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
             yield fail(problem, f"`sqlite3 {file} .recover` can save what is in it.")
         if problems:
             return
-        conversations = len(await store.conversation_tips())
+        conversations = len(await store.sessions.list_tips())
         yield ok(f"sound, {conversations} conversation{'s' * (conversations != 1)}, {_state(file)}")
     finally:
         await store.close()

@@ -66,7 +66,7 @@ class ListedWork:
 
     async def unfinished(self) -> tuple[ListedTask, ...]:
         """All tasks of the list that this conversation worked on, where some are not done; else none."""
-        listed = await self._services.store.task_list(self._session.info.root_id)
+        listed = await self._services.store.tasks.load_list(self._session.info.root_id)
         tasks = listed.tasks if listed else ()
         if all(task.state == "done" for task in tasks):
             return ()

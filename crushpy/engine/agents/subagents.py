@@ -117,7 +117,7 @@ class Subagents:
             return Finished(
                 status, TaskReport("", ""), TaskResult(new_id(), session_id, "", time.time()), turn.failure
             )
-        await self._services.store.update_session(session_id, end_reason=status)
+        await self._services.store.sessions.update(session_id, end_reason=status)
         if status == "interrupted":
             raise asyncio.CancelledError
         return await self._finished(agent, status, turn.failure)
@@ -163,7 +163,7 @@ class Subagents:
 
     async def _finished(self, agent: Agent, status: Status, failure: CrushpyError | None) -> Finished:
         session = agent.session
-        messages = await self._services.store.lineage_messages(session.info.id)
+        messages = await self._services.store.messages.load_lineage(session.info.id)
         last = next((one for one in reversed(session.history) if one.role == "assistant" and one.text), None)
         text = last.text.strip() if last else ""
         changed = {
@@ -174,7 +174,7 @@ class Subagents:
         steps = sum(message.role == "assistant" for message in messages)
         report = TaskReport(session.info.id, text, tuple(changed.values()), steps, session.usage.cost)
         result = TaskResult(last.id if last else new_id(), session.info.id, text, time.time())
-        await self._services.store.add_task_result(result)
+        await self._services.store.tasks.add_result(result)
         return Finished(status, report, result, failure)
 
     async def told(self, result: TaskResult, strategy: str) -> str:
@@ -208,7 +208,7 @@ class Subagents:
         result = TaskResult(
             result.id, result.session_id, result.raw, result.created_at, summary, model, usage.cost
         )
-        await self._services.store.summarise_task_result(result)
+        await self._services.store.tasks.save_summary(result)
         return summary
 
 

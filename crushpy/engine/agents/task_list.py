@@ -63,12 +63,12 @@ class TaskList:
         await self._session.add_prompt(user_message(_listed(orders)))
         self._emit(TurnEnded("done"))
         listed = StoredTaskList(msgspec.json.encode(orders).decode(), parallel, tasks)
-        await self._store.add_task_list(self._root, listed)
+        await self._store.tasks.add_list(self._root, listed)
         return await self._work_through(orders, tasks, parallel, spent, warnings)
 
     async def go_on(self, parallel: int | None, spent: Spent) -> Status:
         """Goes on with the list that is stored. Raises `UsageError` where there is nothing to go on with."""
-        listed = await self._store.task_list(self._root)
+        listed = await self._store.tasks.load_list(self._root)
         if listed is None or all(task.state == "done" for task in listed.tasks):
             why = "All tasks of its list are done." if listed else ""
             raise UsageError(
@@ -112,7 +112,9 @@ class TaskList:
 
     async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
         """Takes up what is stored: what is done stays done, everything else begins anew. Who is done."""
-        results = await self._store.task_results([task.result_id for task in tasks if task.state == "done"])
+        results = await self._store.tasks.load_results(
+            [task.result_id for task in tasks if task.state == "done"]
+        )
         done: list[str] = []
         for task in tasks:
             if task.state == "done" and task.result_id in results:
@@ -120,7 +122,7 @@ class TaskList:
                 done.append(task.name)
             elif task.state != "waiting":
                 if task.state == "running" and task.session_id:  # its process is gone
-                    await self._store.update_session(task.session_id, end_reason="interrupted")
+                    await self._store.sessions.update(task.session_id, end_reason="interrupted")
                 await self._store_state(task.name, ListedTask(task.number, task.name))
         return done
 
@@ -232,7 +234,7 @@ class TaskList:
     async def _store_state(self, name: str, anew: ListedTask | None = None, state: str = "") -> None:
         watch = self._watches[name]
         watch.task = anew or msgspec.structs.replace(watch.task, state=state)
-        await self._store.update_listed_task(self._root, watch.task)
+        await self._store.tasks.update(self._root, watch.task)
 
     # --- the end -----------------------------------------------------------------------------------------
 

@@ -114,7 +114,7 @@ class BoundaryBuilder:
         async def commit() -> None:
             if summary.usage.total and not summary.counted:
                 await self._session.count(summary.usage)
-            await self._store.add_boundary(
+            await self._store.boundaries.add(
                 boundary,
                 child,
                 seed_message,

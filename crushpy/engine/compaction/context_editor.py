@@ -59,7 +59,7 @@ class ContextEditor:
         here = any(message.id.startswith(name.strip()) for message in session.history)
         if here or name in (ALL, SUPERSEDED) or not session.stored:
             return
-        place = await self._store.find_message(name, within=session.info.id)
+        place = await self._store.messages.find(name, within=session.info.id)
         raise UsageError(
             f"message {place.message_id} is of session {place.session_id}, before the fresh start: "
             "it is not sent any more",

@@ -101,13 +101,13 @@ class PinService:
         """Pins what a message of this conversation says; the beginning of its id is enough."""
         self._require_stored()
         here = self._session.info.id
-        place = await self._store.find_message(message_id, within=here)
-        return await self._add_said(await self._store.message(place.message_id, within=here))
+        place = await self._store.messages.find(message_id, within=here)
+        return await self._add_said(await self._store.messages.get(place.message_id, within=here))
 
     async def add_shown(self, shows: Callable[[Message], bool]) -> PinView:
         """Pins the latest message that `shows` knows again, of this session or those it continues."""
         self._require_stored()
-        messages = await self._store.lineage_messages(self._session.info.id)
+        messages = await self._store.messages.load_lineage(self._session.info.id)
         found = next((message for message in reversed(messages) if shows(message)), None)
         if found is None:
             raise UsageError("this message is not stored", "Wait until it is complete.")
@@ -121,7 +121,7 @@ class PinService:
 
     async def remove(self, number: int) -> Pin:
         """Takes a pin away. `UsageError` where there is none of that number."""
-        return await self._store.remove_pin(self._root, number)
+        return await self._store.pins.remove(self._root, number)
 
     async def listed(self) -> PinList:
         contents = await self._contents(await self._pins())
@@ -151,7 +151,7 @@ class PinService:
         return pin_limit(self._settings().compaction.pin_tokens, window)
 
     async def _pins(self) -> list[Pin]:
-        return await self._store.pins(self._root) if self._session.stored else []
+        return await self._store.pins.load(self._root) if self._session.stored else []
 
     def _require_stored(self) -> None:
         if not self._session.stored:
@@ -169,7 +169,7 @@ class PinService:
                 raise UsageError(f"there are {MOST} pins already", "Unpin one first.")
             *others, new = await self._contents([*pins, pin])
             self._require_room(others, new)
-            added = await self._store.add_pin(self._root, pin, [one.number for one in pins])
+            added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
             if added is not None:  # else another process pinned something meanwhile
                 return self._view(PinContent(added, new.name, new.text, new.problem))
 

@@ -17,7 +17,7 @@ async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) 
 
     With `follow` this process goes on there: the parent's lease is its own from now on, the child's no more.
     """
-    boundary = await store.boundary_before(session_id)
+    boundary = await store.boundaries.find_opening(session_id)
     if boundary is None:
         raise UsageError(
             f"There is no fresh start to undo before session {session_id}.",
@@ -29,18 +29,18 @@ async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) 
             f"{boundary.parent_id} goes on without it.",
             f"Go on in the branch with --session {boundary.child_id}, or in {boundary.parent_id}.",
         )
-    tip = await store.tip(boundary.child_id)
+    tip = await store.sessions.find_tip(boundary.child_id)
     taken: list[str] = []
     try:
         for one in (tip.id, boundary.parent_id):  # not while another process works there
-            if await store.take_lease(one):
+            if await store.leases.acquire(one):
                 taken.append(one)
-        await store.undo(boundary.id, await _note(store, boundary.child_id))
+        await store.boundaries.undo(boundary.id, await _note(store, boundary.child_id))
         taken = [tip.id] if follow else taken
     finally:
         for one in taken:
-            await store.drop_lease(one)
-    return await store.session(boundary.parent_id)
+            await store.leases.release(one)
+    return await store.sessions.find(boundary.parent_id)
 
 
 async def _note(store: Store, child_id: str) -> Message:
@@ -57,8 +57,8 @@ async def _note(store: Store, child_id: str) -> Message:
 async def _changed_since(store: Store, child_id: str) -> list[str]:
     """Files changed in the child and in all that came after it."""
     paths: dict[str, None] = {}
-    for session in await store.descendants(child_id):
-        for file in facts.touched(await store.messages(session.id)):
+    for session in await store.sessions.load_descendants(child_id):
+        for file in facts.touched(await store.messages.load(session.id)):
             if file.action != "read":
                 paths[facts.absolute(file.path, session.cwd)] = None
     shown = list(paths)[:MAX_PATHS]

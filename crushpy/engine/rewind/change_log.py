@@ -81,17 +81,17 @@ class ChangeLog(Data, frozen=True):
 
 async def read_log(store: Store, session_id: str) -> ChangeLog:
     """All that is recorded for a session."""
-    info = await store.session(session_id)
-    messages = await store.lineage_messages(info.id)
-    numbers = await store.message_numbers([one.id for one in messages])
+    info = await store.sessions.find(session_id)
+    messages = await store.messages.load_lineage(info.id)
+    numbers = await store.messages.load_numbers([one.id for one in messages])
     points = tuple(
         RewindPoint(one, numbers[one.id]) for one in messages if is_prompt(one) and one.id in numbers
     )
-    reach = dict(await store.reach(info.id))
-    for one in await store.conversation(info.root_id):
+    reach = dict(await store.boundaries.load_reach(info.id))
+    for one in await store.sessions.load_conversation(info.root_id):
         if one.kind == "task" and one.parent_id in reach:
             reach.setdefault(one.id, reach[one.parent_id])
-    return ChangeLog(info, points, tuple(await store.changes(info.root_id)), reach)
+    return ChangeLog(info, points, tuple(await store.file_changes.load(info.root_id)), reach)
 
 
 def is_prompt(message: Message) -> bool:
@@ -105,6 +105,6 @@ async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]
     """The number after which everything comes later than a message with all its results."""
     for unit in units(messages):
         if any(one.id == message_id for one in unit):
-            numbers = await store.message_numbers([one.id for one in unit])
+            numbers = await store.messages.load_numbers([one.id for one in unit])
             return max(numbers.values(), default=0) + 1
     return 0

@@ -53,8 +53,8 @@ async def _recorded(store: Store, files: UndoFiles, left: LeftBehind) -> int:
         )
         for noticed, after in made
     ]
-    changes = _unrecorded(changes, await store.changes(command.root_id), command.since)
-    await store.add_changes(changes, command.message_id, command.since)
+    changes = _unrecorded(changes, await store.file_changes.load(command.root_id), command.since)
+    await store.file_changes.add(changes, command.message_id, command.since)
     return len(changes)
 
 

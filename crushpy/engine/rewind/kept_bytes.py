@@ -23,17 +23,17 @@ class KeptBytes:
 
     async def find(self, root_id: str) -> None:
         """Before it is deleted: what was kept for it."""
-        for change in await self._store.changes(root_id):
+        for change in await self._store.file_changes.load(root_id):
             self._hashes |= _kept((change.before, change.after))
 
     async def forget(self, cwd: str) -> None:
         """Once it is deleted: `cwd` is the folder it worked in."""
-        left = await self._store.latest(cwd) is None
+        left = await self._store.sessions.find_latest(cwd) is None
         if left:
             self._hashes |= await in_thread(self._leave, cwd)
         last, needed = 0, await in_thread(self._of_indexes)
         while self._hashes:
-            last, states = await self._store.change_states(last)
+            last, states = await self._store.file_changes.load_states(last)
             if not last:
                 break
             needed |= _kept(states)

@@ -86,7 +86,7 @@ class ChangeRecorder:
         if self._commands and (is_command or self._job is not None):
             await self._look(self._author(), "")
         if is_command:
-            self._running[id(watched)] = watched, await self._store.last_change()
+            self._running[id(watched)] = watched, await self._store.file_changes.get_last_number()
             await self._note()
         if paths:
             await self._keep(watched, paths)
@@ -94,7 +94,7 @@ class ChangeRecorder:
     async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
         batch = self._batches.pop(id(watched), None)
         if batch is not None:
-            await self._store.finish_changes(batch.id, await in_thread(self._after, batch))
+            await self._store.file_changes.finish(batch.id, await in_thread(self._after, batch))
         command = self._running.pop(id(watched), None)
         if command is not None or (watched.call.name in OF_JOBS and self._job is not None):
             author, since = command or (self._job, None)
@@ -151,7 +151,7 @@ class ChangeRecorder:
         states = await in_thread(self._before, paths)
         batch = _Batch(new_id(), tuple(states))
         changes = [self._change(watched, path, state, None, batch.id) for path, state in states.items()]
-        await self._store.add_changes(changes, watched.message_id)
+        await self._store.file_changes.add(changes, watched.message_id)
         self._batches[id(watched)] = batch
         self._tell_of_trouble()
 
@@ -213,7 +213,7 @@ class ChangeRecorder:
     ) -> None:
         batch = new_id()
         changes = [self._change(author, one.path, one.before, one.after, batch) for one in noticed]
-        await self._store.add_changes(changes, message_id, since)
+        await self._store.file_changes.add(changes, message_id, since)
 
     def _change(
         self, watched: ObservedCall, path: str, before: FileState, after: FileState | None, batch: str

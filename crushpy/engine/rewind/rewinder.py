@@ -137,11 +137,11 @@ class Rewinder:
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
         """The message to go back to, by its id or the beginning of one. `UsageError`: there is none."""
-        place = await self._store.find_message(message_id, within=session_id)
-        messages = await self._store.lineage_messages(session_id)
+        place = await self._store.messages.find(message_id, within=session_id)
+        messages = await self._store.messages.load_lineage(session_id)
         message = next(one for one in messages if one.id == place.message_id)
         if is_prompt(message):
-            numbers = await self._store.message_numbers([message.id])
+            numbers = await self._store.messages.load_numbers([message.id])
             return RewindTarget(message, numbers[message.id], ends_before=True)
         number = await end_of_unit(self._store, message.id, messages)
         return RewindTarget(message, number, ends_before=False)
@@ -208,14 +208,14 @@ class Rewinder:
         if planned is None and outcome.session is not None:
             changed = [one.path for one in (await self._log(session.id)).net_since(target.number)]
             if changed:
-                await self._store.add_message(outcome.session.id, note_message(STILL_CHANGED, changed))
+                await self._store.messages.add(outcome.session.id, note_message(STILL_CHANGED, changed))
         return outcome
 
     async def tell_agent(self, session: SessionInfo, outcome: RewindOutcome) -> None:
         """Leaves a note of what was put back for the session's next request; for when it is not open."""
         if outcome.restored:
-            tip = await self._store.tip(session.id)
-            await self._store.add_message(tip.id, note_message(PUT_BACK, outcome.restored))
+            tip = await self._store.sessions.find_tip(session.id)
+            await self._store.messages.add(tip.id, note_message(PUT_BACK, outcome.restored))
 
     async def _apply(
         self, session: SessionInfo, planned: PlannedRestoration, fork: JournalFork | None
@@ -275,7 +275,7 @@ class Rewinder:
                 self._files.journal.remove(entry.id)
             raise
         now = time.time()
-        await self._store.add_changes(
+        await self._store.file_changes.add(
             [
                 RecordedChange(
                     step.path,
@@ -306,8 +306,8 @@ class Rewinder:
         return done
 
     async def _fork(self, fork: JournalFork) -> SessionInfo:
-        source = await self._store.session(fork.session_id)
-        made = {one.id: one for one in await self._store.conversation(source.root_id)}
+        source = await self._store.sessions.find(fork.session_id)
+        made = {one.id: one for one in await self._store.sessions.load_conversation(source.root_id)}
         if fork.fork_id in made:
             return made[fork.fork_id]
         target = await self.target(fork.session_id, fork.message_id)

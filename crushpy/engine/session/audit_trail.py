@@ -60,7 +60,7 @@ class AuditTrail:
     async def record(self, watched: ObservedCall, ruling: Ruling) -> None:
         decided = self.entry(watched, ruling)
         try:
-            await self._store.add_audit(decided.root_id, decided.entries)
+            await self._store.audit.append(decided.root_id, decided.entries)
         except CrushpyError as error:
             raise StorageError(
                 f"{watched.call.name} was not run: what was decided could not be recorded. {error.message}",

@@ -131,7 +131,7 @@ class SessionBrowser:
 
     async def conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationRow]:
         """Those of this folder (or all), newest first, one row each."""
-        return await self._store.conversation_rows(cwd, limit)
+        return await self._store.sessions.list_conversations(cwd, limit)
 
     async def tips(self, cwd: str | None = None, limit: int | None = None) -> AsyncIterator[SessionInfo]:
         """The same, each as the session at its tip, with the messages of the whole line counted. Read page
@@ -140,7 +140,7 @@ class SessionBrowser:
         last: SessionInfo | None = None
         while left is None or left > 0:
             many = TIPS_AT_A_TIME if left is None else min(left, TIPS_AT_A_TIME)
-            page = await self._store.tip_page(cwd, many, last)
+            page = await self._store.sessions.load_tip_page(cwd, many, last)
             for info in page:
                 yield info
             if len(page) < many:
@@ -150,13 +150,13 @@ class SessionBrowser:
 
     async def unfinished_lists(self) -> dict[str, TasksDone]:
         """By conversation, of those whose list of tasks is not done: how far each is."""
-        return await self._store.unfinished_task_lists()
+        return await self._store.tasks.list_unfinished()
 
     async def find(self, name: str, cwd: str) -> SessionInfo:
         """A session by its id or the beginning of one; `latest` is the latest of this folder."""
         if name != "latest":
-            return await self._store.session(name)
-        found = await self._store.latest(cwd)
+            return await self._store.sessions.find(name)
+        found = await self._store.sessions.find_latest(cwd)
         if found is None:
             hint = "`crushpy sessions list --all` shows those of other folders."
             raise UsageError(f"there is no conversation of {cwd} yet", hint)
@@ -164,7 +164,7 @@ class SessionBrowser:
 
     async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
         """What was asked in this folder, the latest last, nothing twice."""
-        return await self._store.prompts(cwd, limit)
+        return await self._store.messages.list_prompts(cwd, limit)
 
     async def usage_report(self, days: int) -> UsageReport:
         """What was used on the last so many days, today included; 0: ever."""
@@ -175,7 +175,7 @@ class SessionBrowser:
         title = one_line(title)[:TITLE_LENGTH]
         if not title:
             raise UsageError("A title needs at least one letter.")
-        await self._store.rename_conversation(root_id, title)
+        await self._store.sessions.rename_conversation(root_id, title)
         if root_id == self.open_root:
             self._renamed(title)
         return title
@@ -219,20 +219,20 @@ class SessionBrowser:
         """
         from crushpy.engine.rewind.kept_bytes import KeptBytes
 
-        found = await self._store.conversation(root_id)
+        found = await self._store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
         kept = KeptBytes(self._store, self._undo) if self._undo else None
         taken: list[str] = []
         try:
             for session_id in sessions:  # not while another process works on it
-                if await self._store.take_lease(session_id):
+                if await self._store.leases.acquire(session_id):
                     taken.append(session_id)
             if kept is not None:
                 await kept.find(root_id)
-            await self._store.delete_conversation(root_id)
+            await self._store.sessions.delete_conversation(root_id)
         except BaseException:
             for session_id in taken:
-                await self._store.drop_lease(session_id)
+                await self._store.leases.release(session_id)
             raise
         if self._outputs is not None:
             folders = [self._outputs / session_id for session_id in sessions if session_id.isalnum()]
@@ -260,7 +260,7 @@ class SessionBrowser:
             return []
         found: dict[str, list[SearchHit]] = {}
         many = max(HITS, (conversations or 0) * HITS_PER_CONVERSATION)
-        for hit in await self._store.search(words, within=within, cwd=cwd, limit=many):
+        for hit in await self._store.search.find(words, within=within, cwd=cwd, limit=many):
             found.setdefault(hit.root_id, []).append(hit)
         return [
             SearchGroup(root_id, hits[0].title, tuple(hits[:each]), len(hits) - len(hits[:each]))
@@ -269,16 +269,16 @@ class SessionBrowser:
 
     async def unindexed(self) -> int:
         """How many messages a search cannot find yet."""
-        return await self._store.unindexed()
+        return await self._store.search.count_unindexed()
 
     async def index_all(self, heard: Callable[[int, int], None]) -> bool:
         """Takes in what a search cannot find yet; `heard` is told how many messages of how many. False where
         there was nothing that could be taken in."""
-        total = left = await self._store.unindexed()
+        total = left = await self._store.search.count_unindexed()
         while left:
             heard(total - left, total)
             try:
-                before, left = left, await self._store.index_more()
+                before, left = left, await self._store.search.index_more()
             except CannotWriteNow:  # what is there can be searched meanwhile
                 await asyncio.sleep(_WHILE_OTHERS_WRITE)
                 continue
@@ -288,26 +288,29 @@ class SessionBrowser:
 
     async def tidy(self) -> bool:
         """A few milliseconds of the database's own work, such as the index. False where there is none."""
-        return await self._store.tidy()
+        return await self._store.run_maintenance()
 
     # --- one conversation --------------------------------------------------------------------------------
 
     async def tree(self, session_id: str) -> list[Branch]:
         """All sessions of the conversation, each after the one it is drawn below."""
-        root_id = (await self._store.session(session_id)).root_id
-        sessions = await self._store.conversation(root_id)
-        boundaries = {boundary.child_id: boundary for boundary in await self._store.boundaries(root_id)}
-        tip = await self._store.tip(root_id)
+        root_id = (await self._store.sessions.find(session_id)).root_id
+        sessions = await self._store.sessions.load_conversation(root_id)
+        boundaries = {
+            boundary.child_id: boundary
+            for boundary in await self._store.boundaries.load_conversation(root_id)
+        }
+        tip = await self._store.sessions.find_tip(root_id)
         return arrange(sessions, boundaries, tip.id)
 
     async def requests(self, session_id: str) -> list[RequestMade]:
         """How large each request from the root to this session was."""
-        return requests_made(await self._store.lineage_usage(session_id))
+        return requests_made(await self._store.usage.load_lineage(session_id))
 
     async def preview(self, session_id: str, many: int = 3) -> Preview:
         """A session's summary, its first messages and its last."""
-        session = await self._store.session(session_id)
-        messages = await self._store.ends(session_id, many + 1)
+        session = await self._store.sessions.find(session_id)
+        messages = await self._store.messages.load_ends(session_id, many + 1)
         seed = seed_of(messages)
         own = messages[1:] if seed else messages
         total = session.message_count - (1 if seed else 0)
@@ -315,7 +318,7 @@ class SessionBrowser:
         last = own[max(many, len(own) - many) :]
         return Preview(
             session,
-            await self._store.boundary_before(session_id),
+            await self._store.boundaries.find_opening(session_id),
             seed,
             tuple(first),
             tuple(last),
@@ -324,15 +327,15 @@ class SessionBrowser:
 
     async def messages(self, session_id: str) -> tuple[SessionInfo, list[Message]]:
         """A session with all messages of its own."""
-        return await self._store.session(session_id), await self._store.messages(session_id)
+        return await self._store.sessions.find(session_id), await self._store.messages.load(session_id)
 
     async def marks(self, session_id: str) -> list[TimelineNote]:
         """What happened between a session's messages, for people."""
-        return await self._store.marks(session_id)
+        return await self._store.notes.load(session_id)
 
     async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
         """The fresh start that opened this session; None for a root and for a branch."""
-        return await self._store.boundary_before(session_id)
+        return await self._store.boundaries.find_opening(session_id)
 
     async def edited(self, session_id: str) -> dict[str, SentState]:
         """What of this session and those it continues is not sent whole: `cut` or `dropped`, by message."""
@@ -340,10 +343,12 @@ class SessionBrowser:
 
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
         """The fresh start that a session's history begins with; None where it goes back to the very first."""
-        lineage = await self._store.lineage(session_id)
+        lineage = await self._store.sessions.load_lineage(session_id)
         if len(lineage) < 2:
             return None
-        boundaries = {one.child_id: one for one in await self._store.boundaries(lineage[-1].root_id)}
+        boundaries = {
+            one.child_id: one for one in await self._store.boundaries.load_conversation(lineage[-1].root_id)
+        }
         opened = [boundaries.get(session.id) for session in lineage]
         crossed = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
         if True not in crossed:
@@ -356,7 +361,7 @@ class SessionBrowser:
 
     async def seed(self, session_id: str) -> Seed:
         """What a session started with. `UsageError` where it continues no other."""
-        seed = seed_of(await self._store.ends(session_id, 1))
+        seed = seed_of(await self._store.messages.load_ends(session_id, 1))
         if seed is None:
             raise UsageError(f"Session {session_id} starts with no summary: it continues no other session.")
         return seed
@@ -364,7 +369,7 @@ class SessionBrowser:
     async def fork(self, session_id: str, at: str = "") -> SessionInfo:
         """A new branch that goes on from exactly this session, as it is now or as it was once the message
         `at` had been said; the session is left alone."""
-        return (await fork_session(self._store, await self._store.session(session_id), at)).info
+        return (await fork_session(self._store, await self._store.sessions.find(session_id), at)).info
 
     def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":
         """What puts the files of a session back; `folder` is where what they held is kept."""
@@ -375,9 +380,9 @@ class SessionBrowser:
 
     async def hold(self, info: SessionInfo) -> None:
         """Makes sure that no other process works on a conversation. Raises `SessionBusy`."""
-        for one in await self._store.conversation(info.root_id):
-            if await self._store.take_lease(one.id):
-                await self._store.drop_lease(one.id)
+        for one in await self._store.sessions.load_conversation(info.root_id):
+            if await self._store.leases.acquire(one.id):
+                await self._store.leases.release(one.id)
 
     async def undo(self, session_id: str) -> SessionInfo:
         """Takes back the boundary that opened this session; the parent, which is the tip again."""

@@ -55,7 +55,7 @@ def age(seconds: float) -> str:
 
 async def edited(store: Store, session_id: str) -> dict[str, SentState]:
     """What of this session and those it continues is not sent whole; the latest of them has the last word."""
-    return sent_states(await store.lineage_cuts(session_id))
+    return sent_states(await store.boundaries.load_overrides(session_id))
 
 
 def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:

@@ -50,7 +50,7 @@ async def fork_session(
     tail = tuple(message.id for message in point.history)
     cuts = tuple(cut for cut in point.viewed.cuts if cut.message_id in set(tail))
     boundary = BoundaryInfo(new_id(), point.parent.id, info.id, "fork", now, tail)
-    await store.add_boundary(boundary, info, None, cuts=cuts)
+    await store.boundaries.add(boundary, info, None, cuts=cuts)
     marks = tuple(mark for mark in point.viewed.marks if mark.after in set(tail))
     return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before, marks=marks)
 
@@ -61,12 +61,12 @@ async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:
 
 
 async def _at_message(store: Store, source: SessionInfo, at: str, *, before: bool) -> _ForkPoint:
-    place = await store.find_message(at, within=source.id)
-    lineage = await store.lineage(source.id)
+    place = await store.messages.find(at, within=source.id)
+    lineage = await store.sessions.load_lineage(source.id)
     owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
     viewed = owner
     for number in range(owner + 1, len(lineage)):  # branches show what was said before them as it was
-        if await store.boundary_before(lineage[number].id) is not None:
+        if await store.boundaries.find_opening(lineage[number].id) is not None:
             break
         viewed = number
     loaded = await load_session(store, lineage[viewed], read_only=True)
@@ -76,7 +76,7 @@ async def _at_message(store: Store, source: SessionInfo, at: str, *, before: boo
     ):  # a session at its birth: what was carried into it came with the seed
         loaded = await load_session(store, lineage[owner], read_only=True)
         history = loaded.history[: loaded.inherited]
-    tasks = await store.task_usage(source.root_id)
+    tasks = await store.usage.sum_tasks(source.root_id)
     used = sum((one.usage for one in lineage[: owner + 1]), tasks)
     return _ForkPoint(lineage[owner], loaded, history, used)
 

@@ -105,15 +105,15 @@ async def export_pieces(
 ) -> AsyncIterator[ExportPiece]:
     """The whole text, a page of messages at a time, each as far as it led here."""
     states = await edited(store, session_id)
-    sessions = await store.lineage(session_id)
+    sessions = await store.sessions.load_lineage(session_id)
     writer = _Markdown(states) if form == "markdown" else _Json(states, plain_ascii=plain_ascii)
     yield ExportPiece(writer.begin(sessions[-1].root_id, redacted=not keep_secrets))
-    for info, (_, last) in zip(sessions, await store.reach(session_id), strict=True):
+    for info, (_, last) in zip(sessions, await store.boundaries.load_reach(session_id), strict=True):
         shown = info if keep_secrets else redacted(info, ())[0]
         yield ExportPiece(writer.session(shown))
         after = 0
         while True:
-            messages, after = await store.message_page(info.id, last, after)
+            messages, after = await store.messages.load_page(info.id, last, after)
             if not messages:
                 break
             text = await asyncio.to_thread(_page, writer, info, messages, keep_secrets=keep_secrets)

@@ -104,11 +104,11 @@ class SessionImporter:
             return ImportOutcome("failed", found.id, str(found.file), note=error.message)
 
     async def _bring_one(self, source: Source, found: ForeignSession) -> ImportOutcome:
-        record = await self._store.import_record(source.name, found.id) if self._store else None
+        record = await self._store.imports.find_record(source.name, found.id) if self._store else None
         if record is None:
             return await self._new(source, found, "imported")
         assert self._store is not None
-        continued = await self._store.was_continued(record)
+        continued = await self._store.imports.was_continued(record)
         fresh = await asyncio.to_thread(_first_after, found, record.last_piece)
         if fresh == "nothing":
             return ImportOutcome(
@@ -142,19 +142,19 @@ class SessionImporter:
 
     async def _more(self, source: Source, found: ForeignSession, record: ImportRecord) -> ImportOutcome:
         assert self._store is not None
-        tip = await self._store.session(record.tip_id)
+        tip = await self._store.sessions.find(record.tip_id)
 
         def begin() -> _Work:
             return _Work(self, source, found, tip, record)
 
         if self._dry_run:
             return await self._write(begin, None, "updated")
-        mine = await self._store.take_lease(tip.id)
+        mine = await self._store.leases.acquire(tip.id)
         try:
             return await self._write(begin, None, "updated")
         finally:
             if mine:
-                await self._store.drop_lease(tip.id)
+                await self._store.leases.release(tip.id)
 
     async def _write(
         self, begin: Callable[[], "_Work"], first: SessionInfo | None, status: Status
@@ -174,7 +174,7 @@ class SessionImporter:
                 readings.append(begin())
             return readings[-1]
 
-        await self._store.import_conversation(first, work.session.id, next_reading)
+        await self._store.imports.write(first, work.session.id, next_reading)
         return readings[-1].outcome(status)
 
     @property

@@ -33,7 +33,7 @@ class NoteRecorder:
                 at=time.time(),
             )
             self._session.marks.append(mark)
-            self._store.keep_mark(self._session.info.id, mark)
+            self._store.notes.record(self._session.info.id, mark)
         match event:
             case MessageCommitted():
                 self._calls_told = False

@@ -20,7 +20,7 @@ async def recall(
     shown = in_view()
     try:
         words = await _as_stored(store, session_id, query)
-        hits = await store.search(words, within=session_id, limit=MAX_HITS + len(shown))
+        hits = await store.search.find(words, within=session_id, limit=MAX_HITS + len(shown))
     except UsageError as error:
         return str(error)
     fresh = [hit for hit in hits if hit.message_id not in shown][:MAX_HITS]
@@ -35,13 +35,13 @@ async def recall(
 
 async def _as_stored(store: Store, session_id: str, query: str) -> str:
     """Paths below the working directory as the model mostly wrote them: as seen from there."""
-    here = (await store.session(session_id)).cwd.rstrip("/")
+    here = (await store.sessions.find(session_id)).cwd.rstrip("/")
     return query.replace(f"{here}/", "") or query if here else query
 
 
 async def _one(store: Store, session_id: str, message_id: str) -> str:
     try:
-        message = await store.message(message_id, within=session_id)
+        message = await store.messages.get(message_id, within=session_id)
     except UsageError as error:
         return str(error)
     text = message_text(message)

@@ -42,7 +42,7 @@ class RunSummary:
         """Different files that were changed since."""
         if self._calls:
             with suppress(StorageError):
-                changes = await self._store.changes(root_id)
+                changes = await self._store.file_changes.load(root_id)
                 files = [one for one in changes if one.created_at >= self._since and _is_of_file(one)]
                 return len({one.path for one in files})
         return 0

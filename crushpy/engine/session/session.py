@@ -101,7 +101,7 @@ class LiveSession:
     async def count(self, usage: Usage) -> None:
         """Adds what a model call used that left no message, here and in what is stored."""
         session_id = self.info.id
-        await self._store.add_usage(session_id, usage)
+        await self._store.sessions.add_usage(session_id, usage)
         if self.info.id == session_id:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + usage)
         else:  # the tip moved on meanwhile
@@ -147,20 +147,20 @@ class LiveSession:
         """Shows messages differently from now on. What was reported before speaks of another request."""
         last = self.history[-1].id if self.history else ""
         made = [msgspec.structs.replace(cut, made_after=last) for cut in cuts]
-        await self._store.add_cuts(self.info.id, made)
+        await self._store.boundaries.add_overrides(self.info.id, made)
         self.cuts.update({cut.message_id: cut for cut in made})
 
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
         """Commits the user's prompt, and with it the session where that is new. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
-            await self._store.add_message(self.info.id, prompt, self.facts_of(prompt))
+            await self._store.messages.add(self.info.id, prompt, self.facts_of(prompt))
         else:
             words = prompt.text or " ".join(image.name for image in prompt.images)
             title = self.info.title or title_of(words)
             self.info = msgspec.structs.replace(self.info, title=title)
-            await self._store.create_session(self.info, prompt, self.facts_of(prompt))
-            await self._store.take_lease(self.info.id)
+            await self._store.sessions.create(self.info, prompt, self.facts_of(prompt))
+            await self._store.leases.acquire(self.info.id)
             self.stored = True
             for warning in self._store.warnings:
                 self._emit(Notice(warning, "warning"))
@@ -193,7 +193,7 @@ class LiveSession:
             message = await asyncio.to_thread(self._sized, message)
         else:
             message = self._sized(message)
-        await self._store.add_message(self.info.id, message, self.facts_of(message))
+        await self._store.messages.add(self.info.id, message, self.facts_of(message))
         self._committed(message)
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
@@ -205,34 +205,34 @@ class LiveSession:
         """Stores with the boundary what the first reply after it said it used."""
         if self._unreported:
             self._unreported = False
-            await self._store.reported_after(self.info.id, tokens)
+            await self._store.boundaries.record_reported_tokens(self.info.id, tokens)
 
     async def begin_call(self, message: Message, call: ToolCall) -> None:
         """Commits that `call` is about to run."""
-        await self._store.begin_call(self.info.id, message.id, call)
+        await self._store.calls.begin(self.info.id, message.id, call)
 
     async def add_result(self, result: ToolResult, start: CallStart | None = None) -> None:
         """Commits what a call gave; `start` is how it began, where that is not stored yet."""
         message = self._sized(result_message(result))
-        await self._store.finish_call(self.info.id, message, start, self.facts_of(message))
+        await self._store.calls.finish(self.info.id, message, start, self.facts_of(message))
         self._committed(message)
 
     async def add_note(self, note: Note) -> None:
         """Commits something crushpy has to tell the model; it comes with the next request."""
         message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
-        await self._store.add_message(self.info.id, message, self.facts_of(message))
+        await self._store.messages.add(self.info.id, message, self.facts_of(message))
         self._committed(message)
 
     async def set_mode(self, mode: Mode | Literal[""]) -> None:
         """The mode holds for this conversation from now on, in other processes too."""
         if self.stored:
-            await self._store.update_session(self.info.id, mode=mode)
+            await self._store.sessions.update(self.info.id, mode=mode)
         self.info = msgspec.structs.replace(self.info, mode=mode)
 
     async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
         """The user chose another model or compaction method."""
         if self.stored:
-            await self._store.update_session(self.info.id, model=model, compaction=compaction)
+            await self._store.sessions.update(self.info.id, model=model, compaction=compaction)
         self.info = msgspec.structs.replace(
             self.info, model=model or self.info.model, compaction=compaction or self.info.compaction
         )
@@ -242,12 +242,12 @@ class LiveSession:
         self.info = msgspec.structs.replace(self.info, title=title)
 
     async def set_title(self, title: str) -> None:
-        await self._store.update_session(self.info.id, title=title)
+        await self._store.sessions.update(self.info.id, title=title)
         self.info = msgspec.structs.replace(self.info, title=title)
         self._emit(TitleChanged(title))
 
     async def set_todos(self, todos: tuple[Todo, ...]) -> None:
-        await self._store.update_session(self.info.id, todos=todos)
+        await self._store.sessions.update(self.info.id, todos=todos)
         self.info = msgspec.structs.replace(self.info, todos=todos)
         self._emit(TodosChanged(todos))
 
@@ -255,11 +255,11 @@ class LiveSession:
         """Keeps whether fresh starts still help: the next process goes on from there."""
         if breaker != self.info.breaker:
             if self.stored:
-                await self._store.update_session(self.info.id, breaker=breaker)
+                await self._store.sessions.update(self.info.id, breaker=breaker)
             self.info = msgspec.structs.replace(self.info, breaker=breaker)
 
     async def set_grants(self, grants: tuple[str, ...]) -> None:
-        await self._store.update_session(self.info.id, grants=grants)
+        await self._store.sessions.update(self.info.id, grants=grants)
         self.info = msgspec.structs.replace(self.info, grants=grants)
 
 
@@ -279,25 +279,27 @@ class LoadedSession(Data, frozen=True):
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
     """A stored session, repaired: a call without a result gets one that says so, and is never run again."""
-    own = await store.messages(info.id)
-    draft = await store.draft(info.id, recover=not read_only)
+    own = await store.messages.load(info.id)
+    draft = await store.messages.load_draft(info.id, recover=not read_only)
     if draft is not None:
         own.append(draft)
-    for result in missing_results(own, await store.begun_calls(info.id)):
+    for result in missing_results(own, await store.calls.list_open(info.id)):
         message = result_message(result)
         if not read_only:
-            await store.finish_call(info.id, message)
+            await store.calls.finish(info.id, message)
         own.append(message)
-    carried = await store.carried(info.id)
+    carried = await store.boundaries.load_carried(info.id)
     seeded = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
     history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
     inherited = len(carried.tail) + seeded
     # All of the conversation, branches too: what was undone was paid for.
     others = [
-        one for one in await store.conversation(info.root_id) if one.id != info.id and one.kind != "task"
+        one
+        for one in await store.sessions.load_conversation(info.root_id)
+        if one.id != info.id and one.kind != "task"
     ]
     before = others if info.kind != "task" else []
-    tasks = await store.task_usage(info.root_id) if info.kind != "task" else Usage()
+    tasks = await store.usage.sum_tasks(info.root_id) if info.kind != "task" else Usage()
     return LoadedSession(
         info,
         history,
@@ -305,7 +307,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
         carried.held,
         inherited,
         sum((one.usage for one in before), tasks),
-        tuple(await store.marks(info.id, [message.id for message in carried.tail])),
+        tuple(await store.notes.load(info.id, [message.id for message in carried.tail])),
     )
 
 

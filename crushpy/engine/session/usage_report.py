@@ -37,7 +37,7 @@ async def usage_report(store: Store, days: int) -> UsageReport:
     """What was used on the last so many days, today included; 0: ever."""
     first = date.today() - timedelta(days=days - 1) if days else date.min
     moment = time.mktime(first.timetuple()) if days else 0.0
-    sums = [one for one in await store.usage_since(moment) if one.day >= first.isoformat()]
+    sums = [one for one in await store.usage.sum_since(moment) if one.day >= first.isoformat()]
     return UsageReport(
         days,
         sum((one.usage for one in sums), Usage()),

@@ -43,7 +43,7 @@ class DraftAutosave:
         message = self._draft.interrupted(self._model, self._id) if self._draft is not None else None
         if message is not None:
             self._written = True
-            spawn(self._quietly(self._store.keep_draft(self._session_id, message)))
+            spawn(self._quietly(self._store.messages.save_draft(self._session_id, message)))
 
     def stop(self) -> None:
         """Nothing more is written: the reply is whole, and takes the draft with it when it is stored."""
@@ -56,7 +56,7 @@ class DraftAutosave:
         self.stop()
         if self._written:
             self._written = False
-            await self._quietly(self._store.drop_draft(self._session_id))
+            await self._quietly(self._store.messages.delete_draft(self._session_id))
 
     async def _quietly(self, work: Coroutine[Any, Any, None]) -> None:
         try:

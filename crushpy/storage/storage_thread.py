@@ -6,7 +6,7 @@ The database is opened on that thread when the first job arrives, so that having
 import asyncio
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -30,35 +30,20 @@ _AFTER_A_FAULT = 10.0
 class StorageThread:
     def __init__(self, database: Path, url: str = "") -> None:
         """`url` is the setting `database_url`; where it is empty the database is the file `database`."""
-        self._backend = backend_at(database, url)
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
+        self.backend = backend_at(database, url)
+        self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
         self._tidying: asyncio.TimerHandle | None = None
         self._tidy_at = 0.0
         self._tidy_task: asyncio.Task[None] | None = None
         self._beat_task: asyncio.Task[None] | None = None
-        self._calls = GroupCommit(
-            self._thread.submit,
-            lambda where, writes: self._backend.work(lambda database: database.calls.write(where, writes)),
+        self.calls = GroupCommit(
+            self._executor.submit,
+            lambda where, writes: self.backend.work(lambda database: database.calls.write(where, writes)),
         )
-
-    @property
-    def place(self) -> str:
-        """How people name the database: a file, or an address without its password."""
-        return self._backend.place
-
-    @property
-    def exists(self) -> bool:
-        """False where the first write would make the database."""
-        return self._backend.exists
-
-    @property
-    def warnings(self) -> list[str]:
-        """What a person should know of how the database was opened. Grows only while opening it."""
-        return self._backend.warnings
 
     def open_soon(self) -> None:
         """Opens the database in the background. A failure shows at the first job."""
-        self._thread.submit(self._backend.open)
+        self._executor.submit(self.backend.open)
 
     def listen(self, hear: Callable[[str], None]) -> None:
         """From now on `hear` is told, in this loop, what a person should know while a job waits."""
@@ -68,16 +53,21 @@ class StorageThread:
             with suppress(RuntimeError):  # the loop is gone
                 loop.call_soon_threadsafe(hear, words)
 
-        self._backend.say = say
+        self.backend.say = say
 
-    async def _do(self, job: "Callable[[Database], T]", *, patient: bool = True) -> T:
+    async def do(self, job: "Callable[[Database], T]", *, patient: bool = True) -> T:
         """What `job` gives, done on the thread; again where the connection was lost, if `patient`."""
-        self._calls.send()
+        self.calls.send()
         asked = time.monotonic() if patient else LONG_AGO
-        future = asyncio.wrap_future(self._thread.submit(self._backend.work, job, asked))
+        future = asyncio.wrap_future(self._executor.submit(self.backend.work, job, asked))
         future.add_done_callback(_heard)
         # Shielded: cancelling whoever waits must not take a queued write back.
         return await asyncio.shield(future)
+
+    def submit(self, job: "Callable[[Database], T]") -> "Future[T]":
+        """Queues a job that the caller does not wait for. `RuntimeError` if the thread was closed."""
+        self.calls.send()
+        return self._executor.submit(self.backend.work, job)
 
     async def close(self) -> None:
         """Finishes what is queued and closes the database. The store cannot be used afterwards."""
@@ -85,21 +75,17 @@ class StorageThread:
             self._tidying.cancel()
         if self._beat_task is not None:
             self._beat_task.cancel()
-        self._calls.send()
+        self.calls.send()
         try:
-            closing = self._thread.submit(self._backend.close)
+            closing = self._executor.submit(self.backend.close)
         except RuntimeError:  # closed before
             return
-        self._thread.shutdown(wait=False)
+        self._executor.shutdown(wait=False)
         await asyncio.shield(asyncio.wrap_future(closing))
 
     # --- the database's own work, for when there is time --------------------------------------------------
 
-    async def tidy(self) -> bool:
-        """A few milliseconds of it: the index grows, what was deleted leaves the file. False: all is done."""
-        return await self._do(lambda database: database.tidy())
-
-    def _tidy_soon(self) -> None:
+    def tidy_soon(self) -> None:
         """Once nothing was written for a moment."""
         loop = asyncio.get_running_loop()
         self._tidy_at = loop.time() + _A_PAUSE
@@ -118,7 +104,7 @@ class StorageThread:
         with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
             while self._tidying is None:
                 try:
-                    if not await self._do(_tidied_briefly, patient=False):
+                    if not await self.do(_tidied_briefly, patient=False):
                         return
                     await asyncio.sleep(_BETWEEN)  # leaves room for others
                 except CannotWriteNow:  # nobody who reads has to wait for that
@@ -126,7 +112,7 @@ class StorageThread:
 
     # --- signs of life ---------------------------------------------------------------------------------
 
-    def _begin_beating(self) -> None:
+    def begin_beating(self) -> None:
         if self._beat_task is None or self._beat_task.done():
             self._beat_task = spawn(self._beat_on())
 
@@ -136,7 +122,7 @@ class StorageThread:
         while pause is not None:
             await asyncio.sleep(pause)
             try:
-                pause = await self._do(lambda database: database.leases.beat_all(), patient=False)
+                pause = await self.do(lambda database: database.leases.beat_all(), patient=False)
             except StorageError:  # the next write tells what is wrong
                 pause = _AFTER_A_FAULT
             except RuntimeError:  # closed
