@@ -53,7 +53,7 @@ async def test_an_endless_reply_is_stored_truncated(run: Run, llm: ScriptedLLM, 
     session = done.result["session_id"]
     store = Store(Paths().database)
     try:
-        stored = (await store.messages(session))[1]
+        stored = (await store.messages.load(session))[1]
     finally:
         await store.close()
     assert (stored.text, stored.finish) == (done.result["text"], "length")
