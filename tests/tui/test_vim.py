@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 from scripted_llm.replies import Reply, Stall
 from scripted_llm.server import ScriptedLLM
 
-from crushpy.tui.widgets.vim.machine import Edited, Vim
+from crushpy.tui.widgets.vim import Edited, Vim
 
 __all__ = ["start"]
 

@@ -23,7 +23,7 @@ from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 from crushpy.tui.widgets.prompt_history import PromptHistory
 
 if TYPE_CHECKING:
-    from crushpy.tui.widgets.vim.keys import VimKeys
+    from crushpy.tui.widgets.vim import VimKeys
 
 __all__ = ["CommandHint", "PromptHistory", "PromptInput"]
 
@@ -183,7 +183,7 @@ class PromptInput(FoldingTextArea):
             self._vim = None
             self._tell_editing("")
             return
-        from crushpy.tui.widgets.vim.keys import VimKeys
+        from crushpy.tui.widgets.vim import VimKeys
 
         self._vim = VimKeys(self, self._tell_editing)
 

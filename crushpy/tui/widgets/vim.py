@@ -1,10 +1,162 @@
-"""vim's keys as a machine over a text and a cursor. It knows no widget: `press` tells what became of both."""
+"""Vim's keys for the prompt: motions, the command parser, and the adapter to a text area."""
 
 import re
+from collections.abc import Callable
 from typing import Literal, NamedTuple
 
-from crushpy.tui.widgets.vim import motions
-from crushpy.tui.widgets.vim.motions import Reach
+from textual import events
+from textual.widgets import TextArea
+
+Motion = Callable[[str, int, int], int]
+"""Text, position and count to a position."""
+
+
+class Reach(NamedTuple):
+    """What an operator acts on."""
+
+    start: int
+    end: int
+    lines: bool = False
+
+
+def _line_start(text: str, at: int) -> int:
+    return text.rfind("\n", 0, at) + 1
+
+
+def _line_end(text: str, at: int) -> int:
+    """Where the line's break is, or the end of the text."""
+    end = text.find("\n", at)
+    return len(text) if end < 0 else end
+
+
+def _first_letter(text: str, at: int) -> int:
+    start, end = _line_start(text, at), _line_end(text, at)
+    return start + len(text[start:end]) - len(text[start:end].lstrip(" \t"))
+
+
+def _last_letter(text: str, at: int) -> int:
+    """The last place of the line that the cursor can stand on."""
+    start, end = _line_start(text, at), _line_end(text, at)
+    return max(start, end - 1)
+
+
+def _left(text: str, at: int, count: int) -> int:
+    return max(_line_start(text, at), at - count)
+
+
+def _right(text: str, at: int, count: int) -> int:
+    return min(_line_end(text, at), at + count)
+
+
+def _vertical(text: str, at: int, count: int) -> int:
+    """So many lines down, or up where it is negative, in the same column as far as there is one."""
+    column = at - _line_start(text, at)
+    for _ in range(abs(count)):
+        if count > 0:
+            end = _line_end(text, at)
+            if end == len(text):
+                break
+            at = end + 1
+        else:
+            start = _line_start(text, at)
+            if start == 0:
+                break
+            at = _line_start(text, start - 1)
+    start = _line_start(text, at)
+    return min(start + column, _line_end(text, start))
+
+
+def _line_of(text: str, number: int) -> int:
+    """The first letter of the line of that number, counted from one."""
+    at = 0
+    for _ in range(number - 1):
+        end = text.find("\n", at)
+        if end < 0:
+            break
+        at = end + 1
+    return _first_letter(text, at)
+
+
+def _kind(letter: str) -> int:
+    return 0 if letter.isspace() else 1 if letter.isalnum() or letter == "_" else 2
+
+
+def _word_forward(text: str, at: int, count: int) -> int:
+    for _ in range(count):
+        if at >= len(text):
+            break
+        kind = _kind(text[at])
+        while at < len(text) and kind and _kind(text[at]) == kind:
+            at += 1
+        while at < len(text) and not _kind(text[at]):
+            at += 1
+    return at
+
+
+def _word_back(text: str, at: int, count: int) -> int:
+    for _ in range(count):
+        while at > 0 and not _kind(text[at - 1]):
+            at -= 1
+        kind = _kind(text[at - 1]) if at else 0
+        while at > 0 and _kind(text[at - 1]) == kind:
+            at -= 1
+    return at
+
+
+def _word_end(text: str, at: int, count: int) -> int:
+    for _ in range(count):
+        at += 1
+        while at < len(text) and not _kind(text[at]):
+            at += 1
+        while at + 1 < len(text) and _kind(text[at + 1]) == _kind(text[at]):
+            at += 1
+    return max(0, min(at, len(text) - 1))
+
+
+def _find(text: str, at: int, count: int, how: str, letter: str) -> int | None:
+    """`f`, `F`, `t` and `T`, within the line; None where there is no such letter."""
+    start, end, place = _line_start(text, at), _line_end(text, at), at
+    for number in range(count):
+        if how in "ft":
+            # A second `t` must get past the letter that the first one stopped at.
+            found = text.find(letter, place + 1, end)
+        else:
+            found = text.rfind(letter, start, place)
+        if found < 0:
+            return None
+        place = found
+        del number
+    return place - 1 if how == "t" else place + 1 if how == "T" else place
+
+
+def _word_around(text: str, at: int, *, blanks: bool) -> Reach:
+    """The word under the cursor, with the blanks behind it where they are wanted."""
+    start, end = _line_start(text, at), _line_end(text, at)
+    if at >= end:
+        return Reach(at, at)
+    first = last = at
+    kind = _kind(text[at])
+    while first > start and _kind(text[first - 1]) == kind:
+        first -= 1
+    while last < end and _kind(text[last]) == kind:
+        last += 1
+    if blanks:
+        behind = last
+        while behind < end and text[behind] in " \t":
+            behind += 1
+        if behind == last:
+            while first > start and text[first - 1] in " \t":
+                first -= 1
+        last = behind
+    return Reach(first, last)
+
+
+def _whole_lines(text: str, one: int, other: int) -> Reach:
+    """The lines from one position to another, with the break behind them."""
+    one, other = sorted((one, other))
+    end = _line_end(text, other)
+    return Reach(_line_start(text, one), min(len(text), end + 1), lines=True)
+
 
 VimMode = Literal["insert", "normal"]
 MOST = 999
@@ -44,7 +196,7 @@ class Vim:
             self._last_change = (command, _inserted(before, text, cursor))
             self._inserting = None
         self.mode, self.typed = "normal", ""
-        return Edited(text, motions.left(text, cursor, 1))
+        return Edited(text, _left(text, cursor, 1))
 
     def reset(self, text: str, mode: VimMode | None = None) -> None:
         """Another text is there: what was done to the one before cannot be taken back in it."""
@@ -104,12 +256,12 @@ class Vim:
             return self._put(rest, count, typed, now)
         if rest[0] == "r":
             end = at + count
-            if end > motions.line_end(text, at) or not rest[1].isprintable():
+            if end > _line_end(text, at) or not rest[1].isprintable():
                 return now
             self._changes(now, typed)
             return Edited(text[:at] + rest[1] * count + text[end:], end - 1)
         if rest == "~":
-            end = min(motions.line_end(text, at), at + count)
+            end = min(_line_end(text, at), at + count)
             self._changes(now, typed)
             return Edited(text[:at] + text[at:end].swapcase() + text[end:], end)
         to = self._goal(rest, count, has_count, now)
@@ -122,62 +274,62 @@ class Vim:
         text, at = now
         if rest[0] in "fFtT" and len(rest) == 2:
             self._found = (rest[0], rest[1])
-            return motions.find(text, at, count, rest[0], rest[1])
+            return _find(text, at, count, rest[0], rest[1])
         match rest:
             case "h":
-                return motions.left(text, at, count)
+                return _left(text, at, count)
             case "l" | " ":
-                return motions.right(text, at, count)
+                return _right(text, at, count)
             case "j":
-                return motions.vertical(text, at, count)
+                return _vertical(text, at, count)
             case "k":
-                return motions.vertical(text, at, -count)
+                return _vertical(text, at, -count)
             case "w":
-                return motions.word_forward(text, at, count)
+                return _word_forward(text, at, count)
             case "b":
-                return motions.word_back(text, at, count)
+                return _word_back(text, at, count)
             case "e":
-                return motions.word_end(text, at, count)
+                return _word_end(text, at, count)
             case "0":
-                return motions.line_start(text, at)
+                return _line_start(text, at)
             case "^":
-                return motions.first_letter(text, at)
+                return _first_letter(text, at)
             case "$":
-                return motions.last_letter(text, motions.vertical(text, at, count - 1))
+                return _last_letter(text, _vertical(text, at, count - 1))
             case "gg":
-                return motions.line_of(text, count)
+                return _line_of(text, count)
             case "G":
-                return motions.line_of(text, count if has_count else text.count("\n") + 1)
+                return _line_of(text, count if has_count else text.count("\n") + 1)
             case ";" | "," if self._found is not None:
                 how, letter = self._found
                 how = how.swapcase() if rest == "," else how
                 # From where `t` stopped, the next one is meant.
                 start = at + {"t": 1, "T": -1}.get(how, 0)
-                return motions.find(text, max(0, start), count, how, letter)
+                return _find(text, max(0, start), count, how, letter)
             case _:
                 return None
 
     def _reach(self, operator: str, rest: str, count: int, has_count: bool, now: Edited) -> Reach | None:
         text, at = now
         if rest == operator:
-            return motions.whole_lines(text, at, motions.vertical(text, at, count - 1))
+            return _whole_lines(text, at, _vertical(text, at, count - 1))
         if rest in ("iw", "aw"):
-            return motions.word_around(text, at, blanks=rest == "aw")
+            return _word_around(text, at, blanks=rest == "aw")
         if rest == "w" and operator == "c" and at < len(text) and not text[at].isspace():
             # As vim does: the blanks behind the word stay.
-            end = motions.word_end(text, at - 1 if _one_letter(text, at) else at, count) + 1
+            end = _word_end(text, at - 1 if _one_letter(text, at) else at, count) + 1
             return Reach(at, min(end, len(text)))
         to = self._goal(rest, count, has_count, now)
         if to is None:
             return None
         if rest in ("j", "k", "gg", "G"):
-            return motions.whole_lines(text, at, to)
+            return _whole_lines(text, at, to)
         if rest == "w" and "\n" in text[at:to] and to < len(text) + 1:
             # The last word of a line does not take the break with it.
-            to = min(to, max(at, motions.line_end(text, at))) if count == 1 else to
+            to = min(to, max(at, _line_end(text, at))) if count == 1 else to
         start, end = sorted((at, to))
         if rest in ("e", "$") or rest[0] in "ft" or (rest == ";" and self._found and self._found[0] in "ft"):
-            end = min(end + 1, motions.line_end(text, end))
+            end = min(end + 1, _line_end(text, end))
         return Reach(start, end)
 
     # --- changes -----------------------------------------------------------------------------------------
@@ -202,7 +354,7 @@ class Vim:
             start -= 1  # the last line goes with the break before it
         left = text[:start] + text[reach.end :]
         start = min(start, len(left))
-        return Edited(left, motions.first_letter(left, start) if reach.lines else start)
+        return Edited(left, _first_letter(left, start) if reach.lines else start)
 
     def _put(self, key: str, count: int, typed: str, now: Edited) -> Edited:
         (reach, taken), (text, at) = self._register, now
@@ -212,22 +364,22 @@ class Vim:
         if reach.lines:
             lines = (taken.removesuffix("\n") + "\n") * count
             if key == "P":
-                start = motions.line_start(text, at)
+                start = _line_start(text, at)
                 return Edited(text[:start] + lines + text[start:], start)
-            end = motions.line_end(text, at)
+            end = _line_end(text, at)
             return Edited(text[:end] + "\n" + lines[:-1] + text[end:], end + 1)
-        start = min(at + 1, motions.line_end(text, at)) if key == "p" else at
+        start = min(at + 1, _line_end(text, at)) if key == "p" else at
         return Edited(text[:start] + taken * count + text[start:], start + len(taken) * count - 1)
 
     def _insert(self, key: str, typed: str, now: Edited) -> Edited:
         text, at = now
         self._changes(now, typed)
-        start, end = motions.line_start(text, at), motions.line_end(text, at)
+        start, end = _line_start(text, at), _line_end(text, at)
         match key:
             case "a":
                 now = Edited(text, min(at + 1, end))
             case "I":
-                now = Edited(text, motions.first_letter(text, at))
+                now = Edited(text, _first_letter(text, at))
             case "A":
                 now = Edited(text, end)
             case "o":
@@ -271,13 +423,13 @@ class Vim:
 
 def _one_letter(text: str, at: int) -> bool:
     """Whether the word ends where the cursor is."""
-    return at + 1 >= len(text) or motions.word_end(text, at, 1) != motions.word_end(text, at - 1, 1)
+    return at + 1 >= len(text) or _word_end(text, at, 1) != _word_end(text, at - 1, 1)
 
 
 def _on_a_letter(edited: Edited) -> Edited:
     text, at = edited
     at = max(0, min(at, len(text)))
-    return Edited(text, min(at, motions.last_letter(text, at)))
+    return Edited(text, min(at, _last_letter(text, at)))
 
 
 def _inserted(before: Edited, text: str, cursor: int) -> str:
@@ -286,3 +438,73 @@ def _inserted(before: Edited, text: str, cursor: int) -> str:
     piece = text[before.cursor : before.cursor + grown] if grown > 0 else ""
     same = text[: before.cursor] + text[before.cursor + max(grown, 0) :] == before.text
     return piece if same and before.cursor <= cursor else ""
+
+
+_LETTERS = {"backspace": "h", "delete": "x", "home": "0", "end": "$", "ctrl+r": "ctrl+r"}
+
+
+class VimKeys:
+    """While commands are typed, the area has the class `-normal`."""
+
+    def __init__(self, area: TextArea, tell: Callable[[str], None]) -> None:
+        """`tell` is called with the mode, in vim's word for it, at once and whenever it changes."""
+        self._area = area
+        self._tell = tell
+        self._vim = Vim()
+        self._vim.reset(area.text)
+        self._mark()
+
+    def another_text(self, text: str) -> None:
+        """The area shows another text; an empty one is there to be written."""
+        self._vim.reset(text, None if text else "insert")
+        self._mark()
+
+    def take(self, event: events.Key) -> bool:
+        """True where the key was a command."""
+        vim, area = self._vim, self._area
+        if event.key == "escape":
+            if vim.mode == "insert":
+                self._apply(vim.leave_insert(area.text, self._cursor))
+                return True
+            began, vim.typed = vim.typed, ""
+            return bool(began)
+        if vim.mode == "insert":
+            return False
+        if event.key in ("j", "k") and not vim.typed:
+            (area.action_cursor_down if event.key == "j" else area.action_cursor_up)()
+            return True
+        letter = _LETTERS.get(event.key) or (event.character if event.is_printable else None)
+        if letter is None or event.key.startswith("alt+"):
+            return False
+        self._apply(vim.press(letter, area.text, self._cursor))
+        return True
+
+    @property
+    def _cursor(self) -> int:
+        row, column = self._area.cursor_location
+        return sum(len(line) + 1 for line in self._area.text.split("\n")[:row]) + column
+
+    def _apply(self, edited: Edited) -> None:
+        area = self._area
+        before, after = area.text, edited.text
+        if before != after:
+            start = 0
+            while start < min(len(before), len(after)) and before[start] == after[start]:
+                start += 1
+            same = 0
+            while same < min(len(before), len(after)) - start and before[-1 - same] == after[-1 - same]:
+                same += 1
+            piece, end = after[start : len(after) - same], len(before) - same
+            area.replace(piece, _place(before, start), _place(before, end))
+        area.move_cursor(_place(area.text, edited.cursor))
+        self._mark()
+
+    def _mark(self) -> None:
+        self._area.set_class(self._vim.mode == "normal", "-normal")
+        self._tell(self._vim.mode.upper())
+
+
+def _place(text: str, at: int) -> tuple[int, int]:
+    """Row and column of a position."""
+    before = text[:at]
+    return before.count("\n"), len(before) - (before.rfind("\n") + 1)
