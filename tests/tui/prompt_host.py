@@ -12,7 +12,7 @@ from textual.message import Message
 from textual.pilot import Pilot
 from textual.widgets import Static
 
-from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
+from crushpy.tui.widgets.completer import CommandHint, CompletionList
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 

@@ -15,8 +15,8 @@ from crushpy.core.messages import Usage
 from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
-from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.screens.session_tree import LineageScreen
 
 __all__ = ["start"]
 

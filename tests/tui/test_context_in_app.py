@@ -9,8 +9,8 @@ from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.items import ReplyItem, ToolItem, UserItem
 from crushpy.tui.screens.inspector import InspectorScreen
-from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.screens.session_tree import LineageScreen
 from crushpy.tui.widgets.row_list import RowList
 
 __all__ = ["start"]

@@ -13,12 +13,12 @@ from textual.color import Color
 from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import Greeting, card, short_card
+from crushpy.tui.screens.inspector import window_chart
 from crushpy.tui.terminal import background
 from crushpy.tui.terminal.background import LateAnswer, answered
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
 from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
-from crushpy.tui.widgets.window_chart import window_chart
 
 __all__ = ["start"]
 

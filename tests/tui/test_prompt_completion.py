@@ -8,7 +8,7 @@ import pytest
 from prompt_host import COMMANDS, Host, type_text
 from textual.pilot import Pilot
 
-from crushpy.tui.widgets.completion_list import CommandHint, CompletionList
+from crushpy.tui.widgets.completer import CommandHint, CompletionList
 from crushpy.tui.widgets.file_finder import SLICE, FileFinder, FileSearch
 from crushpy.tui.widgets.prompt import PromptInput
 

@@ -7,8 +7,7 @@ from scripted_llm.replies import Call, Reply
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.tui.screens.choose import ChooseScreen
-from crushpy.tui.screens.restoration_review import RestorationScreen
-from crushpy.tui.screens.rewind import RewindScreen
+from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 
 __all__ = ["start"]
 

@@ -26,17 +26,14 @@ from crushpy.settings import Settings
 from crushpy.storage.store import Store
 from crushpy.tui import screens
 from crushpy.tui.screens.compare import CompareScreen
-from crushpy.tui.screens.connect import ConnectScreen
-from crushpy.tui.screens.glossary import GlossaryScreen
-from crushpy.tui.screens.help import HelpScreen
+from crushpy.tui.screens.connect import ConnectScreen, KeyScreen
+from crushpy.tui.screens.help import GlossaryScreen, HelpScreen
 from crushpy.tui.screens.inspector import InspectorScreen
-from crushpy.tui.screens.key_entry import KeyScreen
-from crushpy.tui.screens.lineage import LineageScreen
 from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
-from crushpy.tui.screens.restoration_review import RestorationScreen
-from crushpy.tui.screens.rewind import RewindScreen
+from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.screens.session_tree import LineageScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen

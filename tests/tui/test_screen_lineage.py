@@ -10,8 +10,8 @@ from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tui.screens.compare import CompareScreen, pairs
-from crushpy.tui.screens.lineage import Chosen, LineageScreen, SessionTree
 from crushpy.tui.screens.session_reader import SessionReaderScreen
+from crushpy.tui.screens.session_tree import Chosen, LineageScreen, SessionTree
 
 KEYS = [
     "Enter Open",

@@ -1,7 +1,9 @@
-"""Commands that tell how things stand: status, settings, rules, jobs, what was changed."""
+"""Commands about the app and its state: help, status, settings, rules, jobs, changes."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from crushpy.core.messages import counted
 from crushpy.security.redact import redact
@@ -10,6 +12,62 @@ from crushpy.tui.actions.host import CommandHost, performs
 
 if TYPE_CHECKING:
     from crushpy.engine.conversation import Conversation
+
+
+@performs("help")
+async def show_help(chat: CommandHost, argument: str) -> None:
+    from crushpy.tui.screens.help import HelpScreen
+
+    keys = msgspec.structs.asdict(chat.conversation.settings.keys) if chat.conversation else {}
+    await chat.show(HelpScreen(keys=keys))
+
+
+@performs("glossary")
+async def show_words(chat: CommandHost, argument: str) -> None:
+    from crushpy.tui.screens.help import GlossaryScreen
+
+    await chat.show(GlossaryScreen())
+
+
+@performs("copy_reply")
+async def copy_last_reply(chat: CommandHost, argument: str) -> None:
+    history = chat.conversation.history if chat.conversation else ()
+    reply = next(
+        (one.text for one in reversed(history) if one.role == "assistant" and one.says_something), ""
+    )
+    if not reply:
+        chat.say("There is no reply to copy yet.", warning=True)
+        return
+    await chat.copy(reply)
+
+
+@performs("fold_all")
+async def fold_or_unfold_all(chat: CommandHost, argument: str) -> None:
+    chat.folded = not chat.folded
+    chat.transcript.fold_all(chat.folded)
+
+
+@performs("redraw")
+async def redraw(chat: CommandHost, argument: str) -> None:
+    """Wipes the terminal and draws everything anew."""
+    from crushpy.tui.terminal.raw_mode import WIPE
+
+    app = chat.running_app
+    if app._driver is not None:  # pyright: ignore[reportPrivateUsage]
+        app._driver.write(WIPE)  # pyright: ignore[reportPrivateUsage]
+    app.screen.refresh()
+
+
+@performs("quit")
+async def quit_app(chat: CommandHost, argument: str) -> None:
+    await chat.leave()
+
+
+@performs("todos")
+async def open_or_fold_todos(chat: CommandHost, argument: str) -> None:
+    if not chat.todos.toggle():
+        chat.say("Nothing is left to do.")
+
 
 LONGEST_DIFF = 60_000
 """Characters of a diff that are shown or sent; the rest is named."""

@@ -49,7 +49,7 @@ async def _put_back(
         return
     wanted = argument.strip()
     if not wanted:
-        from crushpy.tui.screens.restoration_review import RestorationScreen
+        from crushpy.tui.screens.rewind import RestorationScreen
 
         palette = chat.transcript.current_palette
         chosen = await chat.show(RestorationScreen(title, planned.views, palette, note=NOT_COVERED))
@@ -76,8 +76,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
     if conversation is None:
         return
     from crushpy.tui.screens.choose import Choice, ChooseScreen
-    from crushpy.tui.screens.restoration_review import RestorationScreen
-    from crushpy.tui.screens.rewind import RewindScreen
+    from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 
     rewinder, session_id = conversation.files.rewinder, conversation.info.id
     points = await rewinder.points(session_id) if conversation.history else []

@@ -122,7 +122,7 @@ class ChatScreen(ChatLayout):
         await self._enter(*opened, options)
 
     async def _could_not_open(self, options: StartOptions, error: Exception) -> None:
-        from crushpy.tui.actions.switching import is_open_elsewhere, start_elsewhere
+        from crushpy.tui.actions.sessions import is_open_elsewhere, start_elsewhere
 
         if is_open_elsewhere(error):
             self._give_back()
@@ -430,7 +430,7 @@ class ChatScreen(ChatLayout):
 
         def left(branch: str | None) -> None:
             if branch:
-                from crushpy.tui.actions.switching import resume
+                from crushpy.tui.actions.sessions import resume
 
                 self.run_worker(resume(self, branch))
 
@@ -454,7 +454,7 @@ class ChatScreen(ChatLayout):
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
         """What the card of a fresh start offers, and pinning."""
         if action == "pin":
-            from crushpy.tui.actions.pins import pin_item
+            from crushpy.tui.actions.context import pin_item
 
             await pin_item(self, item)
         elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:

@@ -80,7 +80,7 @@ class TranscriptScreen(Screen[str | None]):
 
     @on(Transcript.FindAsked)
     async def _ask_what_to_find(self) -> None:
-        from crushpy.tui.widgets.find_line import FindLine
+        from crushpy.tui.widgets.fields import FindLine
 
         if not self.query("FindLine"):
             line = FindLine()

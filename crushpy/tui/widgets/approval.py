@@ -1,6 +1,6 @@
-"""Asks before the agent does something: in the flow, with exactly what would happen."""
+"""The approval panel: asks before the agent acts, with exactly what would happen."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from textual import events
@@ -11,21 +11,255 @@ from textual.containers import Vertical, VerticalScroll
 from textual.content import Content
 from textual.geometry import Size
 from textual.message import Message
+from textual.style import Style
 from textual.widgets import Input, Static
 
 from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
+from crushpy.core.messages import Diff
+from crushpy.security.sanitize import revealed, revealed_pieces
 from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell_for_now
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
+from crushpy.tui.transcript.render.canvas import Canvas, Margin
+from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.widgets import approval_text as asked
-from crushpy.tui.widgets.approval_choices import ChoiceList
+from crushpy.tui.transcript.render.tool_calls import draw_command
 from crushpy.tui.widgets.fields import LineField
+from crushpy.tui.widgets.fitting import POINTER, pointed
 from crushpy.tui.widgets.grace_period import ARMED, GracePeriod
+from crushpy.tui.widgets.key_bar import flow
 
 if TYPE_CHECKING:
     from textual.signal import Signal
+
+MARK = "reverse"
+"""Tells the name of a hidden character from the same letters in plain text."""
+MOST_MARKS = 1_000
+"""More of them than this in one text are named but not marked: each would slow the screen down."""
+WAIT = Content.styled("Keys count once typing has paused.", "$text-muted")
+DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "$text-muted")
+NO_MARGIN = Margin((), ())
+_STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
+
+
+def _revealed_content(text: str, style: str = "") -> Content:
+    """Foreign text with every hidden character named and marked."""
+    pieces = list(revealed_pieces(text))
+    if len(pieces) > MOST_MARKS:
+        return Content.styled("".join([piece for piece, _ in pieces]), style)
+    return Content.assemble(*[(piece, f"{style} {MARK}" if hidden else style) for piece, hidden in pieces])
+
+
+def _in_line(text: str) -> Content:
+    """The same for text that belongs on a line."""
+    return _revealed_content(text.replace("\n", " ⏎ "))
+
+
+def _title(question: ApprovalNeeded) -> Content:
+    """Who asks for what, and which of how many questions it is."""
+    task = " for a task" if question.task else ""
+    number, count = question.place
+    place = f"  {number} of {count}" if count > 1 else ""
+    return Content.assemble("Allow ", _revealed_content(question.name), f"{task}?{place}").stylize("bold")
+
+
+def _sentence(question: ApprovalNeeded) -> Content:
+    """What it would do, in the user's words, and why it is asked."""
+    says = _in_line(question.says[:1].upper() + question.says[1:])
+    reason = _in_line(_why(question)).stylize("$text-muted")
+    return Content(" · ").join([part for part in (says, reason) if part.plain])
+
+
+def _why(question: ApprovalNeeded) -> str:
+    """The reason, without what the words before it have named already."""
+    why, _, of_what = question.reason.partition(": ")
+    if (
+        why.startswith("no rule allows ")
+        and of_what
+        and all(one in question.says for one in of_what.split(", "))
+    ):
+        return "no rule allows it"
+    return question.reason
+
+
+def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
+    """Draws the command or the change as results are drawn; None where that would leave something out."""
+    if _hidden(question):
+        return None
+    diff, args = question.preview, dict(question.args)
+    if isinstance(diff, Diff) and diff.unified:
+        return (lambda canvas: draw_diff(diff, canvas, NO_MARGIN)) if shows_whole(diff) else None
+    if "command" not in args:
+        return None
+    command = str(args.pop("command"))
+
+    def draw(canvas: Canvas) -> None:
+        draw_command(command, canvas, NO_MARGIN)
+        for name, value in args.items():
+            canvas.prose([[(f"{name}: {value}", canvas.palette.muted)]], NO_MARGIN, canvas.palette.text)
+
+    return draw
+
+
+def _what(question: ApprovalNeeded) -> Content:
+    """The exact command or change; where there is neither, the arguments. Hidden characters are marked."""
+    diff = _diff(question)
+    if diff:
+        return _joined(_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
+    args = dict(question.args)
+    command = [_revealed_content(str(args.pop("command")), "bold")] if "command" in args else []
+    return _joined([*command, *(_revealed_content(f"{name}: {value}") for name, value in args.items())])
+
+
+def _warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
+    """Says that there is more than meets the eye; empty where there is not."""
+    names = _hidden(question)
+    unshown = _returns(question.args) - _diff(question).count("\r") if _diff(question) else 0
+    words: list[str] = []
+    if names:
+        some = ", ".join(list(dict.fromkeys(names))[:3])
+        many = f"{len(names):,} hidden character{'' if len(names) == 1 else 's'}"
+        words.append(f"{many}: {some}" if briefly else f"It holds {many}, shown as {some}.")
+    if unshown > 0:
+        many = f"{unshown:,} carriage return{'' if unshown == 1 else 's'}"
+        words.append(f"{many} left out" if briefly else f"The diff leaves out {many}.")
+    return Content.styled(" ".join(words), "bold $text-warning") if words else Content("")
+
+
+def _height(content: Content, width: int, most: int) -> int:
+    """How many lines of `width` cells it takes, or `most`: what is longer need not be measured."""
+    text = content.plain
+    if text.count("\n") >= most or len(text) > most * width:
+        return most
+    return min(most, content.get_height({}, width))
+
+
+def _shortened(content: Content, width: int, rows: int) -> Content:
+    """`content`, or what of its beginning fits into `rows` lines of `width` cells, with a mark at the end."""
+    if rows < 1 or content.get_height({}, width) <= rows:
+        return content if rows else Content("")
+    lines: list[Content] = []
+    for _ in range(rows - 1):
+        lines.append(content.truncate(width))
+        content = content[len(lines[-1].plain) :]
+    return Content("\n").join([*lines, content.truncate(width, ellipsis=True)])
+
+
+def _diff(question: ApprovalNeeded) -> str:
+    return question.preview.unified if isinstance(question.preview, Diff) else ""
+
+
+def _hidden(question: ApprovalNeeded) -> list[str]:
+    """The names of what would hide, as often as it stands there."""
+    args = [f"{name}: {value}" for name, value in question.args.items()]
+    asked = [_diff(question)] if _diff(question) else args
+    for texts in ([question.name, *asked], [question.reason, question.rule]):
+        found = [piece for text in texts for piece, hidden in revealed_pieces(text) if hidden]
+        if found:
+            return found  # the reason and the rule repeat what is asked
+    return []
+
+
+def _returns(value: object) -> int:
+    """Carriage returns in arguments."""
+    return sum([text.count("\r") for text in _texts(value)])
+
+
+def _texts(value: object) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict | list):
+        inside = cast("Iterable[Any]", value.values() if isinstance(value, dict) else value)
+        for one in inside:
+            yield from _texts(one)
+
+
+def _joined(lines: Iterable[Content]) -> Content:
+    return Content("\n").join(list(lines))
+
+
+STEPS = {"up": -1, "down": 1}
+INTERRUPTS = "Esc interrupts"
+_LASTING = {"once": "once", "conversation": "this conversation", "always": "always", "deny": "deny"}
+
+
+class ChoiceList(Static):
+    """Knows which one is pointed at: none at first, so that an Enter meant for the draft decides nothing."""
+
+    ALLOW_SELECT = False
+    DEFAULT_CSS = """
+    ChoiceList {
+        height: auto;
+        link-style: none; link-color: $foreground; link-background: transparent;
+        link-style-hover: underline; link-color-hover: $foreground; link-background-hover: transparent;
+    }
+    """
+
+    def __init__(self, choices: Sequence[AnswerChoice]) -> None:
+        super().__init__(id="keys")
+        self._choices = tuple(choices)
+        self._at: int | None = None
+
+    def keys(self) -> frozenset[str]:
+        """Every key that means something here."""
+        numbers = (str(number) for number in range(1, len(self._choices) + 1))
+        return frozenset((*(choice.key for choice in self._choices), *numbers, *STEPS, "enter"))
+
+    def pressed(self, key: str) -> AnswerChoice | None:
+        """The choice that a key gives; None where it only moves, or Enter comes before anything is chosen."""
+        if key in STEPS:
+            last = len(self._choices) - 1
+            start = -1 if STEPS[key] > 0 else last + 1
+            self._at = max(0, min(last, (start if self._at is None else self._at) + STEPS[key]))
+            return None
+        if key == "enter":
+            return None if self._at is None else self._choices[self._at]
+        if key.isdigit():
+            return self._choices[int(key) - 1]
+        return next(choice for choice in self._choices if choice.key == key)
+
+    def unpoint(self) -> None:
+        self._at = None
+
+    def rows(self, width: int, *, listed: bool, briefly: bool) -> Content:
+        """A row for each where there is room for that; else one after the other, or (briefly) only keys."""
+        if listed:
+            lines = [
+                pointed(_label(choice).truncate(max(1, width - len(POINTER)), ellipsis=True), at == self._at)
+                for at, choice in enumerate(self._choices)
+            ]
+            hint = Content.styled(f"  ↑ ↓ Enter or a click choose · {INTERRUPTS}", "$text-muted")
+            return Content("\n").join([*map(_clickable, lines, self._choices), hint.truncate(width)])
+        labels = [
+            _label(choice, briefly=briefly, fully=False).truncate(width, ellipsis=True)
+            for choice in self._choices
+        ]
+        if self._at is not None:
+            labels[self._at] = labels[self._at].stylize("reverse")
+        shown = list(map(_clickable, labels, self._choices))
+        return flow([*shown, Content("Esc" if briefly else INTERRUPTS)], width)
+
+    def cut(self, width: int, *, listed: bool) -> list[Content]:
+        """The labels that do not fit into a line."""
+        room = width - (len(POINTER) if listed else 0)
+        labels = [_label(choice, fully=listed) for choice in self._choices]
+        return [label for label in labels if label.cell_length > room]
+
+
+def _label(choice: AnswerChoice, *, briefly: bool = False, fully: bool = True) -> Content:
+    key = Content.styled(f"[{choice.key}]", "bold")
+    if briefly:
+        return key
+    lasting, covers = _LASTING[choice.kind], revealed(choice.covers)
+    if covers and choice.kind == "conversation" and not fully:
+        return Content.assemble(key, f" {covers}")
+    return Content.assemble(key, f" {lasting}", (f": {covers}" if covers else ""))
+
+
+def _clickable(label: Content, choice: AnswerChoice) -> Content:
+    return label.stylize(Style.from_meta({"@click": f"app.simulate_key('{choice.key}')"}))
+
 
 SMALL, TINY = Size(44, 20), Size(32, 10)
 """On screens narrower or lower than these: no frame and all the room, or not even the sentence in view."""
@@ -90,9 +324,9 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._choices = ChoiceList(question.choices)
         self._denial: AnswerChoice | None = None
         self._grace = GracePeriod(self, self._pass_on, self._armed_or_not)
-        draw = asked.drawing(question)
+        draw = _drawing(question)
         self._drawn = DrawnDisplay(draw, palette) if draw else None
-        self._what = Content("") if draw else asked.what(question)
+        self._what = Content("") if draw else _what(question)
         self._fitted: tuple[Size, bool] | None = None
         self._stop_calling: Callable[[], None] = lambda: None
 
@@ -166,14 +400,14 @@ class ApprovalPanel(Vertical, can_focus=True):
     def _fill(self, width: int, *, small: bool, tiny: bool) -> int:
         """Writes every part; the lines they need. What is cut short stands in the body in full."""
         question = self._question
-        title, sentence = asked.title(question), asked.sentence(question)
+        title, sentence = _title(question), _sentence(question)
         self.border_title = title
         if small:
             title = Content.assemble(title, "  ", sentence)
         parts = {
-            "title": asked.shortened(title, width, 1 if small else 0),
-            "warning": asked.shortened(asked.warning(question, briefly=small), width, 1 if small else 2),
-            "sentence": asked.shortened(sentence, width, 0 if small else 2),
+            "title": _shortened(title, width, 1 if small else 0),
+            "warning": _shortened(_warning(question, briefly=small), width, 1 if small else 2),
+            "sentence": _shortened(sentence, width, 0 if small else 2),
         }
         cut = (
             []
@@ -188,14 +422,14 @@ class ApprovalPanel(Vertical, can_focus=True):
             static = self.query_one(f"#{name}", Static)
             static.update(part)
             static.display = bool(part.plain)
-            rows += asked.height(part, width, screen.height) if static.display else 0
+            rows += _height(part, width, screen.height) if static.display else 0
         self._choices.display = not (tiny and self._denying)
         self._say_choices()
         return rows + self._choices_shown(width).get_height({}, width) + self._denying
 
     def _choices_shown(self, width: int) -> Content:
         if self._denying:
-            return asked.DENYING
+            return DENYING
         return self._choices.rows(width, listed=not self._small, briefly=self._tiny)
 
     def _say_choices(self) -> None:
@@ -204,7 +438,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         shown = self._choices_shown(width)
         self._choices.styles.height = shown.get_height({}, width)
         waiting = not (self._denying or self.has_class(ARMED))
-        self._choices.update(asked.WAIT if waiting else shown)
+        self._choices.update(WAIT if waiting else shown)
 
     def _armed_or_not(self) -> None:
         if not self.has_class(ARMED):

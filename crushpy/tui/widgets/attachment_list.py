@@ -11,7 +11,7 @@ from textual.widget import Widget
 
 from crushpy.core.messages import Image
 from crushpy.security.sanitize import one_line
-from crushpy.tui.widgets.completion_list import what_becomes_of
+from crushpy.tui.widgets.completer import what_becomes_of
 from crushpy.tui.widgets.fitting import window
 from crushpy.tui.widgets.status_bar import short
 

@@ -1,24 +1,217 @@
-"""Keeps the completion list in step with the prompt: looks for files without ever holding up a key."""
+"""Completion in the prompt: commands and files that match the word at the cursor, and the list of them."""
 
 import asyncio
 import time
 from collections.abc import Sequence
 from functools import partial
+from typing import Literal
 
+from textual import events
+from textual.content import Content
+from textual.message import Message
+from textual.message_pump import MessagePump
 from textual.widget import Widget
 from textual.widgets import TextArea
 from textual.widgets.text_area import Selection
 
-from crushpy.tui.widgets.completion_list import (
-    CommandHint,
-    Completion,
-    CompletionList,
-    Token,
-    command_completions,
-    file_completions,
-    token_at,
-)
+from crushpy.core.messages import Data
 from crushpy.tui.widgets.file_finder import FileFinder, FileSearch
+from crushpy.tui.widgets.fitting import POINTER, end_of, pointed, window
+from crushpy.util.images import SUFFIXES
+
+MAX_ROWS = 8
+ROOM_FOR_DETAIL = 36
+"""Columns from which on a path leaves room for what becomes of it."""
+_OPENERS = "([{<\"'`,;=:"
+
+
+class CommandHint(Data, frozen=True):
+    """A slash command, as the prompt needs to know it."""
+
+    slash: str
+    title: str
+    argument_hint: str = ""
+    """What may follow it; empty where nothing does."""
+    aliases: tuple[str, ...] = ()
+    """Other names it answers to."""
+
+    @property
+    def name(self) -> str:
+        return self.slash.removeprefix("/")
+
+
+class Token(Data, frozen=True):
+    """The word at the cursor that asks for completion."""
+
+    kind: Literal["command", "file"]
+    row: int
+    start: int
+    """The column of its `/` or `@`."""
+    typed: str
+    """What stands between that and the cursor."""
+
+
+class Completion(Data, frozen=True):
+    """One row of the list."""
+
+    insert: str
+    """What takes the token's place."""
+    label: str
+    detail: str = ""
+    runs: bool = False
+    """A command that takes no argument: Enter on it does it at once."""
+    is_path: bool = False
+
+
+def token_at(line: str, row: int, column: int) -> Token | None:
+    """The token that ends at the cursor, if there is one."""
+    before = line[:column]
+    if row == 0 and before.startswith("/") and not _has_space(before):
+        return Token("command", row, 0, before[1:])
+    at = before.rfind("@")
+    if at < 0 or _has_space(before[at:]):
+        return None
+    if at > 0 and not (before[at - 1].isspace() or before[at - 1] in _OPENERS):
+        return None  # an address, a decorator in the middle of a word
+    return Token("file", row, at, before[at + 1 :])
+
+
+def _has_space(text: str) -> bool:
+    return len(text.split(None, 1)) > 1 or text[-1:].isspace()
+
+
+def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Completion]:
+    """The commands that fit: first by how one of their names starts, then by name or a word of the title."""
+    typed = typed.lower()
+    by_name = [hint for hint in commands if hint.name.startswith(typed)]
+    by_name += [hint for hint in commands if any(one.startswith(typed) for one in hint.aliases)]
+    by_name.sort(key=lambda hint: typed not in (hint.name, *hint.aliases))
+    held = [hint for hint in commands if typed in hint.name or f" {typed}" in f" {hint.title.lower()}"]
+    return [
+        Completion(
+            f"/{hint.name} " if hint.argument_hint else f"/{hint.name}",
+            f"/{hint.name} {hint.argument_hint}".rstrip(),
+            _called(hint, typed),
+            runs=not hint.argument_hint,
+        )
+        for hint in dict.fromkeys([*by_name, *held])
+    ]
+
+
+def _called(hint: CommandHint, typed: str) -> str:
+    """The title, and the other name where that is what was typed."""
+    other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
+    return f"{hint.title} (/{other})" if other and not hint.name.startswith(typed) else hint.title
+
+
+def did_you_mean(commands: Sequence[CommandHint], name: str) -> str:
+    """The commands that were probably meant, as a question; empty where none is like it."""
+    from difflib import get_close_matches
+
+    known = [one for hint in commands for one in (hint.name, *hint.aliases)]
+    near = [one for one in known if one.startswith(name)] or get_close_matches(name, known, 2, 0.6)
+    return f"Did you mean {' or '.join(f'/{one}' for one in near[:2])}?" if near else ""
+
+
+def file_completions(paths: Sequence[str]) -> list[Completion]:
+    return [Completion(f"{_written(path)} ", path, what_becomes_of(path), is_path=True) for path in paths]
+
+
+def what_becomes_of(path: str) -> str:
+    """Whether the model gets a file with the prompt, or only its name."""
+    return "attached" if path.lower().endswith(SUFFIXES) else "only named"
+
+
+def _written(path: str) -> str:
+    """As it goes into the prompt. A picture keeps its `@`, by which it is attached."""
+    quoted = f'"{path}"' if " " in path else path
+    return f"@{quoted}" if path.lower().endswith(SUFFIXES) else quoted
+
+
+class CompletionList(Widget):
+    """Rows above the prompt, over whatever is there. The keys are the prompt's; a click is sent to it."""
+
+    DEFAULT_CSS = """
+    CompletionList {
+        overlay: screen; constrain: none inside; display: none;
+        width: 100%; height: auto; max-height: 8;
+        padding: 0 1 0 0; background: $panel; color: $foreground;
+    }
+    """
+
+    class Picked(Message):
+        """A row was clicked."""
+
+        def __init__(self, index: int) -> None:
+            super().__init__()
+            self.index = index
+
+    def __init__(self, owner: MessagePump) -> None:
+        super().__init__()
+        self._owner = owner
+        self._rows = MAX_ROWS
+        self.choices: Sequence[Completion] = ()
+        self.note = ""
+        self.highlighted = 0
+        self.moved = False
+        """Whether the user moved in it; what is offered must not change under their hands."""
+
+    def offer(self, choices: Sequence[Completion], note: str, room: int) -> None:
+        """Shows the choices, else a note; with neither, nothing. `room`: rows above the prompt."""
+        self._rows = max(1, min(MAX_ROWS, room))
+        self.choices, self.note, self.highlighted, self.moved = choices, note, 0, False
+        height = min(self._rows, len(choices)) or 1
+        self.styles.offset = (0, -height)
+        self.display = bool(choices or note)
+        self.refresh(layout=True)
+
+    def move(self, by: int) -> None:
+        self.moved = True
+        self.highlighted = (self.highlighted + by) % len(self.choices)
+        self.refresh()
+
+    def render(self) -> Content:
+        if not self.choices:
+            return Content.styled(self.note, "$text-muted").truncate(self._width, ellipsis=True)
+        shown = self._shown
+        rows = [self._row(index) for index in shown]
+        if len(shown) < len(self.choices) and self._rows > 1:
+            rows.append(self._more(shown))
+        return Content("\n").join(rows)
+
+    @property
+    def _shown(self) -> range:
+        """Which choices are in view. Where not all are, the last row says so."""
+        many = len(self.choices)
+        rows = self._rows if many <= self._rows else max(1, self._rows - 1)
+        return window(many, self.highlighted, rows)
+
+    def _more(self, shown: range) -> Content:
+        line = f"{' ' * len(POINTER)}{shown[0] + 1}–{shown[-1] + 1} of {len(self.choices)}, ↑↓ for the others"
+        return Content.styled(line, "$text-muted").truncate(self._width, ellipsis=True)
+
+    @property
+    def _width(self) -> int:
+        return max(1, self.content_size.width)
+
+    def _row(self, index: int) -> Content:
+        choice, width = self.choices[index], max(1, self._width - len(POINTER))
+        if choice.is_path and width < ROOM_FOR_DETAIL:
+            row = Content(end_of(choice.label, width))
+        elif choice.is_path:
+            path = end_of(choice.label, max(1, width - len(choice.detail) - 2))
+            row = Content.assemble(path.ljust(min(40, width // 2)), "  ", (choice.detail, "$text-muted"))
+        else:
+            label = Content(choice.label.ljust(min(28, width // 2)))
+            row = Content.assemble(label, "  ", (choice.detail, "$text-muted"))
+        return pointed(row.truncate(width, ellipsis=True, pad=True), index == self.highlighted)
+
+    def on_click(self, event: events.Click) -> None:
+        event.stop()
+        shown = self._shown
+        if event.y < len(shown):
+            self._owner.post_message(self.Picked(shown[event.y]))
+
 
 AT_ONCE = 0.01
 """Seconds that a search may take before the key returns; the rest goes on between keys."""

@@ -1,6 +1,10 @@
-"""Fields to write in, without borders and blinking cursors; what is pasted is made harmless first."""
+"""Input fields without borders and blinking cursors; pasted text is sanitized first."""
+
+from typing import ClassVar
 
 from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message
 from textual.widgets import Input, TextArea
 
 from crushpy.security.sanitize import clean, one_line
@@ -43,3 +47,19 @@ class AreaField(TextArea):
     def show(self, text: str) -> None:
         """Replaces everything; what was undone before cannot be."""
         self.load_text(clean(text))
+
+
+class FindLine(LineField):
+    DEFAULT_CSS = """
+    FindLine, FindLine:focus { background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "end_find", "End", show=False)]
+
+    class Ended(Message):
+        """Nothing is to be found any more."""
+
+    def __init__(self) -> None:
+        super().__init__(placeholder="Find in the transcript. Enter, then n and N go on. Esc ends.")
+
+    def action_end_find(self) -> None:
+        self.post_message(self.Ended())

@@ -1,7 +1,7 @@
-"""Where the user types: prompts, slash commands, shell lines. It sends messages up and loses no draft."""
+"""The prompt: prompts, slash commands and shell lines are typed here, and no draft is lost."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Literal
 
@@ -16,14 +16,70 @@ from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import clean
 from crushpy.tui.terminal.clipboard_image import has_clipboard_tool
 from crushpy.tui.terminal.dropped_paths import may_be_pictures
-from crushpy.tui.widgets.completer import Completer
-from crushpy.tui.widgets.completion_list import CommandHint, CompletionList, did_you_mean
+from crushpy.tui.widgets.completer import CommandHint, Completer, CompletionList, did_you_mean
 from crushpy.tui.widgets.file_finder import FileFinder
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
-from crushpy.tui.widgets.prompt_history import PromptHistory
 
 if TYPE_CHECKING:
     from crushpy.tui.widgets.vim import VimKeys
+
+
+class PromptHistory:
+    """What is being written is kept at every step of a walk, and comes back on the way down."""
+
+    def __init__(self, entries: Iterable[str] = ()) -> None:
+        self._stored: list[str] = list(entries)
+        self._added: list[str] = []
+        self.loaded = False
+        """Whether what was stored is here."""
+        self._back = 0
+        """How far back the walk is; 0 is the draft."""
+        self._edited: dict[int, str] = {}
+        """What was on screen at each step that was left."""
+
+    def load(self, entries: Iterable[str]) -> None:
+        """Takes what was stored, oldest first. It goes before the prompts of this run, also during a walk."""
+        self._stored = [entry for entry in entries if entry not in self._added]
+        self.loaded = True
+
+    def add(self, text: str) -> None:
+        """Remembers a prompt, unless it repeats the last one, and ends the walk."""
+        if text.strip() and self._at(1) != text:
+            self._added.append(text)
+        self.reset()
+
+    @property
+    def left_behind(self) -> str:
+        """The draft, while a walk shows something else."""
+        return self._edited.get(0, "") if self._back else ""
+
+    def reset(self) -> None:
+        """Back to the draft; the next step up is the latest prompt."""
+        self._back = 0
+        self._edited.clear()
+
+    def older(self, current: str) -> str | None:
+        """The prompt before the one that is shown, which now reads `current`; None at the oldest."""
+        return self._step(1, current)
+
+    def newer(self, current: str) -> str | None:
+        """The prompt after it, and at last the draft; None when that is what is shown."""
+        return self._step(-1, current)
+
+    def _step(self, by: int, current: str) -> str | None:
+        target = self._back + by
+        if target < 0 or (target > 0 and self._at(target) is None):
+            return None
+        self._edited[self._back] = current
+        self._back = target
+        return self._edited.get(target, self._at(target) or "")
+
+    def _at(self, back: int) -> str | None:
+        if 0 < back <= len(self._added):
+            return self._added[-back]
+        back -= len(self._added)
+        return self._stored[-back] if 0 < back <= len(self._stored) else None
+
 
 __all__ = ["CommandHint", "PromptHistory", "PromptInput"]
 
