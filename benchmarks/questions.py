@@ -9,8 +9,7 @@ from pathlib import Path
 
 from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.decision import Decision, ExecutionContext
 from crushpy.permissions.rules import RuleSet
 from crushpy.tools.registry import tool_table
 

@@ -33,9 +33,8 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.llm.errors import ModelError
 from crushpy.llm.learnt import LearntModels
 from crushpy.llm.provider_factory import default_model, find_endpoint
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.patterns import escaped
-from crushpy.permissions.rules import RuleSet
+from crushpy.permissions.decision import ExecutionContext
+from crushpy.permissions.rules import RuleSet, escaped
 from crushpy.permissions.trust import is_trusted
 from crushpy.sandbox.confinement import Allowance, Unconfined, confine
 from crushpy.sandbox.filesystem_view import SandboxConfig

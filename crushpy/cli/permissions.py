@@ -84,8 +84,7 @@ def test_command(
     """Say what would become of a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
     from crushpy.bootstrap import ProjectEnvironment
     from crushpy.permissions.decide import decide
-    from crushpy.permissions.modes import in_mode
-    from crushpy.permissions.rules import RuleSet
+    from crushpy.permissions.rules import RuleSet, in_mode
     from crushpy.security.sanitize import clean
     from crushpy.tools.registry import tool_table
 

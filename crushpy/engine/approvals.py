@@ -13,15 +13,11 @@ import msgspec
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.core.messages import CallDecision, Data, Display, ToolCall
-from crushpy.permissions.choices import DENY, ONCE, choices_for, missing_needs
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
+from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
 from crushpy.permissions.describe_call import describe_call
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.modes import in_mode
-from crushpy.permissions.needs.granted import rules_for
-from crushpy.permissions.rules import RuleSet
-from crushpy.permissions.unreadable import unreadable_below
+from crushpy.permissions.path_rules import unreadable_below
+from crushpy.permissions.rules import RuleSet, in_mode, rules_for
 from crushpy.util.spawn import spawn
 
 Emit = Callable[[Event], None]
@@ -205,6 +201,8 @@ class Approvals:
         place: tuple[int, int],
         workspace: Path | None,
     ) -> Ruling:
+        from crushpy.permissions.choices import choices_for  # loads the parser of commands
+
         where = workspace or self._workspace
         choices = choices_for(decision, accesses, self._in_force(), where, self._guard)
         question = ApprovalNeeded(
@@ -268,6 +266,8 @@ class Approvals:
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
         """Asks about something that is the user's alone: no rule and no yolo decides it."""
+        from crushpy.permissions.choices import DENY, ONCE
+
         async with self._line.turn():
             choices = (ONCE, DENY)
             question = ApprovalNeeded(call.id, call.name, call.args, (), reason, "", choices=choices)

@@ -43,7 +43,7 @@ from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.engine.waiting_prompts import WaitingPrompts
 from crushpy.llm.learnt import LearntModels
-from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.rules import RuleSet
 from crushpy.settings import Settings
 from crushpy.storage.records import ConversationRow, SessionInfo, StorageError

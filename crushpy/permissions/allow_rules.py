@@ -1,20 +1,25 @@
-"""Whether allow rules cover a simple command: prefix by prefix, and never more than they spell."""
+"""Allow rules for commands: which rule covers a command, and which one to suggest for it."""
 
 import os
-from collections.abc import Sequence
+import shlex
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from crushpy.core.access import ToolAccess
+from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.risk.git_words import HARMLESS_GLOBALS
-from crushpy.permissions.risk.risky_words import OPERANDS_MATTER, risky_words
+from crushpy.permissions.git_words import HARMLESS_GLOBALS
+from crushpy.permissions.risky_words import OPERANDS_MATTER, is_interpreter, risky_words
+from crushpy.permissions.rules import RUN, RUNS_ANYTHING, parse_allow
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+from crushpy.permissions.shell.wrappers import RUNNERS
 
 _NEUTRAL = word_set("true false : break continue return exit shift wait set exec read test [")
-"""They only steer the shell: beside a command that is allowed they need no rule of their own."""
+"""Builtins that only control the shell: beside an allowed command they need no rule."""
 
 
 def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
-    """True where a rule with these words covers this call."""
+    """True if a rule with these words covers the command."""
     rule, words = plain_git(rule, command.words)
     if len(rule) > len(words) or not all(map(_spells, rule, words)):
         return False
@@ -30,19 +35,19 @@ def covers(rule: Sequence[str], command: SimpleCommand) -> bool:
 
 
 class FreeFolder(Data, frozen=True):
-    """Where a command line may go without a rule."""
+    """The folders a command line may `cd` to without a rule."""
 
     workspace: Path
     below: bool
-    """Also to the folders in it."""
+    """True if folders below the workspace count as well."""
     git: bool = False
-    """True where git would run there: then no folder that is a repository of its own."""
+    """True if git would run there: repositories inside the workspace are then excluded."""
 
 
 def covered_by(
     rules: Sequence[Sequence[str]], command: SimpleCommand, free: FreeFolder
 ) -> Sequence[str] | None:
-    """The words of a rule that covers the command; empty where none is needed; None where none covers it."""
+    """The words of a rule that covers the command; empty if it needs none; None if no rule covers it."""
     for rule in rules:
         if covers(rule, command):
             return rule
@@ -53,7 +58,7 @@ def covered_by(
 
 
 def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
-    """True for a builtin that only steers the shell, and for going where nothing can happen."""
+    """True for a builtin that only controls the shell, and for `cd` to a harmless folder."""
     name = command.words[0].text
     if name == "cd":
         target = cd_target(command, free.workspace)
@@ -69,13 +74,13 @@ def is_neutral(command: SimpleCommand, free: FreeFolder) -> bool:
 
 
 def cd_target(command: SimpleCommand, workspace: Path) -> Path | None:
-    """Where a `cd` goes, if that is known and inside the workspace."""
+    """The folder a `cd` goes to; None if it is unknown or outside the workspace."""
     words = command.words[1:]
     if len(words) != 1 or words[0].kind != "literal" or words[0].text.startswith("-"):
         return None
     root = workspace.resolve()
     target = (root / words[0].text).resolve()
-    # bash goes by the path as it is written: `link/..` leads back, the file system elsewhere.
+    # bash resolves `link/..` by the text, the file system by the link.
     as_written = Path(os.path.normpath(root / words[0].text)).resolve()
     return target if target == as_written and target.is_relative_to(root) else None
 
@@ -86,12 +91,12 @@ def _own_repository(folder: Path, root: Path) -> bool:
 
 
 def is_bare_repository(folder: Path) -> bool:
-    """True where git would take the folder itself for a repository: text files are enough to make one."""
+    """True if git would take the folder itself for a repository, which a few text files can make it."""
     return (folder / "HEAD").exists() and (folder / "objects").is_dir() and not (folder / ".git").exists()
 
 
 def plain_git(rule: Sequence[str], words: tuple[Word, ...]) -> tuple[tuple[str, ...], tuple[Word, ...]]:
-    """Rule and words without git's harmless global options, which nobody wants to spell."""
+    """Rule and words without git's harmless global options, which a rule need not spell."""
     if words[0].text != "git":
         return tuple(rule), words
     texts = tuple(word.text if word.kind == "literal" else "" for word in words)
@@ -109,3 +114,110 @@ def without_globals(words: Sequence[str]) -> tuple[str, ...]:
 
 def _spells(rule: str, word: Word) -> bool:
     return word.kind != "unknown" and word.text == rule
+
+
+_SHELL = {RUN: ToolAccess("command", writes=True)}
+"""The tool that suggestions for commands are about."""
+_PROGRAM_ALONE = word_set(
+    "ls cat head tail wc grep egrep fgrep rg echo pwd which type file stat du df tree diff cmp sort uniq"
+    " cut tr nl basename dirname realpath readlink date whoami id uname hostname printenv env ps jq find"
+    " fd sed awk column md5sum sha256sum sha1sum od xxd strings seq sleep printf less more pytest mypy"
+    " pyright basedpyright flake8 pylint eslint tsc jest vitest mocha tox nox phpunit rspec ctest"
+)
+"""Programs for which the name alone is a useful rule."""
+_WITH_SUBCOMMAND = word_set(
+    "git npm pnpm yarn bun deno cargo rustup docker podman kubectl helm pip pip3 uv poetry pdm hatch go"
+    " make ninja cmake gh glab terraform aws gcloud az brew apt apt-get dnf conda ruff gradle mvn dotnet"
+    " swift mix bundle rake composer systemctl journalctl just task"
+)
+_BUILDS = frozenset(("make", "ninja", "just", "rake"))
+"""Programs that do their usual job without arguments."""
+_TWO_SUBCOMMANDS = frozenset(
+    (
+        *(
+            ("npm", "run"),
+            ("pnpm", "run"),
+            ("yarn", "run"),
+            ("bun", "run"),
+            ("docker", "compose"),
+            ("uv", "pip"),
+        ),
+        *(("git", "stash"), ("git", "remote"), ("git", "worktree"), ("git", "submodule"), ("git", "config")),
+        *(("go", "mod"), ("go", "tool"), ("kubectl", "get"), ("gh", "pr"), ("gh", "issue"), ("gh", "run")),
+        *(("gh", "repo"), ("aws", "s3"), ("hatch", "env"), ("deno", "task"), ("composer", "run")),
+    )
+)
+
+
+def suggest_rule(command: SimpleCommand) -> str | None:
+    """A bash rule that covers this command and similar ones; None if no rule can."""
+    for words in _prefixes(command):
+        rule = f"{RUN}({shlex.join(words)})"
+        if words and covers(words, command) and _is_rule(rule):
+            return rule
+    return None
+
+
+def _is_rule(text: str) -> bool:
+    try:
+        return text.isprintable() and bool(parse_allow(text, _SHELL))
+    except SettingsError:
+        return False
+
+
+def _prefixes(command: SimpleCommand) -> Iterator[tuple[str, ...]]:
+    """Prefixes worth suggesting, the most useful first."""
+    known = _known_words(command.words)
+    if command.inner and command.skip and command.program not in ("sudo", "doas"):
+        inner = command.inner[0]
+        if len(known) > command.skip:
+            for words in _prefixes(inner):
+                yield (*known[: command.skip], *words)
+    elif not command.inner:
+        yield from _usual(command.program, known)
+    if not _too_broad(command.program) or (len(known) == len(command.words) and _names_something(command)):
+        yield known
+
+
+def _usual(program: str, known: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    if not known:
+        return
+    if program == "git":
+        known = without_globals(known)
+    if program in _PROGRAM_ALONE:
+        yield known[:1]
+    elif program in _WITH_SUBCOMMAND and len(known) > 1 and not known[1].startswith("-"):
+        if known[:2] not in _TWO_SUBCOMMANDS:
+            yield known[:2]
+        elif len(known) > 2 and not known[2].startswith("-"):
+            yield known[:3]
+    elif is_interpreter(program) and known[1:2] == ("-m",):
+        yield known[: 4 if known[2:3] == ("pip",) else 3]
+
+
+def _names_something(command: SimpleCommand) -> bool:
+    """Whether the words say what is done: `rm -rf` alone would cover anything."""
+    if command.program in _BUILDS:
+        return True
+    operands = [word for word in command.words[1:] if not word.is_option]
+    return bool(operands) or (len(command.words) > 1 and command.program not in OPERANDS_MATTER)
+
+
+def _too_broad(program: str) -> bool:
+    return (
+        program in OPERANDS_MATTER
+        or program in RUNNERS
+        or program in RUNS_ANYTHING
+        or program in _WITH_SUBCOMMAND
+        or is_interpreter(program)
+    )
+
+
+def _known_words(words: Sequence[Word]) -> tuple[str, ...]:
+    """The words before the first one that depends on an expansion."""
+    known: list[str] = []
+    for word in words:
+        if word.kind == "unknown":
+            break
+        known.append(word.text)
+    return tuple(known)

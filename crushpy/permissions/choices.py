@@ -1,4 +1,4 @@
-"""The answers a question offers: as narrow or as broad as is of use, each tried before it is offered."""
+"""The answers a question offers: as narrow or as broad as is useful, each checked before it is offered."""
 
 import shlex
 from collections.abc import Iterator, Sequence
@@ -8,12 +8,13 @@ import msgspec
 
 from crushpy.core.access import Access, AnswerChoice, Privileges
 from crushpy.core.errors import SettingsError
+from crushpy.permissions.allow_rules import suggest_rule
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
 from crushpy.permissions.path_rules import TouchedPath, exact_pattern, is_guarded
-from crushpy.permissions.patterns import escaped
-from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet
+from crushpy.permissions.rules import NETWORK, READ, RUN, WRITE, RuleSet, escaped
+from crushpy.permissions.shell.ast import with_inner
+from crushpy.permissions.shell.parser import parse_shell
 
 ONCE = AnswerChoice("y", "once")
 DENY = AnswerChoice("n", "deny")
@@ -23,7 +24,7 @@ _THIS = {"path": "this file", "command": "this command", "host": "this host", "n
 def choices_for(
     decision: Decision, accesses: Sequence[Access], rules: RuleSet, workspace: Path, guard: ExecutionContext
 ) -> tuple[AnswerChoice, ...]:
-    """What can be answered to a call that `decision` asks about. Deny comes last."""
+    """The answers to a call that `decision` asks about. Deny comes last."""
     if not decision.suggested:
         return ONCE, DENY
     found: list[AnswerChoice] = []
@@ -35,7 +36,7 @@ def choices_for(
 
 
 def _for_good(decision: Decision) -> Iterator[AnswerChoice]:
-    """The whole network is never granted for good by a key."""
+    """Access to the whole network is never stored permanently."""
     if NETWORK not in decision.suggested:
         missing = missing_needs(decision)
         yield AnswerChoice("a", "always", ", ".join(decision.suggested), decision.suggested, missing)
@@ -55,7 +56,7 @@ def _lets_through(
 def _for_the_conversation(
     decision: Decision, accesses: Sequence[Access], workspace: Path
 ) -> Iterator[AnswerChoice]:
-    """From this one thing to all of its kind."""
+    """From this one thing to everything of its kind."""
     suggested = decision.suggested
     paths = [TouchedPath(access.value, workspace) for access in accesses if access.kind == "path"]
     if accesses and len(paths) == len(accesses):
@@ -76,17 +77,8 @@ def _for_the_conversation(
     yield AnswerChoice("c", "conversation", this, suggested)
 
 
-def missing_needs(decision: Decision) -> Privileges:
-    """What of a command's needs the question is about."""
-    missing = Privileges()
-    for part in decision.parts:
-        if part.verdict == "ask":
-            missing |= part.needs
-    return missing
-
-
 def _for_needs(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice]:
-    """These hosts, the whole network; these folders."""
+    """These hosts, all hosts, these folders."""
     others = [f"commands like {_pattern(rule)}" for rule in decision.suggested if rule.startswith(f"{RUN}(")]
     folders = [f"write access to {', '.join(missing.write)}"] if missing.write else []
     if missing.hosts:
@@ -101,7 +93,7 @@ def _for_needs(decision: Decision, missing: Privileges) -> Iterator[AnswerChoice
 
 
 def _for_files(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iterator[AnswerChoice]:
-    """By any tool: whoever allows a file to be changed does not care which tool does it."""
+    """Rules for any tool: which tool changes an allowed file does not matter."""
     writes = any(access.writes for access in accesses)
     right = WRITE if writes else READ
     patterns = [exact_pattern(path) for path in paths]
@@ -120,7 +112,7 @@ def _for_files(paths: Sequence[TouchedPath], accesses: Sequence[Access]) -> Iter
 
 
 def _folder(path: TouchedPath) -> tuple[str, str]:
-    """The folder it lies in as people read it, and the pattern for all in it.
+    """The folder of a path for display, and the pattern for everything in it.
 
     Empty for a disk, a home, what steers git or crushpy, and the workspace, which is the whole project.
     """
@@ -132,11 +124,7 @@ def _folder(path: TouchedPath) -> tuple[str, str]:
 
 
 def _exact(line: str, suggested: Sequence[str]) -> tuple[str, ...]:
-    """The rules for the words that stand there, instead of those for all commands like them."""
-    from crushpy.permissions.shell.ast import with_inner
-    from crushpy.permissions.shell.parser import parse_shell
-    from crushpy.permissions.suggestions import suggest_rule
-
+    """Rules for exactly the words of `line`, in place of the broader suggestions."""
     spelled: dict[str, list[str]] = {}
     for top in parse_shell(line).commands:
         for command in with_inner(top):

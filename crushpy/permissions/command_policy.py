@@ -1,28 +1,30 @@
-"""A command line as the rules see it: each simple command is covered by one, only reads, or asks."""
+"""Decides about a command line by rules: each simple command is covered by a rule, only reads, or asks."""
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Access
-from crushpy.permissions.allow_rules import FreeFolder, cd_target, covered_by, is_bare_repository
-from crushpy.permissions.decide_path import decide_path
-from crushpy.permissions.decision import Decision, by_rule
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.plain_reading import PlainReading
-from crushpy.permissions.risk.plain_programs import PLAIN_PROGRAMS
-from crushpy.permissions.risk.risky_words import risky_words
+from crushpy.permissions.allow_rules import (
+    FreeFolder,
+    cd_target,
+    covered_by,
+    is_bare_repository,
+    suggest_rule,
+)
+from crushpy.permissions.decision import Decision, ExecutionContext, by_rule, decide_path
+from crushpy.permissions.read_only_commands import PLAIN_PROGRAMS, ReadOnlyPolicy
+from crushpy.permissions.risky_words import risky_words
 from crushpy.permissions.rules import READ, RUN, WRITE, Rule, RuleSet
 from crushpy.permissions.shell.ast import Assignment, Redirect, ShellReading, SimpleCommand, with_inner
 from crushpy.permissions.shell.obeyed_variables import is_obeyed, may_be_obeyed
-from crushpy.permissions.suggestions import suggest_rule
 
 HARMLESS_FILES = re.compile(r"/dev/(?:null|stdin|stdout|stderr|fd/\d+)")
 _MOVES = frozenset(("cd", "pushd", "popd"))
 
 
-class RuleDecision:
-    """One command line under the rules."""
+class CommandPolicy:
+    """The decisions about one command line."""
 
     def __init__(
         self, reading: ShellReading, rules: RuleSet, workspace: Path, guard: ExecutionContext, tool: str = RUN
@@ -34,10 +36,10 @@ class RuleDecision:
             rule.words: rule for rule in rules.allow if rule.tool in (RUN, tool)
         }
         self._free = _free_folder(reading.commands, workspace)
-        self._plain = PlainReading(_folders(reading, workspace), rules, workspace, guard)
+        self._plain = ReadOnlyPolicy(_folders(reading, workspace), rules, workspace, guard)
 
     def parts(self) -> list[Decision]:
-        """One decision for each thing that the line would do."""
+        """One decision for each thing the line would do."""
         parts = self.doubts()
         for redirect in self._reading.redirects:
             parts.extend(_redirect(redirect, self._reading, self._rules, self._workspace))
@@ -47,18 +49,18 @@ class RuleDecision:
         return [*parts, *commands]
 
     def doubts(self) -> list[Decision]:
-        """Why no rule for a command covers this line."""
+        """Reasons why no rule may cover this line."""
         unreadable = self._reading.unreadable
-        found = [Decision("ask", f"the command cannot be judged: {unreadable}")] if unreadable else []
+        found = [Decision("ask", f"the command cannot be analysed: {unreadable}")] if unreadable else []
         found.extend(obeyed_variables(self._reading))
         every = _every(self._reading.commands)
         if any(each.program == "git" for each in every) and is_bare_repository(self._workspace):
-            why = "this folder is a bare repository, and git does what its settings say"
+            why = "this folder is a bare repository, whose settings can make git run programs"
             found.append(Decision("ask", why))
         return found
 
     def command(self, command: SimpleCommand) -> list[Decision]:
-        """What becomes of one command; nothing where it needs no rule."""
+        """The decisions about one command; none if it needs no rule."""
         if covered := self.covered(command):
             return [covered]
         if self.is_neutral(command):
@@ -66,12 +68,12 @@ class RuleDecision:
         return self._plain.parts(command) or self._uncovered(command)
 
     def covered(self, command: SimpleCommand) -> Decision | None:
-        """The rule that covers a command, as a decision."""
+        """The decision by the rule that covers a command; None if no rule does."""
         rule = covered_by(list(self._allow), command, self._free)
         return by_rule("allow", self._allow[tuple(rule)], str(command)[:200]) if rule else None
 
     def is_neutral(self, command: SimpleCommand) -> bool:
-        """True where beside other commands it needs no rule."""
+        """True if the command needs no rule beside other commands."""
         return covered_by((), command, self._free) is not None
 
     def _uncovered(self, command: SimpleCommand) -> list[Decision]:
@@ -81,7 +83,7 @@ class RuleDecision:
 
 
 def obeyed_variables(reading: ShellReading) -> list[Decision]:
-    """What variables ask about: those that steer any program, and all that reach one which obeys any."""
+    """Asks about variables that change what is executed, in any program or in one that obeys them all."""
     exports_all = any(each.program == "set" and _exports_all(each) for each in _every(reading.commands))
     exported = [each for each in reading.variables if exports_all or each.exported or not each.name.islower()]
     asked = {each.name: "is executed" for each in reading.variables if is_obeyed(each)}
@@ -98,7 +100,7 @@ def obeyed_variables(reading: ShellReading) -> list[Decision]:
 def _environments(
     command: SimpleCommand, given: Sequence[Assignment]
 ) -> Iterator[tuple[str, Sequence[Assignment]]]:
-    """Each program that would run, with the variables it gets."""
+    """Each program that would run, with its variables."""
     variables = (*given, *command.variables)
     if command.inner and command.transparent:
         yield "", [each for each in variables if is_obeyed(each)]
@@ -109,7 +111,7 @@ def _environments(
 
 
 def _exports_all(command: SimpleCommand) -> bool:
-    """Whether `set` hands every variable on from here."""
+    """Whether `set` exports every variable from here on."""
     return any(
         word.text == "allexport" or (word.is_option and "a" in word.text) for word in command.words[1:]
     )
@@ -118,16 +120,16 @@ def _exports_all(command: SimpleCommand) -> bool:
 def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspace: Path) -> list[Decision]:
     word = redirect.target
     if word.kind == "unknown" and word.head == "/dev/fd/":
-        return []  # a process substitution: its commands are judged by themselves
+        return []  # a process substitution: its commands are decided separately
     if word.kind == "literal" and HARMLESS_FILES.fullmatch(word.text):
         return []
     text = f"{Path.home()}{word.text[1:]}" if word.text.startswith("~/") else word.text
     spelled = word.kind == "literal" or (text != word.text and not re.search(r"[*?\[{]", text))
     if not spelled or not text or text.startswith(("/dev/tcp/", "/dev/udp/")):
-        return [Decision("ask", f"where the redirection to {word.text} goes cannot be judged")]
+        return [Decision("ask", f"the target of the redirection to {word.text} is unknown")]
     folders = [workspace] if text.startswith("/") else _folders(reading, workspace)
     if not folders:
-        return [Decision("ask", f"from which folder {word.text} is meant cannot be judged")]
+        return [Decision("ask", f"the folder of {word.text} is unknown")]
     tool = WRITE if redirect.writes else READ
     return [
         decide_path(Access(tool, "path", str(folder / text), redirect.writes), rules, workspace)
@@ -136,7 +138,7 @@ def _redirect(redirect: Redirect, reading: ShellReading, rules: RuleSet, workspa
 
 
 def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """The folders in which a command of this line may run; none where that is not known."""
+    """The folders in which a command of this line may run; empty if that is unknown."""
     moves = [each for each in _every(reading.commands) if each.words[0].text in _MOVES]
     if not moves:
         return [workspace]
@@ -151,7 +153,7 @@ def _every(commands: Sequence[SimpleCommand]) -> list[SimpleCommand]:
 
 
 def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFolder:
-    """Where `cd` may go without a rule: a folder can give orders to what runs in it."""
+    """Where `cd` may go without a rule: files of a folder can change what runs in it."""
     every = _every(commands)
     moves = sum(each.words[0].text in _MOVES for each in every)
     steered = {
@@ -162,7 +164,7 @@ def _free_folder(commands: Sequence[SimpleCommand], workspace: Path) -> FreeFold
     return FreeFolder(workspace, below=moves < 2 and steered <= {"git"}, git="git" in steered)
 
 
-def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
+def _ask(command: SimpleCommand, plain: ReadOnlyPolicy) -> Decision:
     rule = suggest_rule(command)
     risks = {} if command.inner else risky_words(command)
     known = [(command.words[place].text, why) for place, why in risks.items() if place < len(command.words)]
@@ -173,6 +175,6 @@ def _ask(command: SimpleCommand, plain: PlainReading) -> Decision:
         reason = f"no rule can cover `{shown}`: {next(iter(risks.values()))}"
     else:
         moves = command.words[0].text == "cd"
-        why = ", and the folder can steer what runs in it" if moves else plain.held_back(command)
+        why = ", and the folder can change what runs in it" if moves else plain.held_back(command)
         reason = f"no rule covers `{shown}`{why}"
     return Decision("ask", reason, (rule,) if rule else (), about=shown)

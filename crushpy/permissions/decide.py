@@ -1,4 +1,4 @@
-"""May it? One decision over all that a call would touch: deny beats ask beats allow, the strictest wins."""
+"""Decides whether a call may run. Deny beats ask beats allow, and the strictest part of a call wins."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,11 +6,15 @@ from pathlib import Path
 import msgspec
 
 from crushpy.core.access import Access
-from crushpy.permissions.decide_host import decide_host
-from crushpy.permissions.decide_path import decide_path
-from crushpy.permissions.decision import Decision, combine, strictest
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.rules import Rule, RuleSet
+from crushpy.permissions.decision import (
+    Decision,
+    ExecutionContext,
+    combine,
+    decide_host,
+    decide_path,
+    decide_tool,
+)
+from crushpy.permissions.rules import RuleSet
 
 
 def decide(
@@ -22,22 +26,17 @@ def decide(
     guard: ExecutionContext | None = None,
 ) -> Decision:
     """Whether a call that would touch all of `accesses` may run."""
+    guard = guard or ExecutionContext()
+    if rules.closed:
+        guard = msgspec.structs.replace(guard, auto_allow=False)  # a sandboxed build still changes files
     parts: list[Decision] = []
     for access in accesses:
-        parts.extend(
-            _closed(part, access, rules)
-            for part in _parts(access, rules, workspace, _held(guard or ExecutionContext(), rules), yolo)
-        )
+        parts.extend(_closed(part, access, rules) for part in _parts(access, rules, workspace, guard, yolo))
     return combine(parts, yolo=yolo)
 
 
-def _held(guard: ExecutionContext, rules: RuleSet) -> ExecutionContext:
-    """Where nothing may be changed, no sandbox is a reason to let a command build."""
-    return msgspec.structs.replace(guard, auto_allow=False) if rules.closed else guard
-
-
 def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
-    """Where nothing may be changed, what could change something is not even asked for."""
+    """In a closed rule set, whatever could change something is denied instead of asked about."""
     if rules.closed and part.verdict == "ask" and access.writes and access.kind != "host":
         return Decision("deny", f"{rules.closed} ({part.reason})", about=part.about)
     return part
@@ -46,25 +45,33 @@ def _closed(part: Decision, access: Access, rules: RuleSet) -> Decision:
 def _parts(
     access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, yolo: bool
 ) -> list[Decision]:
-    if access.kind == "command":
-        from crushpy.permissions.decide_command import decide_command  # loads the parser: only where needed
+    match access.kind:
+        case "command":
+            return _decide_command(access, rules, workspace, guard, yolo=yolo)
+        case "path":
+            return [decide_path(access, rules, workspace)]
+        case "host":
+            return [decide_host(access, rules)]
+        case "none":
+            return [decide_tool(access, rules)]
 
-        return decide_command(access, rules, workspace, guard, yolo=yolo)
-    if access.kind == "path":
-        return [decide_path(access, rules, workspace)]
-    if access.kind == "host":
-        return [decide_host(access, rules)]
-    return [_decide_bare(access, rules)]
 
+def _decide_command(
+    access: Access, rules: RuleSet, workspace: Path, guard: ExecutionContext, *, yolo: bool
+) -> list[Decision]:
+    """One decision for each simple command, redirection and variable of a shell command."""
+    # These load the parser, so they are imported only if a command is decided.
+    from crushpy.permissions.command_policy import CommandPolicy
+    from crushpy.permissions.deny_rules import deny_decisions, mention_decisions
+    from crushpy.permissions.sandboxed_policy import SandboxedPolicy
+    from crushpy.permissions.shell.parser import parse_shell
 
-def _decide_bare(access: Access, rules: RuleSet) -> Decision:
-    """For a tool that touches nothing a pattern could name."""
-
-    def speaks(rule: Rule) -> bool:
-        return rule.tool == access.tool and not rule.pattern
-
-    if decided := strictest(rules, speaks, speaks):
-        return decided
-    if access.writes:
-        return Decision("ask", f"no rule allows {access.tool}", (access.tool,))
-    return Decision("allow", f"{access.tool} needs no rule")
+    reading = parse_shell(access.value)
+    policy = CommandPolicy(reading, rules, workspace, guard, access.tool)
+    parts = deny_decisions(access, reading, rules, yolo=yolo)
+    if not guard.sandbox:
+        return [*parts, *policy.parts()] or [Decision("ask", "no rule covers it")]
+    sandboxed = SandboxedPolicy(access.needs, reading, policy, rules, workspace, guard)
+    if rules.closed or not guard.auto_allow:
+        return [*parts, *policy.parts(), *sandboxed.needs()]
+    return [*parts, *mention_decisions(access, reading, rules), *sandboxed.parts()]

@@ -1,33 +1,133 @@
-"""The answer to "may it?", and how several answers become one. Knows no kind of access."""
+"""The decision about a path, a host or a tool, and how several decisions become one."""
 
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Literal
 
-from crushpy.core.access import Privileges
+from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
-from crushpy.permissions.rules import Rule, RuleSet
+from crushpy.permissions.path_rules import TouchedPath, allows, exact_pattern, forbids, is_secret
+from crushpy.permissions.rules import TALK, Rule, RuleSet
 
 Verdict = Literal["allow", "ask", "deny"]
 
 
 class Decision(Data, frozen=True):
-    """The answer for one call."""
+    """The answer for one call, or for one part of it."""
 
     verdict: Verdict
     reason: str
     """In plain words: the rule, or what no rule covers."""
     suggested: tuple[str, ...] = ()
-    """The allow rules which together would let this kind of call through; empty where none can."""
+    """The allow rules that together would let this kind of call run; empty if none can."""
     about: str = ""
-    """The part of a call that it speaks of, where that is not all of it: one command of several."""
+    """The part of a call this is about, such as one command of several; empty for the whole call."""
     parts: tuple["Decision", ...] = ()
-    """Of the decision for a whole call: those it was made of."""
+    """Of the decision for a whole call: the decisions it was made of."""
     needs: Privileges = Privileges()
-    """What a command gets beyond the sandbox where it runs."""
+    """What a command gets beyond the sandbox if it runs."""
+
+
+class ExecutionContext(Data, frozen=True):
+    """What restrains a command besides the rules, at the time a call is decided."""
+
+    trusted: bool = False
+    """True if the user trusts the project: its git settings then count as the user's own."""
+    sandbox: str = ""
+    """The sandbox every command runs in; empty if there is none."""
+    auto_allow: bool = True
+    """Whether a command that stays inside the sandbox runs without a question."""
+    hosts: tuple[str, ...] = ()
+    """Hosts that every command may reach from inside the sandbox; `*` is any."""
+    write: tuple[str, ...] = ()
+    """Folders outside the workspace that every command may change, as absolute paths."""
+
+    why_not: str = ""
+    """Without a sandbox: the reason, and how to get one."""
+
+
+def decide_path(access: Access, rules: RuleSet, workspace: Path) -> Decision:
+    """Reading inside the workspace needs no rule; any other access to a path does."""
+    target = TouchedPath(access.value, workspace)
+    decided = strictest(
+        rules, lambda rule: forbids(rule, access, target), lambda rule: allows(rule, access, target)
+    )
+    if decided:
+        return decided
+    secret = not access.writes and target.inside and is_secret(target.real, target.root)
+    if not access.writes and target.inside and not secret:
+        return Decision("allow", "reading inside the workspace needs no rule")
+    what = "writing" if access.writes else "reading secrets" if secret else "reading outside the workspace"
+    pattern = exact_pattern(target)
+    suggested = (f"{access.tool}({pattern})",) if pattern else ()
+    return Decision("ask", f"no rule allows {what}: {target.shown}", suggested)
+
+
+def decide_host(access: Access, rules: RuleSet) -> Decision:
+    """Every host needs a rule: a request can carry secrets out."""
+    host = _bare_name(access.value)
+
+    def applies(rule: Rule) -> bool:
+        return rule.tool in (access.tool, TALK) and host_matches(rule.pattern, host)
+
+    if decided := strictest(rules, applies, applies):
+        return decided
+    return Decision("ask", f"no rule allows fetching from {host}", (f"{access.tool}({host})",))
+
+
+def _bare_name(value: str) -> str:
+    """The host without port, brackets and final dot."""
+    host = value.strip().lower()
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    return host.rstrip(".")
+
+
+def host_matches(pattern: str, host: str) -> bool:
+    """Whether a rule's pattern matches a host."""
+    if pattern in ("", "*"):
+        return True
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:])
+    return host == pattern.strip("[]")
+
+
+def decide_tool(access: Access, rules: RuleSet) -> Decision:
+    """For a tool that touches nothing a pattern could name."""
+
+    def applies(rule: Rule) -> bool:
+        return rule.tool == access.tool and not rule.pattern
+
+    if decided := strictest(rules, applies, applies):
+        return decided
+    if access.writes:
+        return Decision("ask", f"no rule allows {access.tool}", (access.tool,))
+    return Decision("allow", f"{access.tool} needs no rule")
+
+
+def strictest(
+    rules: RuleSet, forbids: Callable[[Rule], bool], allows: Callable[[Rule], bool]
+) -> Decision | None:
+    """The decision of the strictest rule that applies; None if none does."""
+    if rule := next(filter(forbids, rules.deny), None):
+        return by_rule("deny", rule)
+    if rule := next(filter(forbids, rules.ask), None):
+        return by_rule("ask", rule)
+    if rule := next(filter(allows, rules.allow), None):
+        return by_rule("allow", rule)
+    return None
+
+
+def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
+    words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
+    source = f" of {rule.origin}" if rule.origin else ""
+    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about)
 
 
 def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
-    """The strictest of several decisions, with all that would have to be allowed."""
+    """The strictest of several decisions, with everything that would have to be allowed."""
     parts = list(parts)
     needs = Privileges()
     for part in parts:
@@ -45,27 +145,8 @@ def combine(parts: Iterable[Decision], *, yolo: bool = False) -> Decision:
     return Decision("allow", reason, parts=said, needs=needs)
 
 
-def strictest(
-    rules: RuleSet, forbids: Callable[[Rule], bool], allows: Callable[[Rule], bool]
-) -> Decision | None:
-    """What the strictest rule says that speaks of it; None where none does."""
-    if rule := next(filter(forbids, rules.deny), None):
-        return by_rule("deny", rule)
-    if rule := next(filter(forbids, rules.ask), None):
-        return by_rule("ask", rule)
-    if rule := next(filter(allows, rules.allow), None):
-        return by_rule("allow", rule)
-    return None
-
-
-def by_rule(verdict: Verdict, rule: Rule, about: str = "") -> Decision:
-    words = {"allow": "allowed by", "ask": "asked because of", "deny": "denied by"}
-    source = f" of {rule.origin}" if rule.origin else ""
-    return Decision(verdict, f"{words[verdict]} the rule {rule}{source}", about=about)
-
-
 def _joined(parts: Sequence[Decision]) -> str:
-    """All their reasons, each once, the same one of several things together; the first few of many."""
+    """At most three distinct reasons; those that differ only in what they are about are joined."""
     reasons = list(dict.fromkeys(part.reason for part in parts if part.reason))
     more = f"; and {len(reasons) - 3} more" if len(reasons) > 3 else ""
     said: dict[str, list[str]] = {}
@@ -74,3 +155,12 @@ def _joined(parts: Sequence[Decision]) -> str:
         said.setdefault(why, []).append(of_what)
     joined = (": ".join(filter(None, (why, ", ".join(filter(None, of))))) for why, of in said.items())
     return "; ".join(joined) + more
+
+
+def missing_needs(decision: Decision) -> Privileges:
+    """What the question of `decision` would grant a command beyond the sandbox."""
+    missing = Privileges()
+    for part in decision.parts:
+        if part.verdict == "ask":
+            missing |= part.needs
+    return missing

@@ -1,4 +1,4 @@
-"""Whether a deny or ask rule speaks of a command: in doubt it does, however the command is dressed up."""
+"""Whether a deny or ask rule applies to a command, however the command is wrapped; in doubt it does."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -6,6 +6,10 @@ from enum import IntEnum
 from fnmatch import fnmatchcase
 from functools import cache
 
+from crushpy.core.access import Access
+from crushpy.permissions.command_policy import obeyed_variables
+from crushpy.permissions.decision import Decision, by_rule
+from crushpy.permissions.rules import RUN, Rule, RuleSet
 from crushpy.permissions.shell.ast import ShellReading, SimpleCommand, Word, with_inner, word_set
 from crushpy.permissions.shell.parser import parse_shell
 from crushpy.permissions.shell.spellings import spells
@@ -32,15 +36,51 @@ _GLUED = re.compile(r"^(?:--[\w-]+=?|-\w)")
 
 
 class RuleHit(IntEnum):
-    """How sure it is that a rule speaks of a command."""
+    """How certain it is that a rule applies to a command."""
 
     NO = 0
     MAYBE = 1
     YES = 2
 
 
+def deny_decisions(access: Access, reading: ShellReading, rules: RuleSet, *, yolo: bool) -> list[Decision]:
+    """The decisions of deny and ask rules. Under yolo, the text of an unreadable command decides."""
+    found: list[Decision] = []
+    for rule in rules.deny:
+        if rule.tool not in (RUN, access.tool):
+            continue
+        hit = _rule_hit(rule, reading)
+        in_doubt = hit == RuleHit.MAYBE or bool(reading.unreadable) or bool(obeyed_variables(reading))
+        if hit == RuleHit.YES:
+            found.append(by_rule("deny", rule))
+        elif in_doubt and yolo and mentions(rule.words, access.value):
+            found.append(Decision("deny", f"the rule {rule} may deny it, and yolo asks no questions"))
+        elif hit == RuleHit.MAYBE:
+            found.append(Decision("ask", f"the rule {rule} may deny it"))
+    for rule in rules.ask:
+        if rule.tool in (RUN, access.tool) and _rule_hit(rule, reading) != RuleHit.NO:
+            found.append(by_rule("ask", rule))
+    return found
+
+
+def mention_decisions(access: Access, reading: ShellReading, rules: RuleSet) -> list[Decision]:
+    """Deny and ask rules whose words occur in an unreadable line, which would run without a question."""
+    if not reading.unreadable:
+        return []
+    known = [rule for rule in (*rules.deny, *rules.ask) if rule.tool in (RUN, access.tool) and rule.words]
+    return [
+        Decision("ask", f"the rule {rule} may apply to it: {reading.unreadable}")
+        for rule in known
+        if mentions(rule.words, access.value)
+    ]
+
+
+def _rule_hit(rule: Rule, reading: ShellReading) -> RuleHit:
+    return RuleHit.YES if rule.pattern in ("", "*") else hits(rule.words, reading)
+
+
 def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
-    """Whether any command of the line is one the rule speaks of."""
+    """Whether the rule applies to any command of the line."""
     found = RuleHit.NO
     for command in reading.commands:
         for words in _candidates(command, depth=0):
@@ -49,7 +89,7 @@ def hits(rule: Sequence[str], reading: ShellReading) -> RuleHit:
 
 
 def mentions(rule: Sequence[str], text: str) -> bool:
-    """True where the rule's words all stand in `text`, however they are spelled: for what cannot be read."""
+    """True if all words of the rule occur in `text`, however spelled. For lines that cannot be parsed."""
     wanted = [_base(rule[0]), *(word for word in rule[1:] if not word.startswith("-"))]
     plain = frozenset(re.sub(r"['\"\\]", "", word) for word in wanted)
     return spells(text, plain) == plain
@@ -88,7 +128,7 @@ def _starts(command: SimpleCommand) -> range:
 
 
 def _git_runs(before: Sequence[str], text: str) -> bool:
-    """Whether git runs what stands after this word, or is glued to it."""
+    """Whether git runs the words after this one, or the rest of it."""
     if "rebase" in before:
         return text.startswith(("-x", "--ex"))
     return ("bisect" in before and text == "run") or ("submodule" in before and text == "foreach")
@@ -111,7 +151,7 @@ def _hit(rule: Sequence[str], words: Sequence[Word]) -> RuleHit:
 
 
 def _reads_script(words: Sequence[Word]) -> RuleHit:
-    """A shell that is given no script reads one from its input, and that can be anything."""
+    """A shell without a script reads one from its input, which can be anything."""
     given = [word for word in words[1:] if not word.is_option and word.text != "-"]
     return RuleHit.MAYBE if _base(words[0].text) in SHELLS and not given else RuleHit.NO
 
@@ -142,7 +182,7 @@ def _has_option(program: str, option: str, words: Sequence[Word]) -> RuleHit:
 
 
 def _given(program: str, option: str, given: set[str]) -> bool:
-    """Whether an option is there, under one of its names or as the beginning of one."""
+    """Whether an option is given, by one of its names or an abbreviation."""
     names = next((names for names in _SAME_OPTION.get(program, ()) if option in names), frozenset((option,)))
     return any(
         name in given or any(len(each) > 2 and name.startswith(each) for each in given) for name in names

@@ -1,4 +1,4 @@
-"""What a call would do, in one sentence of the user's words."""
+"""Describes in one sentence what a call would do."""
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -11,14 +11,14 @@ if TYPE_CHECKING:
     from crushpy.permissions.shell.ast import Word
 
 MOST_NAMES = 4
-"""So many programs or files are named, the rest is counted."""
+"""Programs or files that are named; the rest is counted."""
 
 
 def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
-    """For instance "runs seq, echo, sleep; needs the network"; empty where it touches nothing."""
+    """For example "runs seq, echo, sleep; needs network access"; empty if it touches nothing."""
     said: dict[str, list[str]] = {}
     for access in accesses:
-        for verb, name in _deeds(access, workspace):
+        for verb, name in _actions(access, workspace):
             said.setdefault(verb, []).append(name)
     done = [f"{verb} {_listed(names)}".strip() for verb, names in said.items()]
     needs = Privileges()
@@ -27,7 +27,7 @@ def describe_call(accesses: Sequence[Access], workspace: Path) -> str:
     return "; ".join([*done, *_needed(needs)])
 
 
-def _deeds(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
+def _actions(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
     match access.kind:
         case "command":
             yield from _command(access.value, workspace)
@@ -40,9 +40,9 @@ def _deeds(access: Access, workspace: Path) -> Iterator[tuple[str, str]]:
 
 
 def _command(line: str, workspace: Path) -> Iterator[tuple[str, str]]:
-    from crushpy.permissions.needs.written_words import written_words
     from crushpy.permissions.shell.ast import with_inner
     from crushpy.permissions.shell.parser import parse_shell
+    from crushpy.permissions.written_paths import written_words
 
     reading = parse_shell(line)
     for top in reading.commands:
@@ -63,9 +63,9 @@ def _named(target: "Word", workspace: Path) -> str:
 
 def _needed(needs: Privileges) -> Iterator[str]:
     if needs.network:
-        yield "needs the network"
+        yield "needs network access"
     elif needs.hosts:
-        yield f"needs the network: {', '.join(needs.hosts)}"
+        yield f"needs network access: {', '.join(needs.hosts)}"
     if needs.write:
         yield f"writes {_listed(needs.write)}"
     if needs.git:

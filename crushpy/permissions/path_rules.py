@@ -1,26 +1,27 @@
-"""Whether a rule speaks of a path. Patterns are gitignore-style, relative to the workspace or absolute."""
+"""Whether a rule applies to a path. Patterns are gitignore-style, relative to the workspace or absolute."""
 
 import os
 import re
 import sys
+from collections.abc import Callable
 from functools import cached_property, lru_cache
 from pathlib import Path
 
 from crushpy.core.access import Access
 from crushpy.core.paths import WORKTREES
-from crushpy.permissions.patterns import compiled, escaped
-from crushpy.permissions.rules import READ, WRITE, Rule
+from crushpy.permissions.rules import READ, WRITE, Rule, RuleSet, compiled, escaped
+from crushpy.sandbox.hidden_paths import holds_variables, secrets
 
 OWN_FOLDERS = frozenset((".git", ".crushpy"))
-"""What is written here changes what git and crushpy do: only a rule that spells the folder covers it."""
+"""Files here change what git and crushpy do: only a rule that spells the folder covers them."""
 _IGNORES_CASE = sys.platform in ("darwin", "win32")
 
 
 class TouchedPath:
-    """A path that a call would touch, as it was written and as it really is."""
+    """A path a call would touch, as written and with links resolved."""
 
     def __init__(self, path: str, workspace: Path) -> None:
-        self._path = os.path.join(workspace, path)  # noqa: PTH118  # every call is judged by it: a third of the time
+        self._path = os.path.join(workspace, path)  # noqa: PTH118  # on the path of every call: a third faster
         self.real = Path(os.path.realpath(self._path))
         self.workspace = workspace
         self.root = Path(os.path.realpath(workspace))
@@ -31,12 +32,12 @@ class TouchedPath:
 
     @cached_property
     def inside(self) -> bool:
-        """True where it really lies in the workspace."""
+        """True if the resolved path is in the workspace."""
         return self.real == self.root or self.real.is_relative_to(self.root)
 
     @property
     def parts(self) -> tuple[str, ...]:
-        """Every folder's name on the way to it, from the workspace on where it lies there."""
+        """The names of all folders on the way to it, relative to the workspace if it is inside."""
         real = self.real.relative_to(self.root) if self.inside else self.real
         from_here = self.written.is_relative_to(self.workspace)
         written = self.written.relative_to(self.workspace) if from_here else self.written
@@ -44,18 +45,18 @@ class TouchedPath:
 
     @property
     def shown(self) -> str:
-        """As a person reads it: relative inside the workspace."""
+        """For display: relative if inside the workspace."""
         return str(self.real.relative_to(self.root)) if self.inside else str(self.real)
 
 
-def speaks_of(rule: Rule, access: Access) -> bool:
-    """Whether the rule is about this kind of access. `view` is the right to read, `write` to change."""
+def applies_to(rule: Rule, access: Access) -> bool:
+    """Whether the rule is about this kind of access. `view` rules cover all reading, `write` all writing."""
     return rule.tool in (access.tool, WRITE if access.writes else READ)
 
 
 def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:
-    """True where an allow rule covers the path as it really is, links followed."""
-    if not speaks_of(rule, access):
+    """True if an allow rule covers the path with links resolved."""
+    if not applies_to(rule, access):
         return False
     if access.writes and not _spells_own_folder(rule.pattern, target):
         return False
@@ -65,8 +66,8 @@ def allows(rule: Rule, access: Access, target: TouchedPath) -> bool:
 
 
 def forbids(rule: Rule, access: Access, target: TouchedPath) -> bool:
-    """True where a deny or ask rule speaks of the path, as written or as it really is."""
-    if not speaks_of(rule, access):
+    """True if a deny or ask rule matches the path, as written or with links resolved."""
+    if not applies_to(rule, access):
         return False
     if not rule.pattern:
         return True
@@ -77,7 +78,7 @@ def forbids(rule: Rule, access: Access, target: TouchedPath) -> bool:
 
 
 def exact_pattern(target: TouchedPath) -> str | None:
-    """The pattern for this one path; None where no rule can spell it."""
+    """The pattern for this one path; None if no rule can spell it."""
     pattern = escaped(target.shown)
     if not pattern.isprintable() or pattern.endswith(" "):
         return None
@@ -87,7 +88,7 @@ def exact_pattern(target: TouchedPath) -> str | None:
 
 
 def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
-    """True where the path is none of the guarded ones, or the pattern names the guarded folder."""
+    """True if the path is not in a guarded folder, or the pattern names that folder."""
     spelled = {part.casefold() for part in pattern.split("/")}
     parts = {part.casefold() for part in target.parts}
     if not (parts & OWN_FOLDERS) <= spelled:
@@ -99,12 +100,12 @@ def _spells_own_folder(pattern: str, target: TouchedPath) -> bool:
 
 
 def is_guarded(target: TouchedPath) -> bool:
-    """True where what is written there changes what git or crushpy do."""
+    """True if a file written there changes what git or crushpy do."""
     return any(part.casefold() in OWN_FOLDERS for part in target.parts) or bool(_folders_around(target))
 
 
 def _folders_around(target: TouchedPath) -> list[Path]:
-    """Crushpy's own folders that the path lies in. The worktree of a task is there, and is the task's."""
+    """The folders of crushpy that contain the path; none for a task in its own worktree."""
     around = [
         folder for folder in crushpy_folders() if target.real == folder or target.real.is_relative_to(folder)
     ]
@@ -113,7 +114,7 @@ def _folders_around(target: TouchedPath) -> list[Path]:
 
 
 def crushpy_folders() -> tuple[Path, ...]:
-    """Where crushpy keeps settings and conversations."""
+    """The folders of crushpy's settings and conversations."""
     return _crushpy_folders_for(os.environ.get("CRUSHPY_HOME", ""), os.environ.get("HOME", ""))
 
 
@@ -132,7 +133,7 @@ def _matches(pattern: str, path: Path, root: Path, *, reads: bool, forbids: bool
     elif pattern.startswith("../") or "/../" in pattern:
         pattern = os.path.normpath(f"{escaped(str(root))}/{pattern}")
     if pattern.startswith("/"):
-        # What is allowed stays what it was when the rule was first used; what is forbidden follows links.
+        # An allow rule keeps the target it had when first used; a deny rule follows links each time.
         real = _real if forbids else _real_at_first
         lines = {pattern, real(pattern)} if pattern != "/" else {"/**"}
         return any(_match(line, str(path).lstrip("/"), reads, forbids) for line in lines)
@@ -150,7 +151,7 @@ def _match(line: str, path: str, reads: bool, forbids: bool) -> bool:
     spec = compiled(line)
     if spec is None:
         return forbids
-    # Reading a folder is reading what is in it: `src/**` speaks of listing `src` too.
+    # Reading a folder is reading its contents: `src/**` also matches listing `src`.
     return spec.match_file(path) or spec.match_file(f"{path}/") or (reads and spec.match_file(f"{path}/\x01"))
 
 
@@ -162,3 +163,47 @@ def _real(pattern: str) -> str:
 
 
 _real_at_first = lru_cache(maxsize=256)(_real)
+
+
+def unreadable_below(
+    tool: str, place: Path, real: Path, rules: RuleSet, workspace: Path, *, yolo: bool
+) -> Callable[[str], bool] | None:
+    """Which files below `real`, which the call named `place`, a search must skip; None if none.
+
+    Rules about the folder itself were applied when the search was decided.
+    """
+    reading = Access(tool, "path", str(real))
+    folder = TouchedPath(str(place), workspace)
+    asked = () if yolo else (rule for rule in rules.ask if not forbids(rule, reading, folder))
+    spoken = [rule for rule in (*rules.deny, *asked) if applies_to(rule, reading)]
+    hidden = secret_places_in(real)
+    # An answer for a folder elsewhere was not meant for the passwords in it; a rule is.
+    outside = not folder.inside and not any(allows(rule, reading, folder) for rule in rules.allow)
+    if not spoken and not hidden and not outside:
+        return None
+
+    def is_left_out(path: str) -> bool:
+        found = str(real / path)
+        if any(_is_in(found, secret) for secret in hidden) or (outside and holds_variables(Path(path).name)):
+            return True
+        targets = [TouchedPath(each, workspace) for each in {found, str(place / path)}]
+        return any(forbids(rule, reading, target) for rule in spoken for target in targets)
+
+    return is_left_out
+
+
+def secret_places_in(folder: Path) -> list[str]:
+    """Known locations of secrets below a folder and crushpy's own files; none if the folder is one itself."""
+    around = str(folder)
+    places = (*secrets(Path.home()), *map(str, crushpy_folders()))
+    return [place for place in places if _is_in(place, around) and place != around]
+
+
+def is_secret(real: Path, workspace: Path) -> bool:
+    """Whether a path is a known location of secrets, in a workspace that contains the home folder."""
+    home = os.path.realpath(Path.home())
+    return _is_in(home, str(workspace)) and any(_is_in(str(real), place) for place in secrets(Path(home)))
+
+
+def _is_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip(os.sep) + os.sep)

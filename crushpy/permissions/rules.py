@@ -1,21 +1,49 @@
-"""Permission rules as people write them: `tool` or `tool(pattern)`, in three lists. Knows no file."""
+"""Permission rules: `tool` or `tool(pattern)` in three lists, and the rules each mode adds."""
 
 import re
 from collections.abc import Collection, Iterable
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-from crushpy.core.access import ToolAccess, ToolTable, declared_tools
+import msgspec
+
+from crushpy.core.access import Mode, Privileges, ToolAccess, ToolTable, declared_tools
 from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
-from crushpy.permissions.patterns import compiled
 from crushpy.permissions.shell.ast import word_set
 
+if TYPE_CHECKING:
+    from pathspec import GitIgnoreSpec
+
+
+@lru_cache(maxsize=512)
+def compiled(pattern: str) -> "GitIgnoreSpec | None":
+    """The compiled gitignore-style pattern; None if it is invalid."""
+    import re
+    import warnings
+
+    from pathspec import GitIgnoreSpec
+
+    line = f"\\{pattern}" if pattern.startswith("#") else pattern
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # about odd brackets, of no use to the user
+            return GitIgnoreSpec.from_lines([line])
+    except (ValueError, re.error):
+        return None
+
+
+def escaped(path: str) -> str:
+    """A pattern that matches this path literally."""
+    return "".join(f"\\{letter}" if letter in "\\*?[]!#" else letter for letter in path)
+
+
 READ, WRITE, RUN, TALK = "view", "write", "bash", "fetch"
-"""Their rules are rights: to read any file, to change any, to run commands, to talk to hosts, by any tool."""
+"""Rules for these tools apply to every tool that reads files, writes files, runs commands or fetches."""
 
 NETWORK = "network"
 RIGHTS: ToolTable = {NETWORK: ToolAccess("host", writes=True)}
-"""What rules speak of beside tools: what commands get beyond the sandbox."""
+"""What rules can name besides tools: what commands get beyond the sandbox."""
 
 RUNS_ANYTHING = word_set(
     "sh bash dash zsh ksh fish eval exec source . sudo doas su xargs nohup parallel busybox"
@@ -27,12 +55,12 @@ _HOST = re.compile(r"(\*|(\*\.)?[a-z0-9_]([a-z0-9_.-]*[a-z0-9_])?|\[?[0-9a-f:]+\
 
 
 class Rule(Data, frozen=True):
-    """One rule. Without a pattern it speaks of every call of its tool."""
+    """One rule. Without a pattern it applies to every call of its tool."""
 
     tool: str
     pattern: str = ""
     origin: str = ""
-    """Who brought it, where nobody wrote it into the settings: a mode."""
+    """The mode that added the rule; empty if it comes from the settings."""
 
     def __str__(self) -> str:
         return f"{self.tool}({self.pattern})" if self.pattern else self.tool
@@ -44,10 +72,10 @@ class Rule(Data, frozen=True):
 
     @staticmethod
     def parse(text: str, tools: ToolTable) -> "Rule":
-        """The rule that `text` spells. `tools`: those there are, which say what pattern each takes."""
+        """Parses `text`. `tools`: the known tools, which say what kind of pattern each takes."""
         match = _SHAPE.fullmatch(text.strip())
         if match is None:
-            raise _bad(text, "it is neither `tool` nor `tool(pattern)`")
+            raise _bad(text, "write `tool` or `tool(pattern)`")
         tool, pattern = match[1], match[2]
         access = tools.get(tool) or RIGHTS.get(tool)
         if access is None:
@@ -56,9 +84,9 @@ class Rule(Data, frozen=True):
             return Rule(tool)
         pattern = pattern.strip()
         if not pattern:
-            raise _bad(text, "the pattern is empty", f"For every call of the tool write {tool}.")
+            raise _bad(text, "the pattern is empty", f"To match every call of the tool, write {tool}.")
         if any(ord(letter) < 32 or ord(letter) == 127 for letter in pattern):
-            raise _bad(text, "the pattern holds a control character")
+            raise _bad(text, "the pattern contains a control character")
         match access.kind:
             case "command":
                 _check_command(text, pattern)
@@ -72,13 +100,13 @@ class Rule(Data, frozen=True):
 
 
 class RuleSet(Data, frozen=True):
-    """All rules in force. Deny beats ask beats allow; the order in a list means nothing."""
+    """All rules in force. Deny beats ask beats allow; the order within a list has no meaning."""
 
     allow: tuple[Rule, ...] = ()
     ask: tuple[Rule, ...] = ()
     deny: tuple[Rule, ...] = ()
     closed: str = ""
-    """Why what could change something is denied where it would ask; empty where it asks."""
+    """Why anything that could change something is denied instead of asked about; empty if it asks."""
 
     @staticmethod
     def from_strings(
@@ -87,7 +115,7 @@ class RuleSet(Data, frozen=True):
         deny: Iterable[str] = (),
         tools: ToolTable | None = None,
     ) -> "RuleSet":
-        """`tools`: those there are; None: those that the registry declared."""
+        """`tools`: the known tools; None for those the registry declared."""
         known = declared_tools() if tools is None else tools
         return RuleSet(
             tuple(parse_allow(text, known) for text in allow),
@@ -105,7 +133,7 @@ class RuleSet(Data, frozen=True):
 
 
 def parse_allow(text: str, tools: ToolTable) -> Rule:
-    """A rule that is meant to allow: it never means any shell command."""
+    """Parses an allow rule. A rule that would allow any shell command is rejected."""
     rule = Rule.parse(text, tools)
     if rule.tool in RIGHTS or tools[rule.tool].kind != "command":
         return rule
@@ -134,7 +162,7 @@ def split_words(pattern: str) -> tuple[str, ...]:
             following = next(letters, "")
             piece = following if not quote or following in '"\\$`' else letter + following
         elif letter in "$`":
-            raise ValueError("a rule spells words, it cannot hold $ or ` (put them in single quotes)")
+            raise ValueError("a rule cannot contain $ or ` outside single quotes")
         elif quote:
             quote, piece = ("", "") if letter == '"' else (quote, letter)
         elif letter in "'\"":
@@ -145,7 +173,7 @@ def split_words(pattern: str) -> tuple[str, ...]:
             word = None
             continue
         elif letter in "|&;<>()":
-            raise ValueError(f"a rule names one simple command, it cannot hold {letter}")
+            raise ValueError(f"a rule names one simple command and cannot contain {letter}")
         else:
             piece = letter
         word = [*(word or ()), piece]
@@ -168,7 +196,7 @@ def _check_command(text: str, pattern: str) -> None:
     except ValueError as error:
         raise _bad(text, str(error)) from None
     if not words or not words[0]:
-        raise _bad(text, "it names no program")
+        raise _bad(text, "it does not name a program")
     if re.fullmatch(r"[A-Za-z_]\w*\+?=.*", words[0], re.DOTALL):
         raise _bad(text, f"it begins with the variable {words[0]!r}, not with a program")
 
@@ -176,7 +204,7 @@ def _check_command(text: str, pattern: str) -> None:
 def _check_path(text: str, pattern: str) -> None:
     if pattern.startswith("!"):
         raise _bad(text, "a path pattern cannot be negated", "Use an allow rule and a deny rule.")
-    # Compiling is costly the first time: only what could be invalid is tried here.
+    # Compiling is expensive the first time, so only patterns that could be invalid are tried here.
     if ("[" in pattern or "\\" in pattern) and compiled(pattern) is None:
         raise _bad(
             text, "it is not a valid path pattern", "Put a backslash before a literal [, ] or backslash."
@@ -200,3 +228,38 @@ def _nearest(tool: str, known: Collection[str]) -> str:
 def _bad(text: str, wrong: str, hint: str = "") -> SettingsError:
     example = "Examples: bash(git log), write(src/**), fetch(docs.python.org)."
     return SettingsError(f"The permission rule {text!r} cannot be used: {wrong}.", hint or example)
+
+
+def rules_for(needs: Privileges) -> tuple[str, ...]:
+    """The allow rules that grant these privileges."""
+    hosts = tuple(f"{NETWORK}({host})" for host in needs.hosts)
+    return (*hosts, *(f"{WRITE}({escaped(folder)}/**)" for folder in needs.write))
+
+
+PLAN_CLOSED = "plan mode only reads"
+
+
+def in_mode(mode: Mode, rules: RuleSet) -> RuleSet:
+    """`rules` as they apply in a mode. Deny and ask rules apply in every mode."""
+    match mode:
+        case "edits":
+            return msgspec.structs.replace(rules, allow=(*rules.allow, *_EDITS_ALLOW))
+        case "plan":
+            return RuleSet(
+                tuple(rule for rule in rules.allow if not _allows_changes(rule)),
+                rules.ask,
+                (*rules.deny, *_PLAN_DENY),
+                closed=PLAN_CLOSED,
+            )
+        case "ask":
+            return rules
+
+
+_EDITS_ALLOW = (Rule(WRITE, "./**", "the mode that allows edits"),)
+_PLAN_DENY = (Rule(WRITE, origin="plan mode"), Rule("job_kill", origin="plan mode"))
+
+
+def _allows_changes(rule: Rule) -> bool:
+    """Commands count: a rule that lets tests run lets them write. What only reads needs no rule."""
+    declared = declared_tools().get(rule.tool)
+    return rule.tool == RUN or (declared is not None and declared.writes and declared.kind != "host")

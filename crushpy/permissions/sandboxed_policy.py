@@ -1,56 +1,108 @@
-"""A command line in the sandbox: what stays inside runs, what needs more asks for just that."""
+"""Decides about a command line in the sandbox: it runs, or asks for exactly what it lacks."""
 
+import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from crushpy.core.access import Privileges
-from crushpy.permissions.command_policy import HARMLESS_FILES, RuleDecision
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.needs.changes import Changes
-from crushpy.permissions.needs.granted import Granted
-from crushpy.permissions.needs.network import network_needs
-from crushpy.permissions.needs.written_words import WrittenWord, written_words
-from crushpy.permissions.risk.git_words import git_changes
-from crushpy.permissions.rules import RuleSet
+from crushpy.core.access import Access, Privileges
+from crushpy.permissions.allow_rules import suggest_rule
+from crushpy.permissions.command_policy import HARMLESS_FILES, CommandPolicy
+from crushpy.permissions.decision import Decision, ExecutionContext, decide_path, host_matches, strictest
+from crushpy.permissions.git_words import git_changes
+from crushpy.permissions.network_needs import network_needs
+from crushpy.permissions.rules import NETWORK, TALK, WRITE, Rule, RuleSet, escaped
 from crushpy.permissions.shell.ast import Redirect, ShellReading, SimpleCommand, with_inner
-from crushpy.permissions.suggestions import suggest_rule
-
-_GIT = Privileges(git=True)
+from crushpy.permissions.written_paths import WritePolicy, WrittenWord, written_words
 
 
-class SandboxedDecision:
+class GrantedPrivileges:
+    """What every command of the conversation may do beyond reading and writing the workspace."""
+
+    def __init__(self, rules: RuleSet, workspace: Path, guard: ExecutionContext) -> None:
+        self._rules = rules
+        self._workspace = workspace
+        own = [rule.pattern or "*" for rule in rules.allow if rule.tool == NETWORK]
+        hosts = tuple(dict.fromkeys((*guard.hosts, *own)))
+        any_host = "*" in hosts
+        folders = tuple(dict.fromkeys((*guard.write, *_writable_folders(rules, workspace))))
+        self.needs = Privileges(any_host, () if any_host else hosts, folders)
+
+    def missing_parts(self, needs: Privileges) -> Iterator[Decision]:
+        """One decision for each kind of privilege in `needs` that is not granted."""
+        yield from self._network(needs)
+        for folder in needs.write:
+            yield from self._folder(folder)
+
+    def _network(self, needs: Privileges) -> Iterator[Decision]:
+        wanted = needs.hosts or (("",) if needs.network else ())
+        missing: list[str] = []
+        for host in wanted:
+            decided = strictest(
+                self._rules,
+                lambda rule, host=host: rule.tool in (NETWORK, TALK) and _names_host(rule, host),
+                lambda rule, host=host: rule.tool == NETWORK and _names_host(rule, host),
+            )
+            if decided is not None and decided.verdict != "allow":
+                yield decided
+            elif decided is None and not self._has(host):
+                missing.append(host)
+        if missing == [""]:
+            yield Decision("ask", "needs network access", (NETWORK,), needs=Privileges(network=True))
+        elif missing:
+            reason = f"needs network access: {', '.join(missing)}"
+            suggested = tuple(f"{NETWORK}({host})" for host in missing)
+            yield Decision("ask", reason, suggested, needs=Privileges(hosts=tuple(missing)))
+
+    def _has(self, host: str) -> bool:
+        return self.needs.network or any(host_matches(each, host) for each in self.needs.hosts if host)
+
+    def _folder(self, folder: str) -> Iterator[Decision]:
+        real = Path(os.path.realpath(folder))
+        inside = [self._workspace.resolve(), *map(Path, map(os.path.realpath, self.needs.write))]
+        if any(real.is_relative_to(each) for each in inside):
+            return
+        decided = decide_path(Access(WRITE, "path", str(real), writes=True), self._rules, self._workspace)
+        if decided.verdict == "deny" or (decided.verdict == "ask" and not decided.suggested):
+            yield decided
+            return
+        broad = Path.home().resolve().is_relative_to(real)
+        pattern = f"{escaped(str(real))}/**"
+        suggested = () if broad or not pattern.isprintable() else (f"{WRITE}({pattern})",)
+        yield Decision("ask", f"writes {_shown(real)}", suggested, needs=Privileges(write=(str(real),)))
+
+
+class SandboxedPolicy:
     """One command line. `asked` is what the agent itself said the command needs."""
 
     def __init__(
         self,
         asked: Privileges,
         reading: ShellReading,
-        line: RuleDecision,
+        policy: CommandPolicy,
         rules: RuleSet,
         workspace: Path,
         guard: ExecutionContext,
     ) -> None:
         self._asked = asked
         self._reading = reading
-        self._line = line
+        self._policy = policy
         self._workspace = workspace
-        self._granted = Granted(rules, workspace, guard)
-        self._changes = Changes(_folders(reading, workspace), rules, workspace)
+        self._granted = GrantedPrivileges(rules, workspace, guard)
+        self._writes = WritePolicy(_working_folders(reading, workspace), rules, workspace)
 
     def parts(self) -> list[Decision]:
-        """One decision for each thing that the line would do beyond reading and building."""
+        """One decision for each thing the line would do beyond reading and building."""
         parts = self._asked_for("it stays inside the sandbox")
         lifted = self._asked.git
         others: list[SimpleCommand] = []
         for redirect in self._reading.redirects:
             parts.extend(self._redirect(redirect))
         for command in self._reading.commands:
-            needs, changes = self._found(command)
-            missing = list(self._granted.parts(needs))
-            if covered := self._line.covered(command):
-                # The rule speaks of this command, so it has what it needs; nothing beside it gets that.
+            needs, changes = self._needs_of(command)
+            missing = list(self._granted.missing_parts(needs))
+            if covered := self._policy.covered(command):
+                # The rule is about this command, so it gets what it needs; the other commands do not.
                 lifted = lifted or bool(missing) or needs.git
                 parts += [covered, Decision("allow", "", needs=needs)]
                 parts += [part for part in missing if not part.suggested]
@@ -60,18 +112,18 @@ class SandboxedDecision:
                 lifted = True
                 rule = suggest_rule(command)
                 parts.append(Decision("ask", f"`{str(command)[:60]}` changes .git", (rule,) if rule else ()))
-            elif not self._line.is_neutral(command):
+            elif not self._policy.is_neutral(command):
                 others.append(command)
         if lifted:
-            parts += [part for command in others for part in self._line.command(command)]
-            parts += self._line.doubts()
+            parts += [part for command in others for part in self._policy.command(command)]
+            parts += self._policy.doubts()
         return parts
 
     def needs(self) -> list[Decision]:
-        """What the line gets beyond the sandbox, where rules alone decide about its commands."""
+        """What the line gets beyond the sandbox if rules alone decide about its commands."""
         found = Privileges()
         for command in self._reading.commands:
-            found |= self._found(command)[0]
+            found |= self._needs_of(command)[0]
         for redirect in self._reading.redirects:
             for part in self._redirect(redirect):
                 found |= part.needs
@@ -81,10 +133,10 @@ class SandboxedDecision:
         parts = [Decision("allow", reason, needs=self._granted.needs | self._asked)]
         if self._asked.git:
             parts.append(Decision("ask", "changes .git"))
-        return [*parts, *self._granted.parts(self._asked)]
+        return [*parts, *self._granted.missing_parts(self._asked)]
 
-    def _found(self, command: SimpleCommand) -> tuple[Privileges, list[Decision]]:
-        """What a command and those inside it need, and what becomes of what they change."""
+    def _needs_of(self, command: SimpleCommand) -> tuple[Privileges, list[Decision]]:
+        """What a command and the commands inside it need, and the decisions about what they write."""
         needs = Privileges()
         changes: list[Decision] = []
         for each in with_inner(command):
@@ -92,9 +144,9 @@ class SandboxedDecision:
                 continue
             needs |= network_needs(each, self._workspace)
             if each.program == "git" and git_changes(each.words):
-                needs |= _GIT
+                needs |= Privileges(git=True)
             for written in written_words(each):
-                parts, needed = self._changes.word(written, str(each))
+                parts, needed = self._writes.decide_word(written, str(each))
                 changes += parts
                 needs |= needed
         return needs, changes
@@ -105,16 +157,16 @@ class SandboxedDecision:
         if not redirect.writes or harmless or (word.kind == "unknown" and word.head == "/dev/fd/"):
             return
         if re.match(r"/dev/(?:tcp|udp)/", word.text):
-            yield from self._granted.parts(Privileges(network=True))
+            yield from self._granted.missing_parts(Privileges(network=True))
             return
-        parts, needs = self._changes.word(WrittenWord(word), f"> {word.text}")
+        parts, needs = self._writes.decide_word(WrittenWord(word), f"> {word.text}")
         yield from parts
-        yield from self._granted.parts(needs)
+        yield from self._granted.missing_parts(needs)
         yield Decision("allow", "", needs=needs)
 
 
-def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
-    """Every folder in which a command of this line may run; none where that is not known."""
+def _working_folders(reading: ShellReading, workspace: Path) -> list[Path]:
+    """Every folder in which a command of this line may run; empty if that is unknown."""
     folders = [workspace]
     for command in (each for top in reading.commands for each in with_inner(top)):
         name = command.words[0].text
@@ -132,3 +184,22 @@ def _folders(reading: ShellReading, workspace: Path) -> list[Path]:
             return []
         folders.append(folders[-1] / text)
     return folders
+
+
+def _names_host(rule: Rule, host: str) -> bool:
+    return not rule.pattern or bool(host and host_matches(rule.pattern, host))
+
+
+def _writable_folders(rules: RuleSet, workspace: Path) -> Iterator[str]:
+    """The folders outside the workspace that allow rules open as a whole."""
+    for rule in rules.allow:
+        folder, rest = rule.pattern[:-3], rule.pattern[-3:]
+        if rule.tool == WRITE and rest == "/**" and re.match(r"~?/", folder):
+            path = Path(folder).expanduser()
+            if not re.search(r"[*?\[\]\\!#]", folder) and not path.is_relative_to(workspace):
+                yield str(path)
+
+
+def _shown(path: Path) -> str:
+    home = Path.home()
+    return f"~/{path.relative_to(home)}" if path != home and path.is_relative_to(home) else str(path)

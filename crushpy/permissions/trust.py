@@ -1,4 +1,4 @@
-"""Which projects may bring their own settings and templates. Kept by real path, in one private file."""
+"""Which projects may bring their own settings and templates: a private list of real paths."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from crushpy.security.sanitize import clean
 
 
 def is_trusted(paths: Paths, root: Path) -> bool:
-    """True where the user trusts the project at `root`. In doubt it is not: a broken list trusts nothing."""
+    """True if the user trusts the project at `root`. A broken list trusts nothing."""
     try:
         return _real(root) in _read(paths)
     except CrushpyError:
@@ -20,20 +20,20 @@ def is_trusted(paths: Paths, root: Path) -> bool:
 
 
 def trusted(paths: Paths) -> list[Path]:
-    """All trusted projects, by name."""
+    """All trusted projects, sorted by path."""
     return [Path(folder) for folder in sorted(_read(paths))]
 
 
 def add_trusted(paths: Paths, root: Path) -> Path:
-    """Trusts the project at `root`; gives back its real path. Whole disks and homes are refused."""
+    """Trusts the project at `root` and returns its real path. Home folders and their parents are refused."""
     real = Path(_real(root))
     if not real.is_dir():
         raise UsageError(f"{root} is not a folder.", "Name the folder of a project.")
     home = Path(_real(Path.home()))
     if home.is_relative_to(real):
-        what = "your home folder" if home == real else "a folder that holds your home folder"
+        what = "your home folder" if home == real else "a parent of your home folder"
         raise UsageError(
-            f"{real} is {what}: trusting it would trust far more than one project.",
+            f"{real} is {what}: trusting it would trust more than one project.",
             "Trust the project's own folder: crushpy trust PATH",
         )
     _write(paths, _read(paths) | {str(real)})
@@ -41,7 +41,7 @@ def add_trusted(paths: Paths, root: Path) -> Path:
 
 
 def brings(root: Path) -> list[str]:
-    """What the project brings, in lines. It was written by others: nothing of it may steer the terminal."""
+    """The project's settings and templates as lines, sanitised for the terminal."""
     folder = root / PROJECT_FOLDER
     settings = folder / "config.toml"
     try:
@@ -57,7 +57,7 @@ def brings(root: Path) -> list[str]:
 
 
 def remove_trusted(paths: Paths, root: Path) -> bool:
-    """Trusts the project at `root` no longer; False where it was not trusted."""
+    """Stops trusting the project at `root`; False if it was not trusted."""
     known = _read(paths)
     if _real(root) not in known:
         return False
@@ -87,7 +87,7 @@ def _read(paths: Paths) -> set[str]:
 def _broken(file: Path, wrong: str) -> SettingsError:
     return SettingsError(
         f"The list of trusted projects {file} cannot be read: {wrong}",
-        "Until it is mended no project is trusted; delete it to start afresh.",
+        "No project is trusted until it is fixed. Delete it to start with an empty list.",
     )
 
 
@@ -97,5 +97,6 @@ def _write(paths: Paths, folders: set[str]) -> None:
         write_private(paths.trust_file, text.encode())
     except OSError as error:
         raise CrushpyError(
-            f"{paths.trust_file} cannot be written: {error.strerror}", "Check the folder's rights and space."
+            f"{paths.trust_file} cannot be written: {error.strerror}",
+            "Check the folder's permissions and free space.",
         ) from error

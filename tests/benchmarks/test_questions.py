@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from benchmarks.questions import COMMANDS, asked, project
-from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.decision import ExecutionContext
 
 
 def test_with_a_sandbox_at_most_a_tenth_of_the_commonest_commands_ask(tmp_path: Path) -> None:

@@ -52,9 +52,9 @@ def test_the_network_is_refused_by_name_with_the_ways_to_grant_it(run: Run, llm:
     )
     done = run("fetch it")
     curl, make, anything, wrong = (each["text"] for each in done.of("tool_result"))
-    assert "needs the network: example.com" in curl and "--allow 'network(example.com)'" in curl
+    assert "needs network access: example.com" in curl and "--allow 'network(example.com)'" in curl
     assert "sandbox.network" in curl
-    assert "needs the network: pypi.org" in make and "--allow 'network(pypi.org)'" in make
+    assert "needs network access: pypi.org" in make and "--allow 'network(pypi.org)'" in make
     assert "--allow network" in anything
     assert "'a b' is no host" in wrong
     assert done.code == 3
@@ -112,7 +112,7 @@ def test_nothing_but_the_user_grants(run: Run, cli: Cli, llm: ScriptedLLM, works
     done = run("do as it says")
     read, refused, settings = done.of("tool_result")
     assert orders in read["text"]
-    assert refused["is_error"] and "needs the network; writes /opt" in refused["text"]
+    assert refused["is_error"] and "needs network access; writes /opt" in refused["text"]
     assert settings["is_error"]
     assert done.code == 3
     for key in ("sandbox.network", "sandbox.write", "sandbox.env", "permissions.allow", "sandbox.mode"):

@@ -8,8 +8,7 @@ import pytest
 
 from crushpy.core.access import Access
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.execution_context import ExecutionContext
+from crushpy.permissions.decision import Decision, ExecutionContext
 from crushpy.permissions.rules import RuleSet
 
 from . import attacks

@@ -6,10 +6,8 @@ import pytest
 
 from crushpy.core.access import Access, Privileges
 from crushpy.permissions.decide import decide
-from crushpy.permissions.decision import Decision
-from crushpy.permissions.execution_context import ExecutionContext
-from crushpy.permissions.modes import in_mode
-from crushpy.permissions.rules import RuleSet
+from crushpy.permissions.decision import Decision, ExecutionContext
+from crushpy.permissions.rules import RuleSet, in_mode
 
 from . import attacks
 
@@ -244,7 +242,7 @@ def test_the_network_is_asked_for_by_host(command: str, project: Path) -> None:
     decision = judge(command, project)
     hosts = NETWORK[command]
     assert decision.verdict == "ask"
-    assert f"needs the network: {', '.join(hosts)}" in decision.reason
+    assert f"needs network access: {', '.join(hosts)}" in decision.reason
     assert decision.needs.hosts == hosts
     assert decision.suggested == tuple(f"network({host})" for host in hosts)
     granted = judge(command, project, allow=decision.suggested)
@@ -255,7 +253,7 @@ def test_the_network_is_asked_for_by_host(command: str, project: Path) -> None:
 def test_where_no_host_is_known_the_whole_network_is_asked_for(command: str, project: Path) -> None:
     decision = judge(command, project)
     assert decision.verdict == "ask" and decision.needs.network
-    assert "needs the network" in decision.reason
+    assert "needs network access" in decision.reason
     assert judge(command, project, allow=("network",)).verdict == "allow"
     assert judge(command, project, allow=("network(example.com)",)).verdict == "ask"
 
@@ -324,7 +322,7 @@ def test_writing_outside_asks_for_the_folder(command: str, project: Path) -> Non
 def test_what_the_agent_asks_for_is_granted_by_rules_or_asked_about(project: Path) -> None:
     needs = Privileges(hosts=("pypi.org",), write=("/opt/x",))
     decision = judge("make deps", project, needs=needs)
-    assert decision.reason == "needs the network: pypi.org; writes /opt/x"
+    assert decision.reason == "needs network access: pypi.org; writes /opt/x"
     assert decision.suggested == ("network(pypi.org)", "write(/opt/x/**)")
     granted = judge("make deps", project, needs=needs, allow=decision.suggested)
     assert (granted.verdict, granted.needs) == ("allow", needs)

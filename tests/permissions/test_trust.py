@@ -47,7 +47,7 @@ def test_trust_follows_links_to_the_real_folder(paths: Paths, workspace: Path, t
 
 def test_the_disk_the_home_folder_and_what_holds_it_are_refused(paths: Paths) -> None:
     for folder in (Path("/"), Path.home(), Path.home().parent):
-        with pytest.raises(UsageError, match="far more than one project"):
+        with pytest.raises(UsageError, match="more than one project"):
             add_trusted(paths, folder)
     assert trusted(paths) == []
 

@@ -79,7 +79,7 @@ async def test_the_network_for_this_command_for_these_hosts_and_for_the_conversa
         await app.say("go on")
         await armed(app)
         await app.sees(
-            "needs the network: a.example",
+            "needs network access: a.example",
             "[y] once",
             "[c] this conversation: the network: a.example",
             "[w] this conversation: the whole network",

@@ -109,7 +109,7 @@ class ChangeRecorder:
     def _may_write(self, command: str) -> bool:
         from crushpy.core.access import Access
         from crushpy.permissions.decide import decide
-        from crushpy.permissions.execution_context import ExecutionContext
+        from crushpy.permissions.decision import ExecutionContext
         from crushpy.permissions.rules import RuleSet
         from crushpy.security.safe_git import names_no_program
 

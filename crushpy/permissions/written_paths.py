@@ -1,35 +1,43 @@
-"""Which words of a command name what it changes: of programs that change what they are given."""
+"""The paths a command writes, as far as its words tell, and whether writing them asks."""
 
+import os
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
+from crushpy.core.access import Access, Privileges
 from crushpy.core.messages import Data
+from crushpy.permissions.decision import Decision, decide_path
+from crushpy.permissions.path_rules import TouchedPath, is_guarded
+from crushpy.permissions.read_only_commands import named_paths
+from crushpy.permissions.rules import WRITE, RuleSet
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
 
 _CREATES = word_set("mkdir touch mkfifo")
 _CHANGES = word_set("rm rmdir unlink shred truncate tee gzip gunzip bzip2 bunzip2 xz unxz zstd")
 _AFTER_FIRST = word_set("chmod chown chgrp setfacl chattr")
-"""The first operand says how."""
+"""The first operand is not a file."""
 _INTO_LAST = word_set("cp ln install")
 _VALUED = {
     **{"truncate": "sr", "touch": "rdt", "mkdir": "m", "install": "mogtS"},
     **dict.fromkeys(("cp", "mv", "ln"), "tS"),
 }
-"""Letters of options with a value."""
+"""Letters of options that take a value."""
 
 
 class WrittenWord(Data, frozen=True):
-    """One word that names a file or a folder."""
+    """One word that names a file or folder a command writes."""
 
     word: Word
     creates: bool = False
-    """True where only what is not there yet appears: nothing is lost."""
+    """True if the command only creates what does not exist yet, so nothing is lost."""
     into: tuple[str, ...] = ()
-    """Where a folder of that name is there, what appears in it."""
+    """The names created inside the word's path if that is an existing folder."""
 
 
 def written_words(command: SimpleCommand) -> list[WrittenWord]:
-    """What this one simple command would change, as far as it is a program known to do so."""
+    """The words this one simple command would write to, if its program is known."""
     program, words = command.program, command.words[1:]
     operands = list(_operands(words, _VALUED.get(program, "")))
     if program in _CREATES:
@@ -117,3 +125,88 @@ def _before_first_test(words: Sequence[Word]) -> list[Word]:
             break
         starts.append(word)
     return starts
+
+
+_BUILD_OUTPUT = word_set(
+    "build dist target node_modules __pycache__ .pytest_cache .mypy_cache .ruff_cache .tox .nox .cache .eggs"
+    " htmlcov coverage .coverage .next .nuxt .turbo .parcel-cache .gradle .venv venv out tmp .tmp DerivedData"
+)
+"""Folders of build output: no work is lost with them."""
+_BUILD_SUFFIXES = (
+    ".pyc",
+    ".o",
+    ".obj",
+    ".class",
+    ".log",
+    ".tmp",
+    ".egg-info",
+    ".so",
+    ".a",
+    ".swp",
+    "~",
+)
+_EXECUTED_LATER = word_set(".git .crushpy .vscode .idea .envrc .husky .githooks")
+"""Other programs execute what is written there."""
+_PRIVATE = tuple({os.path.realpath(folder) for folder in ("/tmp", "/var/tmp", tempfile.gettempdir())})  # noqa: S108
+"""Each conversation has its own."""
+
+
+class WritePolicy:
+    """Decides about the paths commands write. `folders`: where the line may run; empty if unknown."""
+
+    def __init__(self, folders: Sequence[Path], rules: RuleSet, workspace: Path) -> None:
+        self._folders = folders
+        self._rules = rules
+        self._workspace = workspace
+
+    def decide_word(self, written: WrittenWord, shown: str) -> tuple[list[Decision], Privileges]:
+        """Decisions about one word of the command `shown`, and what it needs outside the workspace."""
+        word = written.word
+        paths: list[str] = []
+        for folder in self._folders:
+            named = None if word.kind == "unknown" else named_paths(word, folder)
+            if named is None:
+                break
+            paths.extend(named)
+        else:
+            if self._folders:
+                return self._paths(paths, written)
+        if written.creates:
+            return [], Privileges()
+        return [Decision("ask", f"what `{shown[:60]}` changes is unknown: {word.text[:60]}")], Privileges()
+
+    def _paths(self, paths: Sequence[str], written: WrittenWord) -> tuple[list[Decision], Privileges]:
+        parts: list[Decision] = []
+        needs = Privileges()
+        for path in dict.fromkeys(paths):
+            inner = [f"{path}/{name}" for name in written.into] if Path(path).is_dir() else [path]
+            for each in inner if written.into else [path]:
+                decided, needed = self._decide_path(each, creates=written.creates)
+                parts += decided
+                needs |= needed
+        return parts, needs
+
+    def _decide_path(self, path: str, *, creates: bool = False) -> tuple[list[Decision], Privileges]:
+        target = TouchedPath(path, self._workspace)
+        if not target.inside:
+            if any(target.real.is_relative_to(folder) for folder in _PRIVATE):
+                return [], Privileges()
+            folder = target.real if target.real.is_dir() and not creates else _existing(target.real.parent)
+            return [], Privileges(write=(str(folder),))
+        decided = decide_path(
+            Access(WRITE, "path", str(target.written), writes=True), self._rules, self._workspace
+        )
+        by_rule = decided.verdict != "ask" or not decided.suggested
+        lost = os.path.lexists(target.written) and not creates and not _is_build_output(target)
+        executed = is_guarded(target) or bool(set(target.parts) & _EXECUTED_LATER)
+        return ([decided] if by_rule or lost or executed else []), Privileges()
+
+
+def _existing(folder: Path) -> Path:
+    """The nearest folder that exists."""
+    return next((each for each in (folder, *folder.parents) if each.is_dir()), folder)
+
+
+def _is_build_output(target: TouchedPath) -> bool:
+    inside = target.real.relative_to(target.root).parts
+    return bool(set(inside) & _BUILD_OUTPUT) or target.real.name.endswith(_BUILD_SUFFIXES)

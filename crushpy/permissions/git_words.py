@@ -1,4 +1,4 @@
-"""The words of git that write or execute. A rule `bash(git)` covers what only reads; the rest is spelled."""
+"""Words of git that write or execute. A rule `bash(git)` covers only what reads."""
 
 from collections.abc import Sequence
 
@@ -70,7 +70,7 @@ _VALUED_SHORT = {
     "push": "o",
     "clone": "bo",
 }
-"""Letters of harmless options whose value may be glued on."""
+"""Letters of harmless options that take an attached value."""
 
 _RISKY_OPERANDS: dict[str, tuple[str, ...]] = {
     "bisect": ("run",),
@@ -85,7 +85,7 @@ _NETWORK = frozenset(("clone", "fetch", "pull", "push", "ls-remote", "remote", "
 
 
 _TALKS = frozenset(("ls-remote", "help"))
-"""They read, though not the repository."""
+"""They read something other than the repository."""
 _READING_FORMS = frozenset(
     (
         *(("stash", "list"), ("stash", "show"), ("worktree", "list"), ("remote", ""), ("remote", "get-url")),
@@ -95,11 +95,11 @@ _READING_FORMS = frozenset(
 )
 _CONFIG_READS = frozenset(("--get", "--get-all", "--get-regexp", "--list", "-l"))
 _ELSEWHERE = ("no-index", "contents", "git-dir", "file", "from-file", "pathspec-from-file")
-"""With these git reads files of other folders, or names that stand in a file."""
+"""With these git reads files of other folders, or takes names from a file."""
 
 
 def git_reads(words: Sequence[Word]) -> bool:
-    """True where git only reads its repository. What the repository's settings make it run is not meant."""
+    """True if git only reads its repository, apart from what the repository's settings make it run."""
     place = 1
     while place < len(words) and words[place].kind == "literal" and words[place].text in HARMLESS_GLOBALS:
         place += 1
@@ -123,7 +123,7 @@ _CHANGES_NOTHING = word_set(
 
 
 def git_changes(words: Sequence[Word]) -> bool:
-    """True where git would change the repository itself, or may."""
+    """True if git may change the repository itself."""
     place = 1
     while place < len(words) and words[place].text.startswith("-"):
         place += 2 if words[place].text in _VALUED_GLOBALS else 1
@@ -142,23 +142,23 @@ def git_changes(words: Sequence[Word]) -> bool:
 
 
 def git_risks(words: Sequence[Word]) -> dict[int, str]:
-    """Risky words of a git command, by place."""
+    """Risky words of a git command, by index."""
     risks: dict[int, str] = {}
     place = 1
     while place < len(words) and words[place].text.startswith("-"):
         word = words[place]
         name = word.text.partition("=")[0]
         if word.kind != "literal" or word.text not in HARMLESS_GLOBALS | _TELLS:
-            risks[place] = "with it git can execute what it is told to"
+            risks[place] = "it can make git execute a program"
             if word.text in _VALUED_GLOBALS or name == "-c":
                 place += 1
-                risks[place] = "it is part of what git is told to execute"
+                risks[place] = "it is the value of an option that can make git execute a program"
         place += 1
     if place >= len(words):
         return risks
     subcommand = words[place]
     if subcommand.kind != "literal":
-        risks[place] = "which git command this runs is not known"
+        risks[place] = "the git subcommand is unknown"
     elif subcommand.text not in _READS:
         risks[place] = f"git {subcommand.text} can write or execute"
     return risks | _subcommand_risks(subcommand.text, words, place)
@@ -203,7 +203,7 @@ def _operand_risks(name: str, words: Sequence[Word], operands: list[int], listin
 
 
 def _config_risks(words: Sequence[Word], operands: list[int]) -> dict[int, str]:
-    """`git config key` reads; nearly anything else sets what git will execute."""
+    """`git config key` reads; nearly anything else can set what git executes."""
     reads = (
         "--get",
         "--get-all",
@@ -225,7 +225,7 @@ def _is_listing(text: str) -> bool:
 
 
 def _risky_option(subcommand: str, text: str) -> str | None:
-    """None for a harmless option, else the value that is glued to a risky one."""
+    """None for a harmless option, otherwise the value attached to a risky one."""
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
         options = (*_EVERYWHERE, *_LONG.get(subcommand, ()))

@@ -1,13 +1,108 @@
-"""Whether a command talks to the network, and to which hosts, as far as its words tell."""
+"""The hosts a command connects to, as far as its words tell."""
 
 import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from crushpy.core.access import Privileges
-from crushpy.permissions.needs.git_remotes import remote_address
-from crushpy.permissions.needs.package_hosts import package_hosts
 from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+
+_SECTION = re.compile(r'\[\s*(\w+)\s*(?:"([^"]*)")?\s*\]')
+_MOST = 200_000
+
+
+def remote_address(workspace: Path, name: str = "") -> str:
+    """The address of the remote of this name, else of `origin` or the first; empty if there is none."""
+    remotes = _remotes(workspace)
+    if name in remotes:
+        return remotes[name]
+    return remotes.get("origin", next(iter(remotes.values()), ""))
+
+
+def _remotes(workspace: Path) -> dict[str, str]:
+    settings = _settings_file(workspace)
+    try:
+        text = settings.read_bytes()[:_MOST].decode(errors="replace") if settings else ""
+    except OSError:
+        return {}
+    remotes: dict[str, str] = {}
+    section = ""
+    for line in map(str.strip, text.splitlines()):
+        if opened := _SECTION.match(line):
+            section = opened[2] or "" if opened[1] == "remote" else ""
+        elif section and re.match(r"(?:push)?url\s*=", line, re.IGNORECASE):
+            remotes.setdefault(section, line.partition("=")[2].strip().strip('"'))
+    return remotes
+
+
+def _settings_file(workspace: Path) -> Path | None:
+    for folder in (workspace, *workspace.parents):
+        marker = folder / ".git"
+        if marker.is_dir():
+            return marker / "config"
+        if marker.is_file():  # a worktree or a submodule
+            try:
+                git_dir = folder / marker.read_text()[:4096].removeprefix("gitdir:").strip()
+                common = git_dir / "commondir"
+                shared = common.read_text()[:4096].strip() if common.is_file() else "."
+                return git_dir / shared / "config"
+            except OSError:
+                return None
+    return None
+
+
+_PYPI = ("pypi.org", "files.pythonhosted.org")
+_NPM = ("registry.npmjs.org",)
+_CRATES = ("index.crates.io", "static.crates.io", "crates.io")
+_GO = ("proxy.golang.org", "sum.golang.org")
+_GEMS = ("rubygems.org", "index.rubygems.org")
+_PACKAGIST = ("repo.packagist.org", "packagist.org", "api.github.com", "codeload.github.com")
+_NUGET = ("api.nuget.org",)
+_ANY: tuple[str, ...] = ()
+
+_BY_PROGRAM: dict[str, tuple[tuple[str, ...], str]] = {
+    "pip": (_PYPI, "install download wheel index"),
+    "uv": (_PYPI, "add sync lock tool python install compile upgrade build publish"),
+    "poetry": (_PYPI, "add install update lock publish"),
+    "pdm": (_PYPI, "add install update lock sync publish"),
+    "pipenv": (_PYPI, "install update sync lock"),
+    "pipx": (_PYPI, "install run upgrade upgrade-all inject"),
+    "twine": (("upload.pypi.org",), "upload"),
+    "npm": (_NPM, "install i ci add update up upgrade audit view outdated publish create init search pack"),
+    "pnpm": (_NPM, "install i add update up audit outdated publish create dlx"),
+    "yarn": (("registry.yarnpkg.com", *_NPM), "install add upgrade up audit outdated publish create dlx"),
+    "bun": (_NPM, "install i add update outdated publish create"),
+    "cargo": (_CRATES, "add install update fetch search publish"),
+    "gem": (_GEMS, "install update fetch push search"),
+    "bundle": (_GEMS, "install update add outdated"),
+    "composer": (_PACKAGIST, "install require update create-project outdated"),
+    "dotnet": (_NUGET, "restore add"),
+    "brew": (_ANY, "install upgrade update fetch tap"),
+    "conda": (_ANY, "install create update search"),
+    "mamba": (_ANY, "install create update search"),
+    **dict.fromkeys(("apt", "apt-get"), (_ANY, "install update upgrade full-upgrade dist-upgrade source")),
+    **dict.fromkeys(("dnf", "yum", "zypper"), (_ANY, "install update upgrade refresh")),
+    "apk": (_ANY, "add update upgrade fetch"),
+    "terraform": (_ANY, "init plan apply destroy get login"),
+    "helm": (_ANY, "install upgrade repo pull push"),
+    "playwright": (_ANY, "install"),
+}
+_GO_USES = (("get",), ("install",), ("mod", "download"), ("mod", "tidy"))
+
+
+def package_hosts(program: str, operands: tuple[str, ...]) -> tuple[str, ...] | None:
+    """The hosts a package manager would connect to, empty for any host; None if it connects to none."""
+    if program == "go":
+        talks = any(operands[: len(use)] == use for use in _GO_USES)
+        return _GO if talks and any("@" in word or word in ("get", "mod") for word in operands) else None
+    if program == "yarn" and not operands:
+        return _BY_PROGRAM["yarn"][0]
+    known = _BY_PROGRAM.get(program)
+    if known is None:
+        return None
+    hosts, words = known
+    return hosts if set(operands[:2]) & set(words.split()) else None
+
 
 _ANY_HOST = Privileges(network=True)
 _FETCHES = {
@@ -18,13 +113,13 @@ _FETCHES = {
     "xh": "ao",
     "aria2c": "odsxjk",
 }
-"""Programs that are given addresses, with the letters of options that have a value."""
+"""Programs that take addresses, with the letters of their options that take a value."""
 _OTHER_PROTOCOLS = word_set(
     "ssh scp sftp mosh telnet nc ncat netcat socat ping ping6 traceroute mtr dig nslookup host whois ftp lftp"
     " rclone gh glab aws gcloud az gsutil heroku vercel netlify flyctl fly doctl kubectl psql mysql redis-cli"
     " mongosh ansible ansible-playbook"
 )
-"""They speak what no proxy for hosts understands, or to whom they speak is not in their words."""
+"""Their protocol does not pass through the proxy, or their words do not name the host."""
 _DATABASES = word_set("psql mysql redis-cli mongosh")
 _GIT_TALKS = word_set("clone fetch pull push ls-remote")
 _GIT_PAIRS = frozenset(
@@ -39,7 +134,7 @@ _HOST = re.compile(r"[a-z0-9_][a-z0-9_.:-]*")
 
 
 def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
-    """What of the network this one simple command would use; what it runs in turn is not looked at."""
+    """The hosts this one simple command would use; the commands it runs are not considered."""
     program, words = _named(command)
     texts = [word.text for word in words]
     if program in _FETCHES:
@@ -67,7 +162,7 @@ def network_needs(command: SimpleCommand, workspace: Path) -> Privileges:
 
 
 def is_local(host: str) -> bool:
-    """True for this machine itself."""
+    """True for the local machine."""
     return bool(_LOCAL.fullmatch(host))
 
 
@@ -122,7 +217,7 @@ def _git(words: Sequence[Word], workspace: Path) -> Privileges:
 
 
 def _runs_package(program: str, words: Sequence[Word], workspace: Path) -> Privileges:
-    """A package that is there already is run without the network."""
+    """A package that is installed runs without the network."""
     name = next((word.text for word in words if not word.is_option), "")
     if program == "uvx":
         return Privileges(hosts=package_hosts("pip", ("install",)) or ())

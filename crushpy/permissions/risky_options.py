@@ -1,4 +1,4 @@
-"""The options known to write or to execute, program by program, and how they are found in a command."""
+"""Options known to write or execute, by program, and how they are found among the words of a command."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from crushpy.core.messages import Data
 from crushpy.permissions.shell.ast import Word
 
 Risks = dict[int, str]
-"""Place of a word -> why it is risky, as the end of a sentence."""
+"""Why a word is risky, as the end of a sentence, by the index of the word."""
 
 
 class Risk(Data, frozen=True):
@@ -15,11 +15,11 @@ class Risk(Data, frozen=True):
     short: str = ""
     """Letters of risky options."""
     long: tuple[str, ...] = ()
-    """Risky long options, without dashes; abbreviations of them count too."""
+    """Risky long options without dashes; abbreviations count."""
     values: str = ""
-    """Letters of harmless options whose value may be glued on: what follows them is no option."""
+    """Letters of harmless options that take an attached value."""
     operands: bool = False
-    """True where every operand is written to."""
+    """True if every operand is written to."""
 
 
 def _risk(short: str = "", long: str = "", values: str = "", operands: bool = False) -> Risk:
@@ -150,7 +150,7 @@ PROGRAMS = {
 
 
 _FROM_FILES = frozenset(("pytest", "mypy", "ruff", "tsc"))
-"""Programs to which `@name` stands for the options that a file holds."""
+"""Programs that read options from a file given as `@name`."""
 
 
 def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
@@ -180,7 +180,7 @@ def option_risks(words: Sequence[Word], risk: Risk) -> Risks:
 
 
 def _risky_option(text: str, risk: Risk) -> str | None:
-    """None for a harmless option, else the value that is glued to a risky one."""
+    """None for a harmless option, otherwise the value attached to a risky one."""
     if text.startswith("--"):
         name, _, value = text[2:].partition("=")
         return value if is_long(name, risk.long) else None
@@ -195,5 +195,5 @@ def _risky_option(text: str, risk: Risk) -> str | None:
 
 
 def is_long(name: str, options: Sequence[str]) -> bool:
-    """True where `name` is one of the long options or may stand for it."""
+    """True if `name` is one of the long options or an abbreviation of one."""
     return bool(name) and any(option.startswith((name, name.lower())) for option in options)

@@ -1,0 +1,303 @@
+"""Programs that only read, the files they read, and whether reading those asks."""
+
+import glob
+import os
+import re
+import shutil
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import chain, islice
+from pathlib import Path
+
+from crushpy.core.access import Access
+from crushpy.core.messages import Data
+from crushpy.permissions.decision import Decision, ExecutionContext, decide_path
+from crushpy.permissions.git_words import git_reads
+from crushpy.permissions.risky_options import is_long
+from crushpy.permissions.risky_words import risky_words
+from crushpy.permissions.rules import READ, RuleSet
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+
+PLAIN_PROGRAMS = word_set(
+    "ls cat head tail wc grep egrep fgrep rg echo pwd which type stat du df tree diff cmp sort uniq cut tr nl"
+    " basename dirname realpath readlink date whoami id uname hostname seq sleep printf true false test [ :"
+    " find fd fdfind sed awk gawk mawk column md5sum sha1sum sha256sum sha512sum od xxd hexdump strings file"
+    " jq tac rev fold comm paste join expr mkdir touch cp mv rm rmdir ln chmod tee break continue return"
+    " exit shift wait set read cd"
+)
+
+
+class Reader(Data, frozen=True):
+    """How to find the files that one program reads among its words."""
+
+    patterns: int = 0
+    """How many of its first operands are not files: a search pattern, a script."""
+    spares: str = ""
+    """Letters of options that give the pattern instead, so that every operand is a file."""
+    spares_long: tuple[str, ...] = ()
+    refused: str = ""
+    """Letters of options that follow links or take file names from a file."""
+    refused_long: tuple[str, ...] = ()
+    values: str = ""
+    """Letters of options with a value that is not a file, attached or as the next word."""
+    inside: str = ""
+    """A regular expression no word may match: the script would read files by itself."""
+
+
+def _reader(
+    patterns: int = 0,
+    spares: str = "",
+    refused: str = "",
+    values: str = "",
+    spares_long: str = "",
+    refused_long: str = "",
+    inside: str = "",
+) -> Reader:
+    return Reader(
+        patterns, spares, tuple(spares_long.split()), refused, tuple(refused_long.split()), values, inside
+    )
+
+
+_GREP = _reader(1, "ef", "fR", "ABCemdD", "regexp file", "file exclude-from dereference-recursive")
+_CHECKSUM = _reader(refused="c", refused_long="check")
+_PLAIN = _reader()
+
+_READERS: dict[str, Reader] = {
+    **dict.fromkeys(
+        word_set("cat tac nl rev fold expand unexpand fmt cksum uniq comm tail head readlink"), _PLAIN
+    ),
+    **dict.fromkeys(word_set("realpath cmp column join od xxd hexdump ls stat df"), _PLAIN),
+    **dict.fromkeys(word_set("md5sum sha1sum sha224sum sha256sum sha384sum sha512sum b2sum"), _CHECKSUM),
+    **dict.fromkeys(word_set("grep egrep fgrep"), _GREP),
+    **dict.fromkeys(word_set("cut paste"), _reader(values="d")),
+    "wc": _reader(refused_long="files0-from"),
+    "sort": _reader(refused="T", values="t", refused_long="files0-from temporary-directory"),
+    "du": _reader(refused="LDX", refused_long="dereference dereference-args exclude-from files0-from"),
+    "diff": _reader(refused="rX", refused_long="recursive exclude-from from-file to-file"),
+    "file": _reader(refused="fmMzZ", refused_long="files-from magic-file uncompress"),
+    "strings": _reader(inside=r"\A@"),
+    "tree": _reader(refused="l", refused_long="fromfile fromtabfile"),
+    "rg": _reader(
+        1, "ef", "fLz", "ABCEMTegjmrtd", "regexp file files type-list", "file follow ignore-file search-zip"
+    ),
+    "sed": _reader(1, "ef", "", "el", "expression file"),
+    "awk": _reader(1, "", "", "Fv", "", "", r"getline|ARGV"),
+    "jq": _reader(
+        1, "", "fL", "", "", "from-file slurpfile rawfile argfile", r"\b(?:import|include|modulemeta)\b"
+    ),
+    "find": _reader(inside=r"\A(?:-L|-follow|-files0-from)\Z"),
+    "fd": _reader(1, "", "L", "eEtdSocj", "", "follow"),
+}
+_ALIKE = {"gawk": "awk", "mawk": "awk", "gsed": "sed", "fdfind": "fd"}
+
+_SAY = word_set(
+    "echo printf basename dirname seq sleep which type true false : expr whoami id uname hostname pwd date tr"
+    " nproc arch uptime free groups"
+)
+"""Programs that do not read the files their words name."""
+_SAY_REFUSED = {"date": "fr"}
+
+
+def _reader_named(program: str) -> Reader | None:
+    return _READERS.get(_ALIKE.get(program, program))
+
+
+def is_plain_reader(command: SimpleCommand) -> bool:
+    """True if the program only reads, and no word writes, executes or hides what is read."""
+    name = command.words[0].text
+    if command.words[0].kind != "literal" or command.inner:
+        return False
+    if name == "command":
+        return len(command.words) > 2 and command.words[1].text in ("-v", "-V") and _spelled(command.words)
+    if risky_words(command):
+        return False
+    if name in _SAY:
+        letters = _SAY_REFUSED.get(name, "")
+        return not any(set(word.text[1:]) & set(letters) for word in command.words if word.is_option)
+    reader = _reader_named(name)
+    return reader is not None and not any(_is_refused(word, reader) for word in command.words[1:])
+
+
+def _spelled(words: Sequence[Word]) -> bool:
+    return all(word.kind == "literal" for word in words)
+
+
+def _is_refused(word: Word, reader: Reader) -> bool:
+    if reader.inside and re.search(reader.inside, word.text):
+        return True
+    if not word.is_option:
+        return word.kind == "unknown" and word.may_be_option
+    if word.text.startswith("--"):
+        return is_long(word.text[2:].partition("=")[0], reader.refused_long)
+    for letter in word.text[1:]:
+        if letter in reader.refused:
+            return True
+        if letter in reader.values:
+            return False
+    return False
+
+
+def read_words(command: SimpleCommand) -> Iterator[Word]:
+    """All words of a plain reader that may name files."""
+    words = command.words
+    reader = _reader_named(words[0].text)
+    if reader is None:
+        yield from (word for word in words[1:] if word.kind == "pattern")  # the shell expands them
+        return
+    patterns = 0 if any(_spares(word, reader) for word in words[1:]) else reader.patterns
+    is_value = options_over = False
+    for word in words[1:]:
+        if is_value and patterns:
+            is_value = False
+            if word.kind != "literal":
+                yield word
+        elif word.text == "--" and not options_over:
+            options_over = True
+        elif word.is_option and not options_over:
+            is_value = _takes_next(word.text, reader)
+            yield from _in_option(word.text, reader)
+        elif patterns:
+            patterns -= 1
+            if word.kind == "pattern":
+                yield word
+        else:
+            yield word
+
+
+def _spares(word: Word, reader: Reader) -> bool:
+    """Whether an option replaces the pattern. In doubt it does, so that more words count as files."""
+    if not word.is_option:
+        return False
+    if word.text.startswith("--"):
+        return is_long(word.text[2:].partition("=")[0], reader.spares_long)
+    return bool(set(word.text[1:]) & set(reader.spares))
+
+
+def _takes_next(text: str, reader: Reader) -> bool:
+    if text.startswith("--"):
+        return False
+    for place, letter in enumerate(text[1:], 2):
+        if letter in reader.values:
+            return place == len(text)
+    return False
+
+
+def _in_option(text: str, reader: Reader) -> Iterator[Word]:
+    """A value attached to an option that may be a path."""
+    if text.startswith("--"):
+        _, equals, value = text.partition("=")
+        if equals:
+            yield Word(value)
+        return
+    for place, letter in enumerate(text[1:], 2):
+        if letter in reader.values:
+            return
+        if text[place : place + 1] in ("/", "~", "."):
+            yield Word(text[place:])
+            return
+
+
+_MOST_FILES = 1_000
+"""A glob pattern that matches more asks."""
+
+
+class ReadOnlyPolicy:
+    """The decisions about those commands of one line that only read."""
+
+    def __init__(
+        self, folders: Sequence[Path], rules: RuleSet, workspace: Path, guard: ExecutionContext
+    ) -> None:
+        """`folders`: where the line may run; empty if unknown."""
+        self._folders = folders
+        self._rules = rules
+        self._workspace = workspace
+        self._guard = guard
+
+    def parts(self, command: SimpleCommand) -> list[Decision]:
+        """One decision for each file it reads; none if it may do more than read."""
+        if command.inner:
+            inner = [self.parts(each) for each in command.inner] if command.transparent else []
+            return [part for parts in inner for part in parts] if all(inner) else []
+        name = command.words[0].text
+        if name == "git":
+            reads = self._guard.trusted and bool(self._folders) and git_reads(command.words)
+            words = [word for word in command.words[2:] if _leads_out(word)]
+        else:
+            reads = is_plain_reader(command)
+            words = list(read_words(command)) if reads else []
+        paths = [self._paths(word) for word in words]
+        if not reads or None in paths or _is_of_project(name, self._workspace):
+            return []
+        free = Decision("allow", f"`{str(command)[:60]}` only reads")
+        return [
+            free,
+            *(part for path in dict.fromkeys(chain(*filter(None, paths))) for part in self._read(path)),
+        ]
+
+    def held_back(self, command: SimpleCommand) -> str:
+        """Why a command that only reads still asks, as the end of a sentence."""
+        if command.words[0].text == "git" and not self._guard.trusted and git_reads(command.words):
+            return ": the project's settings can make git run programs, and the project is not trusted"
+        return ""
+
+    def _paths(self, word: Word) -> list[str] | None:
+        """The paths a word names in every folder where the line may run; None if unknown."""
+        if word.kind == "unknown" and word.head == "/dev/fd/":
+            return []  # a process substitution: its commands are decided separately
+        if word.kind == "unknown" or not self._folders or "\0" in word.text:
+            return None
+        named = [named_paths(word, folder) for folder in self._folders]
+        if None in named:
+            return None
+        paths = list(chain(*filter(None, named)))
+        return paths if self._has_file_rules else list(_shortened(paths))
+
+    def _read(self, path: str) -> list[Decision]:
+        decided = decide_path(Access(READ, "path", path), self._rules, self._workspace)
+        return [] if decided.verdict == "allow" else [decided]
+
+    @cached_property
+    def _has_file_rules(self) -> bool:
+        """True if a rule may forbid one file and not the one beside it."""
+        return any(rule.tool == READ for rule in (*self._rules.deny, *self._rules.ask))
+
+
+def _leads_out(word: Word) -> bool:
+    """Whether git may take the word for a file outside the repository, or the shell for a pattern."""
+    return word.kind != "literal" or word.text.startswith("/") or ".." in word.text.split("/")
+
+
+def named_paths(word: Word, folder: Path) -> list[str] | None:
+    """The paths a word names; None if unknown."""
+    text = word.text
+    if word.kind == "literal":
+        return [str(folder / text)]
+    if text.startswith("~"):
+        home, _, rest = text.partition("/")
+        if home != "~":
+            return None
+        folder, text = Path.home(), rest
+    if not re.search(r"[*?\[{]", text):
+        return [str(folder / text)]
+    if re.search(r"[\[{}\\]", text):
+        return None  # bash and Python read these in different ways
+    pattern = text if text.startswith("/") else f"{glob.escape(str(folder))}/{text}"
+    found = list(islice(glob.iglob(pattern), _MOST_FILES + 1))  # noqa: PTH207 (hides what bash hides)
+    is_option = any(os.path.relpath(path, folder).startswith("-") for path in found) and text[0] in "*?"
+    return None if len(found) > _MOST_FILES or is_option else found or [str(folder / text)]
+
+
+def _shortened(paths: Sequence[str]) -> Iterator[str]:
+    """One path for each folder, and each link: enough if only the location matters."""
+    folders: set[str] = set()
+    for path in paths:
+        folder = os.path.dirname(path)  # noqa: PTH120
+        if folder not in folders or os.path.islink(path):  # noqa: PTH114
+            folders.add(folder)
+            yield path
+
+
+def _is_of_project(name: str, workspace: Path) -> bool:
+    """True if the shell would find the program in the workspace, so that it is not the system's."""
+    found = shutil.which(name)
+    return found is not None and Path(found).parent.resolve().is_relative_to(workspace.resolve())

@@ -1,0 +1,399 @@
+"""Words that make a program write or execute: a rule covers them only if it spells them."""
+
+import re
+from collections.abc import Callable, Sequence
+
+from crushpy.core.messages import Data
+from crushpy.permissions.git_words import git_risks
+from crushpy.permissions.risky_options import PROGRAMS, Risks, is_long, option_risks
+from crushpy.permissions.shell.ast import SimpleCommand, Word, word_set
+from crushpy.permissions.shell.wrappers import RUNNERS, RUNNING_SUBCOMMANDS
+
+_HARMLESS = word_set("-V -v -VV --version --help -h")
+_VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node)[\d.]*")
+
+
+class Interpreter(Data, frozen=True):
+    """How an interpreter is told what to run."""
+
+    code: str
+    """Letters of options whose value is the program."""
+    valued: str = ""
+    """Letters of other options with a value."""
+    long: tuple[str, ...] = ()
+    """Long options that give or load a program."""
+    ends: bool = False
+    """True if all words after the program are its own."""
+    no_script: tuple[str, ...] = ()
+    """Options that keep it from reading a program from standard input."""
+
+
+INTERPRETERS = {
+    "python": Interpreter("cm", "WX", ends=True),
+    "pypy": Interpreter("cm", "WX", ends=True),
+    "node": Interpreter("ep", "rC", ("eval", "print", "require", "import", "loader"), no_script=("--test",)),
+    "perl": Interpreter("eE"),
+    "ruby": Interpreter("e", "rI"),
+    "php": Interpreter("rBRE", "dzcft"),
+    "lua": Interpreter("e", "l"),
+    "Rscript": Interpreter("e"),
+    "osascript": Interpreter("e", "l"),
+    "sh": Interpreter("c", "oO", ends=True),
+    "bash": Interpreter("c", "oO", ends=True),
+    "dash": Interpreter("c", "o", ends=True),
+    "zsh": Interpreter("c", "o", ends=True),
+    "ksh": Interpreter("c", "o", ends=True),
+    "fish": Interpreter("c", "C", ends=True),
+}
+
+
+def is_interpreter(program: str) -> bool:
+    return _family(program) in INTERPRETERS
+
+
+def _family(program: str) -> str:
+    """`python` for `python3.12`."""
+    versioned = _VERSIONED.fullmatch(program)
+    return versioned[1] if versioned else program
+
+
+def interpreter_risks(program: str, words: Sequence[Word]) -> dict[int, str] | None:
+    """The words that tell an interpreter what to run, by index; None if `program` is not an interpreter.
+
+    The words after the script are the script's own. Without a script it runs what it reads: no rule
+    can spell that.
+    """
+    interpreter = INTERPRETERS.get(_family(program))
+    if interpreter is None:
+        return None
+    risks: dict[int, str] = {}
+    has_code = False
+    place = 1
+    while place < len(words):
+        word = words[place]
+        if word.kind == "literal" and word.text == "-":
+            break
+        if not word.is_option:
+            if not has_code:
+                risks[place] = f"{program} executes it"
+            return risks
+        if word.text not in _HARMLESS:
+            risks[place] = f"it tells {program} what to execute"
+            takes_value, is_code = _option(word.text, interpreter)
+            has_code = has_code or is_code or word.text in interpreter.no_script
+            if takes_value:
+                place += 1
+                risks[place] = f"{program} executes it"
+            if is_code and interpreter.ends:
+                return risks
+        place += 1
+    if not has_code and (len(words) == 1 or place < len(words) or risks):
+        risks[len(words)] = f"{program} executes what it reads"
+    return risks
+
+
+def _option(text: str, interpreter: Interpreter) -> tuple[bool, bool]:
+    """Whether the next word is this option's value, and whether it gives the program."""
+    if text.startswith("--"):
+        name, equals, _ = text[2:].partition("=")
+        return name in interpreter.long and not equals, name in ("eval", "print")
+    for place, letter in enumerate(text[1:], 2):
+        if letter in interpreter.code:
+            return place == len(text), True
+        if letter in interpreter.valued:
+            return place == len(text), False
+    return False, False
+
+
+_TEXT = r"[^/\\\n\[]*+(?:\\.[^/\\\n\[]*+)*"
+"""Text between slashes. A bracket could hide a slash, so there is none in it."""
+_POINT = rf"(?:\d++|\$|/{_TEXT}/)"
+_SED_COMMAND = rf"[ \t]*+(?:{_POINT}(?:,{_POINT})?)?(?:[pdq=]|s/{_TEXT}/{_TEXT}/[gpI0-9]*+)[ \t]*+"
+_PLAIN_SED = re.compile(rf"{_SED_COMMAND}(?:;{_SED_COMMAND})*")
+_AWK_STRING = r'"[^"\\{}\n]*+"'
+_AWK_PATTERN = rf"(?:[ ;]*+/{_TEXT}/ ?|(?:[\w$ ;=!<>&.+*%-]|{_AWK_STRING})*)"
+_AWK_ACTION = rf"\{{(?:[\w$ ,;=+*%.-]|{_AWK_STRING})*\}}"
+_PLAIN_AWK = re.compile(rf"(?!.*getline){_AWK_PATTERN}(?:{_AWK_ACTION})?(?:{_AWK_PATTERN}{_AWK_ACTION})?")
+
+
+def awk_risk(word: Word) -> str:
+    """Why an awk program may write or execute; empty if it has no calls, pipes and output files."""
+    if word.kind != "literal":
+        return "the awk program is known only to the shell"
+    return "" if _PLAIN_AWK.fullmatch(word.text) else "the awk program can write or execute"
+
+
+def sed_risk(word: Word) -> str:
+    """Why a sed script may write or execute; empty for `p`, `d`, `q`, `=` and `s/a/b/` with addresses."""
+    if word.kind != "literal":
+        return "the sed script is known only to the shell"
+    return "" if _PLAIN_SED.fullmatch(word.text) else "the sed script can write or execute"
+
+
+_FIND_RUNS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+_FIND_WRITES = frozenset(("-delete", "-fprint", "-fprint0", "-fprintf", "-fls"))
+_FIND_VALUED = word_set(
+    "-name -iname -path -ipath -wholename -iwholename -regex -iregex -lname -ilname -type -xtype -newer"
+    " -mtime -mmin -atime -amin -ctime -cmin -size -maxdepth -mindepth -perm -user -group -printf"
+    " -samefile -links"
+)
+
+
+def _find(words: Sequence[Word]) -> Risks:
+    risks: Risks = {}
+    running = False
+    for place, word in enumerate(words[1:], 1):
+        before = words[place - 1]
+        if running:
+            risks[place] = "find runs it"
+            running = word.text not in (";", "+")
+        elif word.kind != "literal":
+            one_value = before.text in _FIND_VALUED and before.kind == "literal"
+            if word.may_be_option and (word.kind == "pattern" or word.splits or not one_value):
+                risks[place] = "it could be an action that deletes or executes"
+        elif word.text in _FIND_RUNS:
+            running = True
+            risks[place] = "with it find executes"
+        elif word.text in _FIND_WRITES:
+            risks[place] = "with it find deletes or writes"
+            if word.text != "-delete":
+                risks[place + 1] = "find writes to it"
+    return risks
+
+
+def _uniq(words: Sequence[Word]) -> Risks:
+    operands = [place for place, word in enumerate(words[1:], 1) if not word.is_option]
+    several = [place for place in operands if words[place].kind == "pattern" or words[place].splits]
+    return dict.fromkeys([*operands[1:], *several], "the second file is written to")
+
+
+def _sed(words: Sequence[Word]) -> Risks:
+    risks: Risks = {}
+    has_script = False
+    value_of = ""
+    for place, word in enumerate(words[1:], 1):
+        text = word.text
+        if value_of:
+            if value_of == "e" and (reason := sed_risk(word)):
+                risks[place] = reason
+            elif value_of == "f":
+                risks[place] = "it is a sed script"
+            value_of = ""
+        elif word.may_be_option or (word.kind != "literal" and not has_script):
+            risks[place] = "it could be an option or a script that writes or executes"
+            has_script = True
+        elif word.is_option:
+            value_of, spelled, reason = _sed_option(text)
+            has_script = has_script or spelled
+            if reason:
+                risks[place] = reason
+        elif not has_script:
+            has_script = True
+            if reason := sed_risk(word):
+                risks[place] = reason
+    return risks
+
+
+def _sed_option(text: str) -> tuple[str, bool, str]:
+    """The option whose value comes next, whether this gives the script, and why it is risky."""
+    if text.startswith("--"):
+        name, equals, value = text[2:].partition("=")
+        if is_long(name, ("in-place", "file")):
+            return (
+                "f" if name.startswith("f") and not equals else "",
+                name.startswith("f"),
+                "with it sed writes",
+            )
+        if name and "expression".startswith(name):
+            return ("", True, sed_risk(Word(value))) if equals else ("e", True, "")
+        return "", False, ""
+    for place, letter in enumerate(text[1:], 2):
+        rest = text[place:]
+        if letter == "i":
+            return "", False, "with it sed writes"
+        if letter == "f":
+            return "" if rest else "f", True, "it brings a sed script"
+        if letter == "e":
+            return ("", True, sed_risk(Word(rest))) if rest else ("e", True, "")
+        if letter == "l":
+            return "" if rest else "l", False, ""
+    return "", False, ""
+
+
+_AWK_HARMLESS = re.compile(
+    r"-[Fv].*|--(?:field-separator|assign)(?:=.*)?|--(?:version|help|posix|csv|re-interval)|-h|-V"
+)
+
+
+def _awk(words: Sequence[Word]) -> Risks:
+    risks: Risks = {}
+    skip = False
+    for place, word in enumerate(words[1:], 1):
+        if skip:
+            skip = False
+        elif word.is_option and word.text != "--":
+            if not _AWK_HARMLESS.fullmatch(word.text):
+                risks[place] = "with it awk can write or execute"
+            skip = word.text in ("-F", "-v", "--field-separator", "--assign")
+        elif word.may_be_option:
+            risks[place] = "it could be an option or a program"
+        elif word.text != "--" or word.kind != "literal":
+            if reason := awk_risk(word):
+                risks[place] = reason
+            break
+    return risks
+
+
+def _make(words: Sequence[Word]) -> Risks:
+    risks = option_risks(words, PROGRAMS["make"])
+    for place, word in enumerate(words[1:], 1):
+        if word.kind != "literal" or (not word.is_option and "=" in word.text):
+            risks[place] = "it can set a variable that make executes"
+    return risks
+
+
+def _date(words: Sequence[Word]) -> Risks:
+    risks = option_risks(words, PROGRAMS["date"])
+    for place, word in enumerate(words[1:], 1):
+        valued = words[place - 1].text in ("-d", "-r", "-f", "--date", "--reference", "--file")
+        if not word.is_option and not valued and not (word.text.startswith("+") and word.kind == "literal"):
+            risks[place] = "it could set the clock"
+    return risks
+
+
+def _tar(words: Sequence[Word]) -> Risks:
+    risks = option_risks(words, PROGRAMS["tar"])
+    if len(words) > 1 and not words[1].is_option and set(words[1].text) & set("xcruAIFTg"):
+        risks[1] = "with it tar writes or executes"  # `tar xzf`: letters without a dash
+    return risks
+
+
+def _curl(words: Sequence[Word]) -> Risks:
+    writes = {place: "it names a file" for place, word in enumerate(words) if "output{" in word.text}
+    return option_risks(words, PROGRAMS["curl"]) | writes
+
+
+def _read_builtin(words: Sequence[Word]) -> Risks:
+    return {
+        place: "it sets a variable that other programs obey"
+        for place, word in enumerate(words[1:], 1)
+        if not word.is_option and (word.kind != "literal" or not re.fullmatch(r"[a-z_][a-z0-9_]*", word.text))
+    }
+
+
+def _pytest(words: Sequence[Word]) -> Risks:
+    risks = option_risks(words, PROGRAMS["pytest"])
+    for place, word in enumerate(words):
+        harmless = word.text in _PYTEST_HARMLESS or _PYTEST_REPORT.fullmatch(word.text)
+        if word.kind == "literal" and harmless:
+            risks.pop(place, None)
+            if word.text == "-p":
+                risks.pop(place + 1, None)
+    return risks
+
+
+_PYTEST_HARMLESS = word_set("--co --cov --no-cov --lf --ff -pno:cacheprovider")
+_PYTEST_REPORT = re.compile(r"--cov-report=(?:term(?:-missing)?(?::skip-covered)?)?|--cov=[\w./-]+")
+
+_ONE_DASH = {
+    "go": word_set(
+        "exec toolexec vettool overlay modfile o C c coverprofile cpuprofile memprofile blockprofile"
+        " mutexprofile trace outputdir gcflags ldflags asmflags gccgoflags pkgdir"
+    ),
+    "gcc": word_set("o wrapper specs fplugin B save-temps dumpdir dumpbase"),
+}
+_GLUED = {"gcc": ("-o", "-B", "-fplugin", "-specs", "@"), "go": ()}
+
+
+def _one_dash(program: str) -> Callable[[Sequence[Word]], Risks]:
+    """Programs whose long options have one dash, and may have two."""
+
+    def risks_of(words: Sequence[Word]) -> Risks:
+        risks: Risks = {}
+        for place, word in enumerate(words[1:], 1):
+            name, equals, _ = word.text.lstrip("-").partition("=")
+            if word.may_be_option:
+                risks[place] = "it could be an option that writes or executes"
+            elif (word.is_option and name in _ONE_DASH[program]) or word.text.startswith(_GLUED[program]):
+                risks[place] = f"with it {program} can write or execute"
+                if name in _ONE_DASH[program] and not equals and place + 1 < len(words):
+                    risks[place + 1] = f"it is what {word.text} stands for"
+        return risks
+
+    return risks_of
+
+
+SPECIAL: dict[str, Callable[[Sequence[Word]], Risks]] = {
+    "git": git_risks,
+    "find": _find,
+    "uniq": _uniq,
+    "xxd": _uniq,
+    "sed": _sed,
+    "awk": _awk,
+    "make": _make,
+    "date": _date,
+    "curl": _curl,
+    "tar": _tar,
+    "read": _read_builtin,
+    "pytest": _pytest,
+    "go": _one_dash("go"),
+    "gcc": _one_dash("gcc"),
+}
+
+
+ALIKE = {
+    **dict.fromkeys(("gawk", "mawk", "nawk"), "awk"),
+    **dict.fromkeys(("cc", "g++", "c++", "clang", "clang++"), "gcc"),
+    **dict.fromkeys(("fdfind",), "fd"),
+    **dict.fromkeys(("gmake",), "make"),
+    **dict.fromkeys(("gsed",), "sed"),
+    **dict.fromkeys(("py.test",), "pytest"),
+    **dict.fromkeys(("basedpyright",), "pyright"),
+    **dict.fromkeys(("gradlew",), "gradle"),
+    **dict.fromkeys(("mvnw",), "mvn"),
+    **dict.fromkeys(("pip3",), "pip"),
+}
+"""Programs under another name."""
+
+OPERANDS_MATTER = word_set(
+    "rm rmdir mv cp ln chmod chown chgrp install truncate shred dd mkdir touch kill pkill killall mkfs mount"
+    " umount curl ssh scp sftp rsync nc ncat socat telnet crontab useradd usermod passwd"
+    " split csplit unlink patch ed ex vi vim nvim emacs nano"
+)
+"""Their operands are what they change: a rule that names one file covers no other."""
+
+
+def risky_words(command: SimpleCommand) -> Risks:
+    """The risky words of a simple command, by index; one past the last if no rule could spell it."""
+    words, program = command.words, ALIKE.get(command.program, command.program)
+    if special := SPECIAL.get(program):
+        return special(words)
+    risks = interpreter_risks(program, words)
+    if risks is not None:
+        return risks | _module_risks(words)
+    if runs := _runs_rest(program, words):
+        return runs
+    risk = PROGRAMS.get(program)
+    return option_risks(words, risk) if risk is not None else {}
+
+
+def _module_risks(words: Sequence[Word]) -> Risks:
+    """`python -m pytest` is pytest: the words after the module are its own."""
+    texts = [word.text if word.kind == "literal" else "" for word in words]
+    if "-m" not in texts or not texts[0].rpartition("/")[2].startswith(("python", "pypy")):
+        return {}
+    start = texts.index("-m") + 1
+    inner = risky_words(SimpleCommand(tuple(words[start:]))) if start < len(words) else {}
+    return {start + place: why for place, why in inner.items()}
+
+
+def _runs_rest(program: str, words: Sequence[Word]) -> Risks:
+    """A program that runs its operands, in a form that could not be unwrapped."""
+    if program in RUNNERS:
+        start = 1
+    else:
+        pair = (program, words[1].text if len(words) > 1 else "")
+        start = 1 if pair in RUNNING_SUBCOMMANDS or (program,) in RUNNING_SUBCOMMANDS else len(words)
+    if program == "command" and len(words) > 1 and words[1].text in ("-v", "-V"):
+        return {}
+    return dict.fromkeys(range(start, len(words)), f"{program} runs it")
