@@ -102,9 +102,9 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def litellms(request: Request) -> Body:
     """The history as litellm would post it, by its own transformations."""
-    from crushpy.llm.litellm.completion import load
+    from crushpy.llm.litellm.completion import import_litellm
 
-    load()
+    import_litellm()
     messages = chat_messages(request, litellm_dialect(request.model))
     name = request.model.partition("/")[2]
     if request.model == CLAUDE:
@@ -126,9 +126,9 @@ def litellms(request: Request) -> Body:
 
 def litellms_whole(request: Request) -> Body:
     """The whole body, with tools and limits, that litellm would post."""
-    from crushpy.llm.litellm.completion import load
+    from crushpy.llm.litellm.completion import import_litellm
 
-    load()
+    import_litellm()
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 

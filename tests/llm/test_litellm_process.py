@@ -18,11 +18,16 @@ from support.litellm_stand_in import STAND_IN, plant
 from support.process_state import alive
 
 from crushpy.llm import errors
-from crushpy.llm.errors import CutStream, ModelError, TimedOut, Unavailable
-from crushpy.llm.litellm import helper_process as module
-from crushpy.llm.litellm.frames import Failed, LineReader, Said, decode_helper_frame, encode_frame
-from crushpy.llm.litellm.helper_process import HelperProcess, helper_process, running_helper
-from crushpy.llm.litellm.provider import LiteLLMProvider, begin_loading
+from crushpy.llm.errors import CutStream, ModelError, Unavailable
+from crushpy.llm.litellm import provider as module
+from crushpy.llm.litellm.pipe_protocol import Failure, decode_from_helper, encode_line
+from crushpy.llm.litellm.provider import (
+    LiteLLMProcess,
+    LiteLLMProvider,
+    begin_loading,
+    running_process,
+    start_process,
+)
 from crushpy.llm.protocol import TextPiece
 
 
@@ -31,7 +36,7 @@ def fresh(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No process runs yet, and none is left behind; the one that other tests share is kept for them."""
     monkeypatch.setattr(module, "_current", None)
     yield
-    if helper := running_helper():
+    if helper := running_process():
         helper.end()
 
 
@@ -62,8 +67,8 @@ async def begin(provider: LiteLLMProvider, prompt: str) -> asyncio.Task[None]:
     return listening
 
 
-async def ready() -> HelperProcess:
-    helper = helper_process()
+async def ready() -> LiteLLMProcess:
+    helper = start_process()
     while not helper.ready:
         await asyncio.sleep(0.005)
     return helper
@@ -80,7 +85,7 @@ async def test_it_is_ready_before_the_first_request_once_warmed_up(
     helper = await ready()
     assert not provider.slow_to_begin
     assert (await hear(provider)).text == "begun done"
-    assert helper_process() is helper
+    assert start_process() is helper
     assert "litellm" not in sys.modules or sys.modules["litellm"].__file__ != str(stand_in)
 
 
@@ -119,10 +124,23 @@ async def test_a_reply_that_nobody_wants_any_more_is_closed(
     assert (await hear(provider)).text == "begun done"
 
 
+async def test_cancelling_one_call_leaves_the_others(
+    stand_in: Path, provider: LiteLLMProvider, tmp_path: Path
+) -> None:
+    cancelled = await begin(provider, f"hang {tmp_path / 'cancelled'}")
+    other = await begin(provider, f"hang {tmp_path / 'other'}")
+    cancelled.cancel()
+    await asyncio.to_thread(until, (tmp_path / "cancelled").exists, "the first stream was closed")
+    assert not (tmp_path / "other").exists()
+    assert not other.done()
+    other.cancel()
+    await asyncio.wait([other])
+
+
 async def test_it_goes_on_in_the_next_event_loop(stand_in: Path, provider: LiteLLMProvider) -> None:
     async def in_a_loop_of_its_own() -> int:
         assert (await hear(provider)).text == "begun done"
-        return helper_process().pid
+        return start_process().pid
 
     first = await asyncio.to_thread(lambda: asyncio.run(in_a_loop_of_its_own()))
     assert await in_a_loop_of_its_own() == first
@@ -138,7 +156,7 @@ async def test_the_key_is_in_no_command_line_and_the_current_folder_is_no_place_
     about = (await hear(provider, ask("about"))).text
     assert str(repository) not in about
     assert "in-the-environment" in about
-    arguments = Path(f"/proc/{helper_process().pid}/cmdline").read_bytes()
+    arguments = Path(f"/proc/{start_process().pid}/cmdline").read_bytes()
     assert b"crushpy.llm.litellm.helper" in arguments
     assert b"secret" not in arguments
 
@@ -157,15 +175,13 @@ async def test_its_death_in_the_middle_of_a_reply_is_named_and_the_next_request_
     stand_in: Path, provider: LiteLLMProvider
 ) -> None:
     listening = await begin(provider, "hang /dev/null")
-    pid = helper_process().pid
+    pid = start_process().pid
     os.kill(pid, signal.SIGKILL)
-    with pytest.raises(
-        CutStream, match=rf"process that runs litellm \({pid}\) was ended by SIGKILL"
-    ) as caught:
+    with pytest.raises(CutStream, match=rf"litellm process \({pid}\) was ended by SIGKILL") as caught:
         await listening
     assert caught.value.retryable
     assert (await hear(provider)).text == "begun done"
-    assert helper_process().pid != pid
+    assert start_process().pid != pid
 
 
 async def test_its_last_words_are_told(stand_in: Path, provider: LiteLLMProvider) -> None:
@@ -195,33 +211,10 @@ async def test_a_litellm_that_loads_for_ever_is_given_up(
     fresh: None, tmp_path: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PYTHONPATH", str(plant(tmp_path, "import time; time.sleep(1_000)")))
-    monkeypatch.setattr(module, "QUIET", 0.01)
-    monkeypatch.setattr(module, "LOAD_PATIENCE", 0.5)
-    with pytest.raises(TimedOut, match=r"not loaded within 0\.5 s"):
+    monkeypatch.setattr(module, "LOAD_TIMEOUT_S", 0.5)
+    with pytest.raises(Unavailable, match=r"no litellm within 0\.5 s"):
         await hear(provider)
-    assert running_helper() is None
-
-
-async def test_a_process_that_no_longer_answers_is_ended_and_named(
-    stand_in: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    listening = await begin(provider, "hang /dev/null")
-    pid = helper_process().pid
-    monkeypatch.setattr(module, "ANSWER_PATIENCE", 0.2)
-    monkeypatch.setattr(module, "QUIET", 0.05)
-    os.kill(pid, signal.SIGSTOP)
-    listening.cancel()
-    await asyncio.wait([listening])
-    with pytest.raises(TimedOut, match=rf"\({pid}\) does not answer"):
-        await hear(provider)
-    await asyncio.to_thread(until, lambda: not alive(pid), "it was ended")
-
-
-async def test_a_process_that_is_only_busy_is_waited_for(
-    stand_in: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(module, "QUIET", 0.02)
-    assert (await hear(provider, ask("block 0.5"))).text == "begun done"
+    assert running_process() is None
 
 
 # --- when it ends
@@ -230,11 +223,11 @@ async def test_a_process_that_is_only_busy_is_waited_for(
 async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
     stand_in: Path, provider: LiteLLMProvider, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "IDLE", 0.3)
+    monkeypatch.setattr(module, "IDLE_TIMEOUT_S", 0.3)
     listening = await begin(provider, "block 0.4")
-    pid = helper_process().pid
+    pid = start_process().pid
     await listening
-    while running_helper() is not None:
+    while running_process() is not None:
         await asyncio.sleep(0.005)
     assert provider.slow_to_begin
     await asyncio.to_thread(until, lambda: not alive(pid), "it was ended")
@@ -243,9 +236,9 @@ async def test_it_ends_when_nobody_asked_for_long_and_comes_back_when_needed(
 
 APP = """
 import asyncio, sys, time
-from crushpy.llm.litellm.helper_process import helper_process
+from crushpy.llm.litellm.provider import start_process
 async def main():
-    print(helper_process().pid, flush=True)
+    print(start_process().pid, flush=True)
     {then}
 asyncio.run(main())
 """
@@ -278,16 +271,9 @@ def test_every_error_comes_out_as_it_went_in(kind: type[ModelError]) -> None:
     for name in ("retry_after", "limit"):
         if hasattr(error, name):
             setattr(error, name, 5)
-    frame = decode_helper_frame(encode_frame(Failed.from_error(3, error)))
-    assert isinstance(frame, Failed)
-    assert type(frame.error()) is kind
-    assert vars(frame.error()) == vars(error)
+    message = decode_from_helper(encode_line(Failure.from_error(3, error)))
+    assert isinstance(message, Failure)
+    assert type(message.to_error()) is kind
+    assert vars(message.to_error()) == vars(error)
+    assert str(message.to_error()) == str(error)
     assert kind is ModelError or kind in vars(errors).values()
-
-
-@pytest.mark.parametrize("size", [1, 2, 7, 10_000])
-def test_frames_are_read_however_the_pipe_cuts_them(size: int) -> None:
-    frames = [Said(number, TextPiece(f"line\n{number} ü")) for number in range(20)]
-    data, lines = b"".join(map(encode_frame, frames)), LineReader()
-    cut = [data[at : at + size] for at in range(0, len(data), size)]
-    assert [decode_helper_frame(line) for piece in cut for line in lines.feed(piece)] == frames

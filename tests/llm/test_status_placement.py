@@ -50,9 +50,9 @@ def received(sent: Request, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
         monkeypatch.setenv(f"{name}_API_KEY", "test")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_REGION_NAME"):
         monkeypatch.setenv(name, "us-east-1")
-    from crushpy.llm.litellm.completion import load
+    from crushpy.llm.litellm.completion import import_litellm
 
-    load()
+    import_litellm()
     from litellm.types.utils import CallTypes
     from litellm.utils import return_raw_request
 

@@ -1,34 +1,83 @@
 # pyright: basic
-"""Asks litellm. Only litellm's own process (`helper.py`) uses this: importing it takes seconds and 250 MB."""
+"""Calls litellm. Used only by the litellm process (`helper.py`): importing it takes seconds and 250 MB."""
 
 import asyncio
 import gc
 import logging
 import os
+import re
 import sys
-from collections.abc import AsyncGenerator
-from functools import cache
-from types import ModuleType
-from typing import Any
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any, cast
+
+import msgspec
 
 from crushpy.core.messages import Json
-from crushpy.llm.errors import CutStream, ModelError, TimedOut
-from crushpy.llm.litellm.frames import ProviderAccess
+from crushpy.llm.catalog import explain_unknown
+from crushpy.llm.error_reader import ErrorBody, ErrorSource, classify, read_body
+from crushpy.llm.errors import BadRequest, CutStream, ModelError, TimedOut, Unavailable
+from crushpy.llm.litellm.pipe_protocol import ProviderAccess
 from crushpy.llm.openai.chat_reply import ChunkReader
 from crushpy.llm.openai.chat_request import chat_messages, chat_tools, litellm_dialect
 from crushpy.llm.protocol import Done, Piece, Request, Sent
 from crushpy.llm.status_fallback import StatusFallback
-from crushpy.llm.tokens import keep_offline
+from crushpy.llm.vendors import variables_of
 from crushpy.util.spawn import spawn
 
-_STALE = ("Connector is closed", "Session is closed")
-"""litellm closes connections that it keeps, at times one that a request has just taken: nothing was sent."""
-SENT_AFTER = 0.1
-"""litellm does not say when it has written a request; after this many seconds it surely has."""
+STALE_CONNECTION = ("Connector is closed", "Session is closed")
+"""litellm sometimes closes a pooled connection that a request has just acquired: nothing was sent."""
+SENT_AFTER_S = 0.1
+"""litellm does not say when it has written a request; after this time it surely has."""
+
+# Class names, because the classes belong to httpx, aiohttp and the openai package.
+CONNECT_ERRORS = {
+    "ConnectError",
+    "ConnectTimeout",
+    "ClientConnectorError",
+    "ConnectionRefusedError",
+    "ServerDisconnectedError",
+    "gaierror",
+}
+TIMEOUT_ERRORS = {
+    "ReadTimeout",
+    "SocketTimeoutError",
+    "APITimeoutError",
+    "PoolTimeout",
+    "WriteTimeout",
+    "TimeoutError",
+}
+BROKEN_STREAM_ERRORS = {
+    "ReadError",
+    "RemoteProtocolError",
+    "ClientPayloadError",
+    "JSONDecodeError",
+    "ConnectionResetError",
+}
+UNKNOWN_PROVIDER = "LLM Provider NOT provided"
+
+
+def import_litellm() -> None:
+    """Import litellm, quiet, offline, and without reading a .env file."""
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
+    # Its default mode loads a .env from the current folder: a repository could redirect keys.
+    os.environ["LITELLM_MODE"] = "PRODUCTION"
+    gc.disable()  # collecting while modules load costs more than it frees
+    import litellm
+
+    gc.freeze()
+    gc.enable()
+    litellm.suppress_debug_info = True
+    # By default a hundred equal chunks count as a model gone mad; the border of a table is enough for that.
+    litellm.REPEATED_STREAMING_CHUNK_LIMIT = sys.maxsize  # pyright: ignore[reportPrivateImportUsage]
+    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
+        logger = logging.getLogger(name)
+        logger.handlers = [logging.NullHandler()]
+        logger.propagate = False
 
 
 class LiteLLMCalls:
-    """The calls of one provider, and what was learnt of its server."""
+    """The calls to one provider, and what was learnt about its server."""
 
     def __init__(self, access: ProviderAccess) -> None:
         self._access = access
@@ -36,55 +85,50 @@ class LiteLLMCalls:
         self._status = StatusFallback()
 
     async def stream(self, request: Request) -> AsyncGenerator[Piece]:
-        """As `llm.protocol.Provider` has it."""
-        import litellm
-
-        opening = spawn(self._open(litellm, request))
+        """As `llm.protocol.Provider.stream`."""
+        opening = spawn(self._open(request))
         stream: Any = None
         started = False
         reader = ChunkReader()
         try:
-            await asyncio.wait({opening}, timeout=SENT_AFTER)
+            await asyncio.wait({opening}, timeout=SENT_AFTER_S)
             yield Sent()
             async with asyncio.timeout(self._timeouts.connect + self._timeouts.response):
                 stream = await opening
             chunks = stream.__aiter__()
             while True:
                 try:
-                    patience = self._timeouts.idle if started else self._timeouts.response
-                    async with asyncio.timeout(patience):
+                    async with asyncio.timeout(self._timeouts.idle if started else self._timeouts.response):
                         chunk = await chunks.__anext__()
                 except StopAsyncIteration:
                     break
                 started = True
                 for piece in reader.feed(chunk.model_dump(exclude_none=True, warnings=False)):
                     yield piece
-            yield self._status.mark(request, _end(stream, reader, self._where(request)))
-        except (ModelError, asyncio.CancelledError, GeneratorExit):
+            yield self._status.mark(request, _end(stream, reader, self._server(request)))
+        except (asyncio.CancelledError, GeneratorExit):
             raise
         except Exception as error:
-            raise self._failed(error, request, opened=stream is not None) from None
+            raise self._to_model_error(error, request, opened=stream is not None) from None
         finally:
             opening.cancel()
             [outcome] = await asyncio.gather(opening, return_exceptions=True)
             if not isinstance(outcome, BaseException):
                 await _close(outcome, started)
 
-    # --- the request
+    async def _open(self, request: Request) -> Any:
+        import litellm
 
-    async def _open(self, litellm: ModuleType, request: Request) -> Any:
         try:
-            return await litellm.acompletion(**self._arguments(litellm, request))
+            return await litellm.acompletion(**self._arguments(request))
         except Exception as error:
-            failure = self._failed(error, request, opened=False)
-            from crushpy.llm.litellm.errors import read_error
-
+            failure = self._to_model_error(error, request, opened=False)
             learnt = self._status.learn(request, failure, failure.status or 0, read_error(error))
-            if not learnt and not any(words in str(error) for words in _STALE):
+            if not learnt and not any(words in str(error) for words in STALE_CONNECTION):
                 raise failure from None
-        return await litellm.acompletion(**self._arguments(litellm, request))
+        return await litellm.acompletion(**self._arguments(request))
 
-    def _arguments(self, litellm: ModuleType, request: Request) -> Json:
+    def _arguments(self, request: Request) -> Json:
         import httpx
 
         request = self._status.placed(request)
@@ -95,7 +139,7 @@ class LiteLLMCalls:
             "stream": True,
             "stream_options": {"include_usage": True},
             "timeout": httpx.Timeout(self._timeouts.response, connect=self._timeouts.connect),
-            # Retries are the engine's.
+            # The engine retries.
             "max_retries": 0,
             "num_retries": 0,
         }
@@ -103,44 +147,34 @@ class LiteLLMCalls:
             arguments["tools"] = tools
         if request.max_output_tokens:
             arguments["max_tokens"] = request.max_output_tokens
-        if request.effort and "reasoning_effort" in _supported(litellm, request.model):
-            # Only this is left out where a model does not take it; `drop_params` would drop tools as well.
+        if request.effort and "reasoning_effort" in _supported_parameters(request.model):
+            # Only this is left out if a model does not support it; `drop_params` would drop tools as well.
             arguments["reasoning_effort"] = request.effort
         if self._access.api_base:
             arguments["api_base"] = self._access.api_base
-            # A server of one's own may want no key, but litellm does.
+        if self._access.api_key or self._access.api_base:
+            # A local server may not need a key, but litellm does.
             arguments["api_key"] = self._access.api_key or "none"
-        elif self._access.api_key:
-            arguments["api_key"] = self._access.api_key
         return {**arguments, **self._access.extra}
 
-    # --- failures
-
-    def _failed(self, error: Exception, request: Request, opened: bool) -> ModelError:
-        from crushpy.llm.error_reader import ErrorSource
-        from crushpy.llm.litellm.errors import translate
-
+    def _to_model_error(self, error: Exception, request: Request, opened: bool) -> ModelError:
         if isinstance(error, ModelError):
             return error
-        where = self._where(request)
+        server = self._server(request)
         if isinstance(error, TimeoutError):
-            return TimedOut(f"{where} sent nothing for too long")
-        source = ErrorSource(request.model, where, self._variable(request))
+            return TimedOut(f"{server} sent nothing for too long")
+        usual_variable = next(iter(variables_of(request.model.partition("/")[0])), "")
+        source = ErrorSource(request.model, server, self._access.key_variable or usual_variable)
         return translate(error, source, opened)
 
-    def _where(self, request: Request) -> str:
+    def _server(self, request: Request) -> str:
         return self._access.api_base or request.model.partition("/")[0]
-
-    def _variable(self, request: Request) -> str:
-        from crushpy.llm.vendors import variables_of
-
-        return self._access.key_variable or next(iter(variables_of(request.model.partition("/")[0])), "")
 
 
 async def _close(stream: Any, started: bool) -> None:
-    """Closes the socket: cancelling alone leaves it open."""
+    """Close the socket: cancelling alone leaves it open."""
     if not started:
-        # Closing a stream that nobody has begun to read does nothing: begin, and stop at once.
+        # Closing a stream that was never read does nothing: start to read, and stop at once.
         reading = spawn(stream.__anext__())
         await asyncio.sleep(0)
         reading.cancel()
@@ -148,76 +182,103 @@ async def _close(stream: Any, started: bool) -> None:
     await stream.aclose()
 
 
-def _end(stream: Any, reader: ChunkReader, where: str) -> Done:
-    """litellm makes up a finish and a usage where the provider sent none: those are not believed."""
+def _end(stream: Any, reader: ChunkReader, server: str) -> Done:
+    """litellm invents a finish reason and a usage if the provider sent none: those are not believed."""
     finish = getattr(stream, "received_finish_reason", reader.finish_reason)
     if not (finish or getattr(stream, "intermittent_finish_reason", None)):
-        raise CutStream(f"the reply of {where} ended before its end mark")
+        raise CutStream(f"the reply of {server} ended before its end mark")
     if not any(getattr(chunk, "usage", None) for chunk in getattr(stream, "chunks", ())):
         reader.usage = None
     return reader.done()
 
 
-def _supported(litellm: ModuleType, model: str) -> list[str]:
+def _supported_parameters(model: str) -> list[str]:
+    import litellm
+
     try:
         return litellm.get_supported_openai_params(model=model) or []
     except Exception:
-        return []  # a provider litellm does not know: the call itself will say so
+        return []  # litellm does not know the provider: the call itself will say so
 
 
-async def close_idle_clients() -> None:
-    """Closes the connections that litellm keeps, whichever provider they are of."""
-    try:
-        from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
-
-        await close_litellm_async_clients()
-    except Exception:  # noqa: S110
-        pass  # nothing is lost: they would be closed by the server
+# --- errors
 
 
-async def rehearse() -> None:
-    """Makes a call that goes nowhere, for litellm loads a third of itself only with the first one."""
-    import litellm
+def translate(error: BaseException, source: ErrorSource, opened: bool) -> ModelError:
+    """Convert an exception of litellm's, whose cause is levels deep. `opened`: the reply had begun."""
+    causes = _causes(error)
+    names = {type(cause).__name__ for cause in causes}
+    answered = next((cause for cause in causes if type(cause).__name__ == "HTTPStatusError"), None)
+    body = read_error(error)
+    if UNKNOWN_PROVIDER in body.raw:
+        return BadRequest(f"There is no model {source.model}.", explain_unknown(source.model))
+    if answered is None:
+        if names & CONNECT_ERRORS and not opened:
+            return Unavailable(
+                f"cannot connect to {source.where}: {_root(causes)}",
+                "Check that the server is running and that the address is right.",
+            )
+        if names & TIMEOUT_ERRORS:
+            return TimedOut(f"{source.where} sent nothing for too long")
+        if names & (BROKEN_STREAM_ERRORS | CONNECT_ERRORS):
+            kind = CutStream if opened or "JSONDecodeError" in names else Unavailable
+            return kind(f"the reply of {source.where} broke off: {_root(causes)}")
+        # An error object inside the stream reaches us with a made-up status.
+        status = None if opened else _status(error)
+    else:
+        status = _status(cast(Any, answered).response) or _status(error)
+    return classify(status, body, source, _headers(causes))
 
-    tool = {"name": "none", "description": "None.", "parameters": {"type": "object", "properties": {}}}
-    try:
-        stream: Any = await litellm.acompletion(
-            model="openai/none",
-            messages=[{"role": "user", "content": "none"}],
-            tools=[{"type": "function", "function": tool}],
-            stream=True,
-            mock_response="none",
-        )
-        async for _ in stream:
-            pass
-        from openai import AsyncOpenAI
 
-        await AsyncOpenAI(api_key="none").chat.completions._client.close()
-    except Exception:  # noqa: S110
-        pass  # a real call will say what is wrong
+def read_error(error: BaseException) -> ErrorBody:
+    """The provider's message, without what litellm adds around it."""
+    for cause in _causes(error):
+        if isinstance(body := getattr(cause, "body", None), dict):
+            return read_body({"error": cast(Json, body)})
+    text = str(getattr(error, "message", "") or error)
+    start, end = text.find('{"'), text.rfind("}")
+    if 0 <= start < end:
+        try:
+            inner = msgspec.json.decode(text[start : end + 1])
+        except (msgspec.DecodeError, RecursionError):
+            inner = None
+        if isinstance(inner, dict):
+            return read_body(cast(Json, inner))
+    text = re.sub(r"(?:litellm\.)?\b\w+(?:Error|Exception)\b(?: -|:) ?", "", text)
+    return read_body(re.sub(r"\.? ?Handle with `litellm\.\w+`\.?", "", text).strip())
 
 
-@cache
-def load() -> None:
-    """Imports litellm, quiet, offline, and without reading a .env file."""
-    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
-    os.environ["LITELLM_LOCAL_ANTHROPIC_BETA_HEADERS"] = "True"
-    # In its default mode it loads a .env from the current folder: a repository could redirect keys.
-    os.environ["LITELLM_MODE"] = "PRODUCTION"
-    gc.disable()  # collecting while modules load costs more than it frees
-    try:
-        import litellm
+def _causes(error: BaseException) -> list[BaseException]:
+    """The exception and its causes, outermost first."""
+    found: list[BaseException] = []
+    waiting: list[BaseException | None] = [error]
+    while waiting and len(found) < 20:
+        current = waiting.pop(0)
+        if current is None or current in found:
+            continue
+        found.append(current)
+        original = getattr(current, "original_exception", None)
+        waiting += [
+            original if isinstance(original, BaseException) else None,
+            current.__cause__,
+            current.__context__,
+        ]
+    return found
 
-        keep_offline()
-        # Left to itself it is imported with the first count of tokens, and points tiktoken elsewhere.
-        import litellm.litellm_core_utils.default_encoding
-    finally:
-        gc.freeze()
-        gc.enable()
-    litellm.suppress_debug_info = True
-    # It takes a hundred equal pieces for a model gone mad; a table's border is enough for that.
-    litellm.REPEATED_STREAMING_CHUNK_LIMIT = sys.maxsize  # pyright: ignore[reportPrivateImportUsage]
-    for name in ("LiteLLM", "LiteLLM Router", "LiteLLM Proxy"):
-        logger = logging.getLogger(name)
-        logger.handlers = [logging.NullHandler()]
-        logger.propagate = False
+
+def _root(causes: list[BaseException]) -> str:
+    return str(causes[-1]) or type(causes[-1]).__name__
+
+
+def _status(source: object) -> int | None:
+    status = getattr(source, "status_code", None)
+    return status if isinstance(status, int) else None
+
+
+def _headers(causes: list[BaseException]) -> dict[str, str]:
+    for cause in causes:
+        headers = getattr(cause, "litellm_response_headers", None)
+        if isinstance(headers, Mapping) and headers:
+            pairs = cast("Mapping[str, str]", headers).items()
+            return {str(name).lower(): str(value) for name, value in pairs}
+    return {}

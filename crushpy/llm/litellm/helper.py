@@ -1,6 +1,6 @@
-"""The process that litellm runs in: takes requests from the app over a pipe and gives the replies back.
+"""The litellm process: reads calls from a pipe and writes the replies to another.
 
-Started by `helper_process.py`; it ends at once when the app closes the pipe, whatever it is doing.
+Started by `provider.py`. It exits as soon as crushpy closes the pipe, or when it has been idle for a while.
 """
 
 import asyncio
@@ -10,136 +10,110 @@ import threading
 from contextlib import aclosing
 from typing import BinaryIO
 
+import msgspec
+
 from crushpy.llm.errors import ModelError
-from crushpy.llm.litellm.completion import LiteLLMCalls, close_idle_clients, load, rehearse
-from crushpy.llm.litellm.frames import (
-    AppFrame,
-    Ask,
-    Broken,
-    Failed,
-    Forgotten,
-    HelperFrame,
-    LetGo,
-    Ping,
-    Pong,
-    Ready,
-    Said,
-    Stop,
-    decode_app_frame,
-    encode_frame,
-)
-from crushpy.llm.litellm.histories import KeptHistories
-from crushpy.llm.protocol import Request
+from crushpy.llm.litellm import pipe_protocol as protocol
+from crushpy.llm.litellm.completion import LiteLLMCalls, import_litellm
 from crushpy.util.spawn import spawn
 
 
-def main() -> None:
-    frames_in, out = _take_pipes()
-    send = FrameWriter(out)
-    loop = asyncio.new_event_loop()
-    calls = Calls(send)
-    # A thread, so that the end of the app is seen while litellm loads, and while it blocks the loop.
-    listening = threading.Thread(target=_listen, args=(frames_in, send, loop, calls), daemon=True)
-    listening.start()
+def run_helper(load_timeout_s: float, idle_timeout_s: float) -> None:
+    incoming, outgoing = _take_over_pipes()
+    calls = CallServer(outgoing, asyncio.new_event_loop(), idle_timeout_s)
+    # A thread, so that the end of crushpy is noticed while litellm loads or blocks the event loop.
+    threading.Thread(target=_listen, args=(incoming, calls), daemon=True).start()
+    watchdog = threading.Timer(load_timeout_s, _exit, (1, f"no litellm within {load_timeout_s:g} s"))
+    watchdog.daemon = True
+    watchdog.start()
     try:
-        load()
+        import_litellm()
     except BaseException as error:
-        send(Broken(f"{type(error).__name__}: {error}"))
-        os._exit(1)
-    if not calls.waited_for:
-        loop.run_until_complete(rehearse())
-    send(Ready())
-    loop.run_forever()
+        _exit(protocol.LOAD_FAILED, f"{type(error).__name__}: {error}")
+    watchdog.cancel()
+    calls.send(protocol.Ready())
+    calls.run()
 
 
-def _take_pipes() -> tuple[BinaryIO, int]:
-    """The way in and the way out. What anybody prints goes to stderr, which the app reads."""
-    frames_in, out = os.fdopen(os.dup(0), "rb"), os.dup(1)
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, 0)
-    os.close(nothing)
+def _exit(code: int, reason: str) -> None:
+    """Exit at once: litellm's own exit handlers take a second."""
+    print(reason, file=sys.stderr, flush=True)
+    os._exit(code)
+
+
+def _take_over_pipes() -> tuple[BinaryIO, BinaryIO]:
+    """Duplicate stdin and stdout for our own use. Anything printed goes to stderr."""
+    incoming, outgoing = os.fdopen(os.dup(0), "rb"), os.fdopen(os.dup(1), "wb")
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.close(null)
     os.dup2(2, 1)
-    return frames_in, out
+    return incoming, outgoing
 
 
-def _listen(
-    frames_in: BinaryIO, send: "FrameWriter", loop: asyncio.AbstractEventLoop, calls: "Calls"
-) -> None:
+def _listen(incoming: BinaryIO, calls: "CallServer") -> None:
     try:
-        for line in frames_in:
-            frame = decode_app_frame(line)
-            if isinstance(frame, Ping):
-                send(Pong())
-            else:
-                calls.waited_for = True
-                loop.call_soon_threadsafe(calls.take, frame)
+        for line in incoming:
+            calls.loop.call_soon_threadsafe(calls.handle, protocol.decode_to_helper(line))
     except BaseException as error:
-        print(f"{type(error).__name__}: {error}", file=sys.stderr, flush=True)
-        os._exit(1)
-    os._exit(0)  # the app is gone, or done with us; litellm's own way out would take a second
+        _exit(1, f"{type(error).__name__}: {error}")
+    os._exit(0)
 
 
-class FrameWriter:
-    """Writes frames whole, from any thread. Where nobody reads any more, the process ends."""
+class CallServer:
+    """The calls in flight. Used by the event loop only."""
 
-    def __init__(self, out: int) -> None:
-        self._out = out
-        self._lock = threading.Lock()
+    def __init__(self, outgoing: BinaryIO, loop: asyncio.AbstractEventLoop, idle_timeout_s: float) -> None:
+        self.loop = loop
+        self._outgoing = outgoing
+        self._idle_timeout_s = idle_timeout_s
+        self._idle_timer: asyncio.TimerHandle | None = None
+        self._tasks: dict[int, asyncio.Task[None]] = {}
+        self._completions: dict[bytes, LiteLLMCalls] = {}
+        """One for each provider, by its serialized access."""
 
-    def __call__(self, frame: HelperFrame) -> None:
-        rest = memoryview(encode_frame(frame))
-        with self._lock:
-            try:
-                while rest:
-                    rest = rest[os.write(self._out, rest) :]
-            except BrokenPipeError:
-                os._exit(0)
+    def run(self) -> None:
+        self._restart_idle_timer()
+        self.loop.run_forever()
 
-
-class Calls:
-    """The calls that are being answered. Belongs to the event loop."""
-
-    def __init__(self, send: FrameWriter) -> None:
-        self.waited_for = False
-        """Somebody asked already."""
-        self._send = send
-        self._answering: dict[int, asyncio.Task[None]] = {}
-        self._completions: dict[int, LiteLLMCalls] = {}
-        """By provider."""
-        self._histories = KeptHistories()
-
-    def take(self, frame: AppFrame) -> None:
-        match frame:
-            case Ask():
-                self._ask(frame)
-            case Stop():
-                if task := self._answering.get(frame.call):
+    def handle(self, message: protocol.ToHelper) -> None:
+        match message:
+            case protocol.StartCall():
+                self._tasks[message.id] = spawn(self._answer(message))
+            case protocol.CancelCall():
+                if task := self._tasks.get(message.id):
                     task.cancel()
-            case LetGo():
-                self._completions.pop(frame.provider, None)
-                self._histories.let_go(frame.provider)
-                if not self._answering:
-                    self._closing = spawn(close_idle_clients())
-            case Ping():
-                pass
+        self._restart_idle_timer()
 
-    def _ask(self, ask: Ask) -> None:
-        request = self._histories.whole(ask)  # in the order of asking, whatever becomes of the call
-        if request is None:
-            self._send(Forgotten(ask.call))
-            return
-        self._answering[ask.call] = task = spawn(self._answer(ask, request))
-        task.add_done_callback(lambda _: self._answering.pop(ask.call))
-
-    async def _answer(self, ask: Ask, request: Request) -> None:
-        completion = self._completions.get(ask.provider)
-        if completion is None:
-            completion = self._completions[ask.provider] = LiteLLMCalls(ask.access)
+    def send(self, message: protocol.FromHelper) -> None:
         try:
-            async with aclosing(completion.stream(request)) as pieces:
+            self._outgoing.write(protocol.encode_line(message))
+            self._outgoing.flush()
+        except BrokenPipeError:
+            os._exit(0)
+
+    async def _answer(self, call: protocol.StartCall) -> None:
+        key = msgspec.json.encode(call.access)
+        completion = self._completions.setdefault(key, LiteLLMCalls(call.access))
+        try:
+            async with aclosing(completion.stream(call.request)) as pieces:
                 async for piece in pieces:
-                    self._send(Said(ask.call, piece))
+                    self.send(protocol.Chunk(call.id, piece))
         except ModelError as error:
-            self._send(Failed.from_error(ask.call, error))
-        except Exception as error:  # a mistake of ours: the call must not wait for ever
-            self._send(Failed(ask.call, "model_error", f"{type(error).__name__}: {error}", ""))
+            self.send(protocol.Failure.from_error(call.id, error))
+        except Exception as error:  # a bug here must not leave the call waiting
+            bug = ModelError(f"{type(error).__name__}: {error}")
+            self.send(protocol.Failure.from_error(call.id, bug))
+        finally:
+            del self._tasks[call.id]
+            self._restart_idle_timer()
+
+    def _restart_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+        if not self._tasks:
+            self._idle_timer = self.loop.call_later(self._idle_timeout_s, os._exit, 0)
+
+
+if __name__ == "__main__":
+    run_helper(*map(float, sys.argv[1:]))

@@ -1,28 +1,62 @@
-"""Every other provider, through litellm, which runs in a process of its own: it is never imported here."""
+"""Every provider without a built-in client, through litellm, which runs in a process of its own.
 
+One process serves all calls. Nothing here waits for it to import litellm: that takes about four seconds.
+"""
+
+import asyncio
+import atexit
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
 from collections.abc import AsyncIterator
+from contextlib import suppress
 from itertools import count
+from pathlib import Path
+from queue import SimpleQueue
 
+import msgspec
+
+import crushpy
 from crushpy.core.messages import Json
 from crushpy.http import Timeouts
-from crushpy.llm.errors import ModelError
-from crushpy.llm.litellm.frames import ProviderAccess
-from crushpy.llm.litellm.helper_process import helper_process, running_helper
+from crushpy.llm.errors import CutStream, ModelError, Unavailable
+from crushpy.llm.litellm import pipe_protocol as protocol
 from crushpy.llm.protocol import Done, Piece, Request
 
-_numbers = count(1)
+LOAD_TIMEOUT_S = 120.0
+"""For the import of litellm: a cold disk and a busy machine are slow."""
+IDLE_TIMEOUT_S = 300.0
+"""The process exits after this time without a call: it holds 250 MB."""
+STDERR_TAIL_BYTES = 2_000
+
+Answer = Piece | ModelError
+
+_current: "LiteLLMProcess | None" = None
+
+
+def start_process() -> "LiteLLMProcess":
+    """The process that all providers share, started if it is not running."""
+    global _current  # noqa: PLW0603
+    if _current is None or _current.ended:
+        _current = LiteLLMProcess()
+    return _current
+
+
+def running_process() -> "LiteLLMProcess | None":
+    return None if _current is None or _current.ended else _current
 
 
 def begin_loading() -> None:
-    """Starts litellm's process where there is none."""
-    try:
-        helper_process()
-    except ModelError:
-        pass  # told with the request that needs it
+    """Start the litellm process if it is not running. Does not wait, and does not raise."""
+    with suppress(ModelError):  # reported by the request that needs it
+        start_process()
 
 
 class LiteLLMProvider:
-    """Implements `llm.protocol.Provider`. Without a key or an address, litellm looks in the environment.
+    """Implements `llm.protocol.Provider`. litellm reads the environment if there is no key or address.
 
     `extra` holds further arguments of every call.
     """
@@ -36,27 +70,144 @@ class LiteLLMProvider:
         extra: Json | None = None,
         timeouts: Timeouts | None = None,
     ) -> None:
-        self._access = ProviderAccess(api_base, api_key, key_variable, extra or {}, timeouts or Timeouts())
-        self._number = next(_numbers)
+        self._access = protocol.ProviderAccess(
+            api_base, api_key, key_variable, extra or {}, timeouts or Timeouts()
+        )
 
     @property
     def slow_to_begin(self) -> bool:
-        helper = running_helper()
-        return helper is None or not helper.ready
+        process = running_process()
+        return process is None or not process.ready
 
-    async def stream(self, request: Request) -> AsyncIterator[Piece]:
-        helper = helper_process()
-        call = helper.ask(self._number, self._access, request)
-        complete = False
-        try:
-            while not complete:
-                piece = (await helper.answer(call)).piece
-                complete = isinstance(piece, Done)
-                yield piece
-        finally:
-            helper.forget(call, stop=not complete)
+    def stream(self, request: Request) -> AsyncIterator[Piece]:
+        return start_process().stream(self._access, request)
 
     async def close(self) -> None:
-        helper = running_helper()
-        if helper is not None:
-            helper.let_go(self._number)
+        """Providers share the process, which ends with crushpy."""
+
+
+class LiteLLMProcess:
+    """One litellm process. `ended` once no call can be made through it any more.
+
+    Two threads own the pipes, so calls may come from any event loop.
+    """
+
+    def __init__(self) -> None:
+        """Raises Unavailable if the process cannot be started."""
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115
+        helper = "crushpy.llm.litellm.helper"
+        try:
+            self._process = subprocess.Popen(
+                # -P: the current folder, which belongs to the user's project, is not on sys.path.
+                [sys.executable, "-P", "-m", helper, str(LOAD_TIMEOUT_S), str(IDLE_TIMEOUT_S)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                env=_environment(),
+                start_new_session=True,  # Ctrl+C in the terminal is for the app
+            )
+        except OSError as error:
+            raise Unavailable(f"The litellm process could not be started: {error}.") from error
+        self.ready = False
+        self.ended = False
+        self._ids = count(1)
+        self._calls: dict[int, tuple[asyncio.AbstractEventLoop, asyncio.Queue[Answer]]] = {}
+        self._outgoing: SimpleQueue[protocol.ToHelper | None] = SimpleQueue()
+        atexit.register(self.end)
+        for work in (self._read, self._write):
+            threading.Thread(target=work, name="litellm pipe", daemon=True).start()
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    async def stream(self, access: protocol.ProviderAccess, request: Request) -> AsyncIterator[Piece]:
+        """As `llm.protocol.Provider.stream`."""
+        call = next(self._ids)
+        answers: asyncio.Queue[Answer] = asyncio.Queue()
+        self._calls[call] = asyncio.get_running_loop(), answers
+        self._outgoing.put(protocol.StartCall(call, access, request))
+        answer: Answer | None = None
+        try:
+            if self.ended:  # too late for the reader thread to say so
+                raise self._exit_error()
+            while not isinstance(answer, Done):
+                answer = await answers.get()
+                if isinstance(answer, ModelError):
+                    raise answer
+                yield answer
+        finally:
+            del self._calls[call]
+            if not isinstance(answer, Done):
+                self._outgoing.put(protocol.CancelCall(call))
+
+    def end(self) -> None:
+        """Kill the process: litellm is slow to exit by itself."""
+        self.ended = True
+        self._outgoing.put(None)
+        self._process.kill()
+
+    def _write(self) -> None:
+        assert self._process.stdin is not None
+        with suppress(OSError), self._process.stdin as pipe:
+            while (message := self._outgoing.get()) is not None:
+                pipe.write(protocol.encode_line(message))
+                pipe.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        try:
+            with self._process.stdout as pipe:
+                for line in pipe:
+                    self._handle(protocol.decode_from_helper(line))
+            self._fail(self._exit_error())
+        except (msgspec.MsgspecError, RecursionError) as error:
+            self._fail(CutStream(f"The litellm process ({self.pid}) sent an invalid message: {error}"))
+            self._process.wait()
+
+    def _handle(self, message: protocol.FromHelper) -> None:
+        match message:
+            case protocol.Chunk():
+                self._deliver(message.id, message.piece)
+            case protocol.Failure():
+                self._deliver(message.id, message.to_error())
+            case protocol.Ready():
+                self.ready = True
+
+    def _deliver(self, call: int, answer: Answer) -> None:
+        if (waiting := self._calls.get(call)) is not None:
+            loop, answers = waiting
+            with suppress(RuntimeError):  # the event loop is closed
+                loop.call_soon_threadsafe(answers.put_nowait, answer)
+
+    def _fail(self, error: ModelError) -> None:
+        """End the process. Every call in flight gets the error; the next one starts a new process."""
+        self.end()
+        for call in list(self._calls):
+            self._deliver(call, error)
+
+    def _exit_error(self) -> ModelError:
+        from crushpy.security.redact import redact
+
+        code = self._process.wait()
+        self._stderr.seek(max(0, self._stderr.seek(0, os.SEEK_END) - STDERR_TAIL_BYTES))
+        last_line = self._stderr.read().decode("utf-8", "replace").strip().rpartition("\n")[2]
+        reason = redact(last_line)[:200]
+        if code == protocol.LOAD_FAILED:
+            return ModelError(
+                f"litellm could not be loaded: {reason}",
+                "Reinstall crushpy, or choose a model that does not need litellm (`crushpy models`).",
+            )
+        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        what = f"{how}: {reason}" if reason and code > 0 else how
+        kind = CutStream if self.ready else Unavailable
+        return kind(f"The litellm process ({self.pid}) {what}. The next request starts a new one.")
+
+
+def _environment() -> dict[str, str]:
+    """Our environment, which holds the keys, with crushpy and without relative folders on Python's path."""
+    folders = [str(Path(crushpy.__file__).parents[1]), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    path = os.pathsep.join(folder for folder in folders if Path(folder).is_absolute())
+    # Without bytecode litellm takes twice as long to load, each time. No module of the user's project is
+    # loaded, so bytecode is written to crushpy's own folders only.
+    return {k: v for k, v in os.environ.items() if k != "PYTHONDONTWRITEBYTECODE"} | {"PYTHONPATH": path}
