@@ -1,6 +1,6 @@
-"""Pictures: tells their true type, reads them safely, and makes of each what a vendor's model takes.
+"""Detects the real type of an image, reads it safely, and converts it to what a vendor accepts.
 
-Pillow is loaded when the first picture comes. Reading and scaling take their time: call them in a thread.
+Pillow is imported on first use. Reading and scaling are slow: call them in a thread.
 """
 
 import os
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
 ACCEPTED = "Pictures may be PNG, JPEG, GIF or WebP."
 MAX_PICTURE_FILE = 50_000_000
-"""Bytes of a file that are read at all."""
+"""Largest file that is read, in bytes."""
 MAX_PIXELS = 100_000_000
-"""Decoded at once; a file that claims more is refused before anything is decoded."""
+"""Largest image that is decoded; a file that declares more is refused before decoding."""
 SUFFIXES = (".png", ".jpg", ".jpeg", ".gif", ".webp")
 
 _MAGIC = (
@@ -38,26 +38,26 @@ _HARMLESS = frozenset(
         *("aspect", "loop", "background", "timestamp", "duration"),
     }
 )
-"""What a file may say beside its pixels and still be sent as it is: nothing of people and places."""
+"""Metadata keys that contain nothing personal: a file with only these is sent unchanged."""
 _TURNED = 5
-"""From this EXIF orientation on, width and height change places."""
+"""EXIF orientations from this value on swap width and height."""
 _MAX_NAME = 60
 _CHUNK = 1 << 20
 _SHRINK = 0.75
 
 
 class ImageLimits(Data, frozen=True):
-    """What a vendor takes without scaling it down itself."""
+    """The largest image a vendor accepts without scaling it down itself."""
 
     longest: int
-    """Pixels of the longer side."""
+    """Maximum of the longer side, in pixels."""
     shortest: int = 0
-    """Pixels of the shorter side; 0: no limit."""
+    """Maximum of the shorter side, in pixels; 0 means no limit."""
     size: int = 3_750_000
-    """Bytes; 5 MB in base64, which the strictest vendor takes."""
+    """Maximum in bytes; 5 MB in base64, the limit of the strictest vendor."""
 
     def fit(self, width: int, height: int) -> tuple[int, int]:
-        """`width` and `height`, scaled down where they must be."""
+        """Return `width` and `height`, scaled down if necessary."""
         scale = min(1.0, self.longest / max(width, height))
         if self.shortest:
             scale = min(scale, self.shortest / min(width, height))
@@ -65,7 +65,7 @@ class ImageLimits(Data, frozen=True):
 
 
 class ScaledImage(Data, frozen=True):
-    """A picture as it is sent, and how large it was."""
+    """An image as it is sent, and its original size."""
 
     image: Image
     width: int
@@ -77,7 +77,7 @@ class ScaledImage(Data, frozen=True):
 
 
 def image_type(raw: bytes) -> str | None:
-    """The media type of an image that models can look at; None for everything else."""
+    """Return the media type of an image that models accept, None for everything else."""
     for magic, media_type in _MAGIC:
         if raw.startswith(magic):
             return media_type
@@ -87,7 +87,7 @@ def image_type(raw: bytes) -> str | None:
 
 
 def read_picture(path: Path, shown: str) -> bytes:
-    """The bytes of a file that begins as a picture does. Pipes and devices are never opened."""
+    """Return the bytes of an image file. Pipes and devices are never opened."""
     try:
         handle = open_regular(Path(os.path.realpath(path, strict=True)))
         try:
@@ -101,7 +101,7 @@ def read_picture(path: Path, shown: str) -> bytes:
     except OSError as error:
         raise UsageError(f"{shown}: {error.strerror or error}.", ACCEPTED) from error
     except ValueError as error:  # a NUL in it
-        raise UsageError(f"{shown} is no name of a file.", ACCEPTED) from error
+        raise UsageError(f"{shown} is not a valid file name.", ACCEPTED) from error
     if not raw:
         raise UsageError(f"{shown} is empty.", ACCEPTED)
     if image_type(raw) is None:
@@ -115,7 +115,7 @@ def read_picture(path: Path, shown: str) -> bytes:
 
 
 def _read(handle: int) -> bytes:
-    """All of it, but not much more than is taken."""
+    """Read up to slightly more than the limit; stop at once if it is not an image."""
     chunks: list[bytes] = []
     size = 0
     while size <= MAX_PICTURE_FILE and (chunk := os.read(handle, _CHUNK)):
@@ -127,9 +127,9 @@ def _read(handle: int) -> bytes:
 
 
 def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:
-    """The picture as a model gets it: upright, one frame, within `limits`, nothing but pixels.
+    """Return the image as a model gets it: upright, one frame, within `limits`, without metadata.
 
-    Bytes that need none of that stay as they are. Raises UsageError for what is no picture, or a broken one.
+    An image that already fits is sent unchanged. Raises UsageError if it is not an image, or damaged.
     """
     shown = one_line(name)
     media_type = image_type(raw)
@@ -139,10 +139,10 @@ def scale_image(raw: bytes, name: str, limits: ImageLimits) -> ScaledImage:
         return _scaled(raw, media_type, shown, limits)
     except UsageError:
         raise
-    except Exception as error:  # a broken file makes Pillow stumble in ways of its own
+    except Exception as error:  # Pillow raises many kinds of errors for damaged files
         raise UsageError(
-            f"{shown} is damaged or cut off: it cannot be read as {_FORMATS[media_type]}.",
-            "Try to open it elsewhere, or make it anew.",
+            f"{shown} is damaged or incomplete: it cannot be read as {_FORMATS[media_type]}.",
+            "Open it in another program, or create it again.",
         ) from error
 
 
@@ -150,7 +150,7 @@ def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scal
     from PIL import Image as Pillow
     from PIL import ImageOps
 
-    Pillow.MAX_IMAGE_PIXELS = None  # it would warn on the screen; the limit is ours, and comes first
+    Pillow.MAX_IMAGE_PIXELS = None  # its warning would reach the screen; our own limit is checked first
     with Pillow.open(BytesIO(raw), formats=[_FORMATS[media_type]]) as opened:
         width, height = opened.size
         if width * height > MAX_PIXELS:
@@ -159,7 +159,7 @@ def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scal
                 "Make a smaller copy.",
             )
         frames = getattr(opened, "n_frames", 1)
-        opened.draft(None, (limits.longest, limits.longest))  # a large JPEG need not be decoded in full
+        opened.draft(None, (limits.longest, limits.longest))  # decodes a large JPEG at reduced size
         opened.load()
         turned = opened.getexif().get(0x0112, 1)
         noted = bool(opened.getexif()) or not _HARMLESS.issuperset(opened.info)
@@ -167,7 +167,7 @@ def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scal
     if turned >= _TURNED:
         width, height = height, width
     goal = limits.fit(width, height)
-    plain = frames == 1 and not noted and media_type != "image/gif"  # not every vendor takes a GIF
+    plain = frames == 1 and not noted and media_type != "image/gif"  # not every vendor accepts GIF
     if plain and goal == (width, height) and len(raw) <= limits.size:
         return ScaledImage(_image(media_type, raw, name, goal), width, height)
     frame = _plain_mode(frame)
@@ -177,7 +177,7 @@ def _scaled(raw: bytes, media_type: str, name: str, limits: ImageLimits) -> Scal
 
 
 def _plain_mode(frame: "Frame") -> "Frame":
-    """The pixels alone, in 8 bits: with alpha where something is seen through."""
+    """Return only the pixels, 8 bits per channel, with alpha if any pixel is transparent."""
     if frame.mode.startswith("I"):
         deep = frame.convert("I")
         frame = deep.point(lambda value: value / 256).convert("L")  # pyright: ignore[reportUnknownMemberType]
@@ -192,7 +192,7 @@ def _plain_mode(frame: "Frame") -> "Frame":
 
 
 def _encoded(frame: "Frame", media_type: str, name: str, most: int) -> Image:
-    """The frame as PNG where that is its nature, else as JPEG; smaller until it is small enough."""
+    """Encode as PNG if the source was lossless, otherwise as JPEG, shrinking until it fits."""
     ways: list[tuple[str, dict[str, int | bool]]] = [("PNG", {"optimize": False})]
     if frame.mode != "RGBA":
         jpegs = [("JPEG", {"quality": quality}) for quality in (90, 75, 60)]
@@ -209,7 +209,7 @@ def _encoded(frame: "Frame", media_type: str, name: str, most: int) -> Image:
 def _resized(frame: "Frame", size: tuple[int, int]) -> "Frame":
     from PIL.Image import Resampling
 
-    # Pillow's own types name numpy's, which is not there.
+    # Pillow's types refer to numpy, which is not installed.
     return frame.resize(size, Resampling.LANCZOS, reducing_gap=3.0)  # pyright: ignore[reportUnknownMemberType]
 
 

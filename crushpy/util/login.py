@@ -1,4 +1,4 @@
-"""Who runs crushpy, as the system names them."""
+"""The name of the user who runs crushpy."""
 
 import os
 from functools import cache
@@ -6,12 +6,12 @@ from functools import cache
 
 @cache
 def login_name() -> str:
-    """By the user's id, not by what the environment says."""
+    """Return the login name for the process's user id; the environment is not consulted."""
     if os.name != "posix":
         return os.environ.get("USERNAME", "")
     import pwd
 
     try:
         return pwd.getpwuid(os.getuid()).pw_name
-    except KeyError:  # a container may run us under an id that has no name
+    except KeyError:  # in a container the id may have no name
         return f"uid {os.getuid()}"

@@ -1,4 +1,4 @@
-"""The files that a prompt mentions with an @."""
+"""Finds the files that a prompt mentions with an @."""
 
 import re
 
@@ -7,7 +7,7 @@ _AROUND = "\"'`.,;:!?)]}>"
 
 
 def mentioned_files(text: str) -> list[str]:
-    """What stands in a prompt as `@file` or `@"a file"`, each once, in order, whether it is there or not."""
+    """Return the names written as `@file` or `@"a file"`, in order, without duplicates."""
     if "@" not in text:
         return []
     words = (match[1] for match in _MENTION.finditer(text))

@@ -1,11 +1,11 @@
-"""Whether a process of this machine still lives; process ids are used again."""
+"""Tells whether a process of this machine is still running, although process ids are reused."""
 
 import os
 from pathlib import Path
 
 
 def started_at(process: int) -> str:
-    """When a process started, as the system counts it; empty where it does not tell."""
+    """Return when a process started, in the kernel's units; empty if unknown."""
     try:
         return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):
@@ -13,11 +13,11 @@ def started_at(process: int) -> str:
 
 
 def still_runs(process: int, start: str) -> bool:
-    """`start` is what `started_at` said of it then."""
+    """Whether the process that `started_at` described as `start` is still running."""
     try:
         os.kill(process, 0)
     except ProcessLookupError:
         return False
     except OSError:
-        pass  # it is there, but somebody else's
+        pass  # it exists, but belongs to another user
     return started_at(process) == start

@@ -1,4 +1,4 @@
-"""Starts a piece of work beside the one that asks for it, in the same way on every Python."""
+"""Starts a background task, with the same semantics on every Python version."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -8,9 +8,9 @@ T = TypeVar("T")
 
 
 def spawn(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
-    """A task for `work`, whose first step comes once the caller waits for something.
+    """Return a task for `work`, which starts running once the caller awaits something.
 
-    Textual installs an eager task factory where Python has one (3.12): `asyncio.create_task` would then run
-    `work`, perhaps to its end, before the caller holds the task. This goes by no factory.
+    Textual installs an eager task factory on Python 3.12 and later: `asyncio.create_task` would then run
+    `work`, perhaps to its end, before it returns. This bypasses the factory.
     """
     return asyncio.Task(work, loop=asyncio.get_running_loop())

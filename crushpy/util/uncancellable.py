@@ -1,4 +1,4 @@
-"""Sees a piece of work to its end before a cancellation is let in."""
+"""Runs work to completion before a cancellation takes effect."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,9 +11,9 @@ T = TypeVar("T")
 
 
 async def uncancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
-    """What `work` returns. A cancellation that comes meanwhile is raised when it is done.
+    """Return the result of `work`. A cancellation in the meantime is raised once it is done.
 
-    For what must not be done by halves: storing something, holding it, and saying so.
+    For work that must not stop halfway: storing a record, keeping it in memory, and emitting its event.
     """
     task = work if isinstance(work, asyncio.Future) else spawn(work)
     cancelled = False
@@ -29,16 +29,16 @@ async def uncancellable(work: Coroutine[Any, Any, T] | asyncio.Future[T]) -> T:
 
 
 def _end_of(task: asyncio.Future[Any]) -> asyncio.Future[None]:
-    """Done when the task is; to cancel it leaves the task alone."""
+    """Return a future that completes with the task; cancelling it does not cancel the task."""
     end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     task.add_done_callback(lambda _: None if end.done() else end.set_result(None))
     return end
 
 
 async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """`function` beside the event loop, uncancellable: nothing is written after we said we stopped.
+    """Run `function` in a thread, uncancellable: nothing is written after we reported that we stopped.
 
-    Where it fails after a cancellation, it is the cancellation that is raised: nobody waits for the error.
+    If it fails after a cancellation, the cancellation is raised.
     """
     running = asyncio.to_thread(function, *args, **kwargs)
     (result,) = await uncancellable(asyncio.gather(running, return_exceptions=True))
