@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from crushpy.engine.session.importing import ImportOutcome
-    from crushpy.importers.foreign import ForeignSession, NoSession, Source
+    from crushpy.importers.foreign import Found, Source
 
 
 def register(group: typer.Typer) -> None:
@@ -50,9 +50,9 @@ def _source(name: str) -> "Source":
     import difflib
 
     from crushpy.core.errors import UsageError
-    from crushpy.importers.sources import SOURCES
+    from crushpy.importers import sources
 
-    known = {source.name: source for source in SOURCES}
+    known = {source.name: source for source in sources()}
     if name.lower() in known:
         return known[name.lower()]
     close = difflib.get_close_matches(name.lower(), known, 1, 0.4)
@@ -63,13 +63,13 @@ def _source(name: str) -> "Source":
 def _list(*, as_json: bool) -> None:
     """What is there, and where it was looked for. Imports nothing."""
     from crushpy.core.messages import counted
+    from crushpy.importers import sources
     from crushpy.importers.foreign import ForeignSession
-    from crushpy.importers.sources import SOURCES
     from crushpy.security.sanitize import one_line
 
     cwd = working_folder()
     rows: list[dict[str, Any]] = []
-    for source in SOURCES:
+    for source in sources():
         places = source.places(cwd)
         found = [one for one in _all_of(source, places) if isinstance(one, ForeignSession)]
         number = len({one.id for one in found})
@@ -88,15 +88,15 @@ def _list(*, as_json: bool) -> None:
         )
 
 
-def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[ForeignSession | NoSession]":
+def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
     from crushpy.core.errors import CrushpyError
-    from crushpy.importers.foreign import NoSession
+    from crushpy.importers.foreign import SkippedSession
 
     for place in places:
         try:
             yield from source.sessions(place)
         except CrushpyError as error:
-            yield NoSession(place, error.message)
+            yield SkippedSession(place, error.message)
 
 
 async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
@@ -146,15 +146,13 @@ def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
     from crushpy.core.messages import counted
     from crushpy.security.sanitize import one_line
 
-    if outcome.status in ("imported", "updated", "again"):
+    if outcome.status in ("imported", "updated"):
         words = [
             outcome.tip if not dry_run else "would be " + outcome.status,
             counted(outcome.messages, "message"),
         ]
-        if outcome.status == "updated":
-            words[1] = f"{counted(outcome.messages, 'new message')}"
         if outcome.boundaries:
-            words.append(counted(outcome.boundaries, "fresh start"))
+            words.append(counted(outcome.boundaries, "compaction"))
         words.append(one_line(outcome.title))
         if outcome.unmapped:
             words.append(f"(not mapped: {_counts(outcome.unmapped)})")
@@ -186,8 +184,8 @@ def _report(
     from crushpy.core.messages import counted
     from crushpy.security.sanitize import one_line
 
-    usable = [one for one in outcomes if one.status in ("imported", "updated", "again", "unchanged", "busy")]
-    added = [one for one in usable if one.status in ("imported", "updated", "again")]
+    usable = [one for one in outcomes if one.status in ("imported", "updated", "unchanged", "busy")]
+    added = [one for one in usable if one.status in ("imported", "updated")]
     unmapped: Counter[str] = Counter()
     for one in outcomes:
         unmapped.update(one.unmapped)

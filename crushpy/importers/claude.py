@@ -1,6 +1,6 @@
-"""Claude Code: one JSONL file a session, below `projects/<folder>/`. Lines form a tree by `parentUuid`.
+"""Claude Code: one JSONL file per session below `projects/<folder>/`; lines form a tree by `parentUuid`.
 
-What is imported is the branch that ends with the last message; other branches are counted.
+The branch that ends with the last message is imported; messages of other branches are counted.
 """
 
 import os
@@ -10,41 +10,31 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crushpy.core.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.core.messages import Json, Part, Text, Usage
+from crushpy.importers import values
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
+    Found,
     Heading,
     Item,
-    NoSession,
     Piece,
+    SkippedSession,
     Unmapped,
-    looked_at,
 )
-from crushpy.importers.json_lines import json_lines, regular_files
-from crushpy.importers.line_tree import LineTree
-from crushpy.importers.values import (
-    arguments,
-    image,
-    listing,
-    mapping,
-    newer_version,
-    seconds_of,
-    text_of,
-    usage,
-    whole,
-)
+from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
+from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
 
-KNOWN = 2
-"""The newest version whose files are known."""
-_HEAD = 200
+KNOWN_VERSION = 2
+_HEAD_LINES = 200
 """Lines in which folder and version are looked for."""
 _UUID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_NOT_WORDS = re.compile(
+_GENERATED_TEXT = re.compile(
     r"<(?:command-name|command-message|command-args|local-command-\w+|system-reminder|bash-\w+)\b"
 )
-"""How lines begin that Claude Code wrote itself in the user's name."""
-_SYNTHETIC = "<synthetic>"
+"""The beginnings of texts that Claude Code writes in the user's name."""
+_TITLES = ("custom-title", "ai-title", "summary", "summary of another session")
+"""Sources of the title, the best first."""
 
 
 class ClaudeCode:
@@ -56,45 +46,44 @@ class ClaudeCode:
         homes = [chosen] if chosen else ["~/.claude", "~/.config/claude"]
         return [Path(home).expanduser() / "projects" for home in homes]
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
-        for file in regular_files(path, ".jsonl"):
-            if file.name.startswith("agent-") and file != path:
-                yield NoSession(file)
-            else:
-                yield looked_at(file, _session)
+    def sessions(self, path: Path) -> Iterator[Found]:
+        def look(file: Path) -> Found:
+            is_task = file.name.startswith("agent-") and file != path
+            return SkippedSession(file) if is_task else _session(file)
+
+        return jsonl_sessions(path, look)
 
 
 def _session(file: Path) -> ForeignSession:
     found: dict[str, str] = {}
-    first = 0.0
-    for line in islice(json_lines(file, Unmapped()), _HEAD):
+    created_at = 0.0
+    for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
         for key in ("cwd", "sessionId", "version"):
-            if key not in found and text_of(line.value.get(key)):
-                found[key] = text_of(line.value[key])
-        first = first or seconds_of(line.value.get("timestamp"))
-    own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId", file.stem)
+            found[key] = found.get(key) or text_of(line.value.get(key))
+        created_at = created_at or seconds_of(line.value.get("timestamp"))
+    own = file.stem if _UUID.fullmatch(file.stem.lower()) else found.get("sessionId") or file.stem
     return ForeignSession(
         id=own,
         file=file,
         cwd=found.get("cwd", ""),
         read=lambda unmapped: _read(file, unmapped),
-        created_at=first,
-        note=newer_version("Claude Code", found.get("version", ""), KNOWN),
+        created_at=created_at,
+        note=values.newer_version("Claude Code", found.get("version", ""), KNOWN_VERSION),
     )
 
 
 def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
     tree, title = _index(file)
-    chosen = tree.branch()
+    chosen, known = tree.branch(), tree.lines
     if title:
         yield Heading(title)
     boundary: Json | None = None
-    seen: set[str] = set()
+    counted: set[str] = set()
     for line in json_lines(file, unmapped):
         value = line.value
         kind = text_of(value.get("type"))
-        if kind in ("summary", "custom-title", "ai-title"):
-            continue  # read before
+        if kind in _TITLES:
+            continue
         if value.get("isSidechain") is True:
             unmapped["sub-agent message"] += 1
         elif kind == "system" and value.get("subtype") == "compact_boundary":
@@ -102,61 +91,55 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
         elif kind not in ("user", "assistant"):
             unmapped[kind or "line without a type"] += 1
         elif line.number not in chosen:
-            unmapped["message of another branch" if tree.knows(line.number) else "repeated message"] += 1
+            unmapped["message of another branch" if line.number in known else "repeated message"] += 1
         elif value.get("isCompactSummary") is True:
-            yield _compaction(value, boundary, line.number)
+            tokens = whole(mapping((boundary or {}).get("compactMetadata")).get("preTokens"))
+            summary = values.texts_in(mapping(value.get("message")).get("content"))
+            at = seconds_of(value.get("timestamp"))
+            yield ForeignCompaction(_id(value, line.number), summary, at, tokens_before=tokens)
             boundary = None
+        elif kind == "assistant":
+            yield from _reply(value, _id(value, line.number), unmapped, counted)
         else:
-            yield from _message(value, line.number, unmapped, seen)
+            yield from _prompt(value, _id(value, line.number), unmapped)
     if boundary is not None:
         unmapped["compaction without a summary"] += 1
 
 
 def _index(file: Path) -> tuple[LineTree, str]:
-    """Which line follows which, and what the session is called."""
+    """The tree of lines, and the session's title."""
     tree = LineTree()
     titles: dict[str, str] = {}
     for number, value in json_lines(file, Unmapped()):
         kind = text_of(value.get("type"))
         if kind == "summary":
-            rank = "summary" if text_of(value.get("leafUuid")) in tree else "summary of another"
+            rank = kind if text_of(value.get("leafUuid")) in tree else "summary of another session"
             titles[rank] = text_of(value.get("summary"))
-        elif kind in ("custom-title", "ai-title"):
+        elif kind in _TITLES:
             titles[kind] = text_of(value.get("customTitle") or value.get("aiTitle"))
-        if value.get("isSidechain") is True:
-            continue
-        message = mapping(value.get("message"))
-        is_message = kind in ("user", "assistant") and bool(message.get("content"))
-        if not text_of(value.get("uuid")):
-            if is_message:
-                tree.add(number, f"line {number}", None, is_message=True, follows=True)
-            continue
-        parent = value.get("parentUuid") or value.get("logicalParentUuid")
-        fresh = value.get("isCompactSummary") is True or value.get("subtype") == "compact_boundary"
-        blocks = [mapping(block) for block in listing(message.get("content"))]
-        tree.add(
-            number,
-            text_of(value.get("uuid")),
-            text_of(parent) or None,
-            is_message=is_message,
-            follows=fresh,
-            family=text_of(message.get("id")) if kind == "assistant" else "",
-            calls=[text_of(block.get("id")) for block in blocks if block.get("type") == "tool_use"],
-            answers=[
-                text_of(block.get("tool_use_id")) for block in blocks if block.get("type") == "tool_result"
-            ],
-        )
-    ranks = ("custom-title", "ai-title", "summary", "summary of another")
-    return tree, next((titles[rank] for rank in ranks if titles.get(rank)), "")
+        if value.get("isSidechain") is not True:
+            _add_line(tree, number, value, kind)
+    return tree, next((titles[rank] for rank in _TITLES if titles.get(rank)), "")
 
 
-def _compaction(value: Json, boundary: Json | None, number: int) -> ForeignCompaction:
-    content = mapping(value.get("message")).get("content")
-    texts = [text_of(mapping(block).get("text")) for block in listing(content)]
-    summary = content if isinstance(content, str) else "\n".join(texts)
-    tokens = whole(mapping((boundary or {}).get("compactMetadata")).get("preTokens"))
-    return ForeignCompaction(
-        _id(value, number), summary, seconds_of(value.get("timestamp")), tokens_before=tokens
+def _add_line(tree: LineTree, number: int, value: Json, kind: str) -> None:
+    message = mapping(value.get("message"))
+    is_message = kind in ("user", "assistant") and bool(message.get("content"))
+    has_id = bool(text_of(value.get("uuid")))
+    if not has_id and not is_message:
+        return
+    starts_over = value.get("isCompactSummary") is True or value.get("subtype") == "compact_boundary"
+    blocks = _blocks(message.get("content"))
+    # A reply with several calls branches into one line per result.
+    calls = [text_of(block.get("id") or block.get("tool_use_id")) for block in blocks]
+    reply = text_of(message.get("id")) if kind == "assistant" else ""
+    tree.add(
+        number,
+        _id(value, number),
+        text_of(value.get("parentUuid") or value.get("logicalParentUuid")) if has_id else "",
+        is_message=is_message,
+        follows=starts_over or not has_id,
+        groups=[f"reply {reply}"] * bool(reply) + [f"call {call}" for call in calls if call],
     )
 
 
@@ -164,95 +147,69 @@ def _id(value: Json, number: int) -> str:
     return text_of(value.get("uuid")) or f"line {number}"
 
 
-def _message(value: Json, number: int, unmapped: Unmapped, seen: set[str]) -> Iterator[Item]:
+def _blocks(content: Any) -> list[Json]:
+    given = [{"type": "text", "text": content}] if isinstance(content, str) else listing(content)
+    return [mapping(block) for block in given]
+
+
+def _reply(value: Json, own: str, unmapped: Unmapped, counted: set[str]) -> Iterator[Item]:
     message = mapping(value.get("message"))
-    at, own = seconds_of(value.get("timestamp")), _id(value, number)
-    content = message.get("content")
-    blocks: list[Any] = [{"type": "text", "text": content}] if isinstance(content, str) else listing(content)
-    if value.get("type") == "assistant":
-        if value.get("isApiErrorMessage") is True or message.get("model") == _SYNTHETIC:
-            unmapped["error message"] += 1
-            return
-        parts = _reply(blocks, unmapped)
-        model = text_of(message.get("model"))
-        family = text_of(message.get("id")) or own
-        used = None if family in seen else _usage(mapping(message.get("usage")))
-        seen.add(family)  # every line of one reply repeats its figures
-        yield Piece(own, "assistant", parts, at, family, f"anthropic/{model}" if model else "", used)
+    model = text_of(message.get("model"))
+    if value.get("isApiErrorMessage") is True or model == "<synthetic>":
+        unmapped["error message"] += 1
         return
-    if value.get("isMeta") is True:
-        unmapped["note of the program"] += 1
-        return
-    said: list[Part] = []
-    for block in map(mapping, blocks):
-        if block.get("type") == "tool_result":
-            yield Piece(f"{own}/{text_of(block.get('tool_use_id'))}", "tool", (_result(block, unmapped),), at)
-        else:
-            said += _said(block, unmapped)
-    if said:
-        yield Piece(own, "user", tuple(said), at)
-
-
-def _said(block: Json, unmapped: Unmapped) -> list[Part]:
-    match block.get("type"):
-        case "text" if _NOT_WORDS.match(text_of(block.get("text")).lstrip()):
-            unmapped["note of the program"] += 1
-        case "text":
-            return [Text(text)] if (text := text_of(block.get("text"))).strip() else []
-        case "image" | "document":
-            return [_attachment(block)]
-        case _:
-            unmapped[f"block {text_of(block.get('type'))}".strip()] += 1
-    return []
-
-
-def _attachment(block: Json) -> Part:
-    source = mapping(block.get("source"))
-    if source.get("type") == "url":
-        return Text(f"[{text_of(block.get('type'))} {text_of(source.get('url'))[:200]}]")
-    return image(source.get("media_type"), source.get("data"))
-
-
-def _reply(blocks: list[Any], unmapped: Unmapped) -> tuple[Part, ...]:
     parts: list[Part] = []
-    for block in map(mapping, blocks):
+    for block in _blocks(message.get("content")):
         match block.get("type"):
-            case "text":
-                parts += [Text(text)] if (text := text_of(block.get("text"))) else []
             case "thinking":
-                parts += [Thinking(text)] if (text := text_of(block.get("thinking"))) else []
+                parts += values.thinking_parts(block.get("thinking"))
             case "tool_use":
-                args, bad = arguments(block.get("input"))
-                parts.append(ToolCall(text_of(block.get("id")), text_of(block.get("name")), args, bad))
+                parts.append(values.tool_call(block.get("id"), block.get("name"), block.get("input")))
+            case "text":
+                parts += values.text_parts(block.get("text"))
             case kind:
                 unmapped[f"block {text_of(kind)}".strip()] += 1
-    return tuple(parts)
+    reply = text_of(message.get("id")) or own
+    used = None if reply in counted else _usage(mapping(message.get("usage")))
+    counted.add(reply)  # every line of a reply repeats its usage
+    model = f"anthropic/{model}" if model else ""
+    yield Piece(own, "assistant", tuple(parts), seconds_of(value.get("timestamp")), reply, model, used)
 
 
-def _result(block: Json, unmapped: Unmapped) -> ToolResult:
-    content = block.get("content")
-    texts = [content] if isinstance(content, str) else []
-    images: list[Image] = []
-    for part in map(mapping, listing(content)):
-        if part.get("type") == "text":
-            texts.append(text_of(part.get("text")))
-        elif part.get("type") == "image":
-            shown = _attachment(part)
-            if isinstance(shown, Image):
-                images.append(shown)
-            elif isinstance(shown, Text):
-                texts.append(shown.text)
+def _prompt(value: Json, own: str, unmapped: Unmapped) -> Iterator[Item]:
+    if value.get("isMeta") is True:
+        unmapped["generated message"] += 1
+        return
+    at = seconds_of(value.get("timestamp"))
+    parts: list[Part] = []
+    for block in _blocks(mapping(value.get("message")).get("content")):
+        if block.get("type") == "tool_result":
+            call = block.get("tool_use_id")
+            given = _shown(_blocks(block.get("content")), unmapped)
+            result = values.tool_result(call, given, block.get("is_error") is True)
+            yield Piece(f"{own}/{text_of(call)}", "tool", (result,), at)
+        elif block.get("type") == "text" and _GENERATED_TEXT.match(text_of(block.get("text")).lstrip()):
+            unmapped["generated message"] += 1
         else:
-            unmapped[f"block {text_of(part.get('type'))}".strip()] += 1
-    return ToolResult(
-        text_of(block.get("tool_use_id")), "", "\n".join(texts), block.get("is_error") is True, tuple(images)
-    )
+            parts += _shown([block], unmapped)
+    if parts:
+        yield Piece(own, "user", tuple(parts), at)
+
+
+def _shown(blocks: list[Json], unmapped: Unmapped) -> Iterator[Part]:
+    """Texts and attachments."""
+    for block in blocks:
+        kind, source = text_of(block.get("type")), mapping(block.get("source"))
+        if kind == "text":
+            yield from values.text_parts(text_of(block.get("text")).strip() and block.get("text"))
+        elif kind not in ("image", "document"):
+            unmapped[f"block {kind}".strip()] += 1
+        elif source.get("type") == "url":
+            yield Text(f"[{kind} {text_of(source.get('url'))[:200]}]")
+        else:
+            yield values.image(source.get("media_type"), source.get("data"))
 
 
 def _usage(given: Json) -> Usage | None:
-    return usage(
-        whole(given.get("input_tokens")),
-        whole(given.get("output_tokens")),
-        whole(given.get("cache_read_input_tokens")),
-        whole(given.get("cache_creation_input_tokens")),
-    )
+    names = ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens")
+    return values.usage(*(whole(given.get(name)) for name in names))

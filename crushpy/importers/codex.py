@@ -1,6 +1,6 @@
-"""codex: one JSONL file a session, below `sessions/YYYY/MM/DD/`; a line is `{timestamp, type, payload}`.
+"""codex: one JSONL file per session below `sessions/YYYY/MM/DD/`; a line is `{timestamp, type, payload}`.
 
-Files of the first releases have the payloads alone, one a line.
+In files of the first releases a line is the payload alone.
 """
 
 import os
@@ -10,45 +10,35 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crushpy.core.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.core.messages import Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
+from crushpy.importers import values
 from crushpy.importers.foreign import (
     ForeignCompaction,
     ForeignSession,
+    Found,
     Heading,
     Item,
-    NoSession,
     Piece,
+    SkippedSession,
     Unmapped,
-    looked_at,
 )
-from crushpy.importers.json_lines import json_lines, regular_files
-from crushpy.importers.values import (
-    arguments,
-    image_from_url,
-    listing,
-    mapping,
-    newer_version,
-    parsed,
-    seconds_of,
-    text_of,
-    usage,
-    whole,
-)
+from crushpy.importers.foreign_files import json_lines, jsonl_sessions
+from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
 
-KNOWN = 0
-_HEAD = 20
-_NOT_WORDS = re.compile(
+KNOWN_VERSION = 0
+_HEAD_LINES = 20
+_GENERATED_TEXT = re.compile(
     r"<(?:environment_context|user_instructions|permissions instructions|turn_aborted|collaboration_mode"
     r"|subagent_notification|skill|INSTRUCTIONS)\b|# AGENTS\.md instructions"
 )
-"""How messages begin that codex wrote itself in the user's name."""
-_FAILED = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,4})$", re.MULTILINE)
-_TWICE = {
+"""The beginnings of messages that codex writes in the user's name."""
+_EXIT_CODE = re.compile(r"^(?:Exit code: |Process exited with code )(-?\d{1,4})$", re.MULTILINE)
+_DUPLICATE_EVENTS = {
     "user_message", "agent_message", "agent_reasoning", "agent_reasoning_raw_content", "task_started",
     "task_complete", "turn_started", "turn_complete", "context_compacted", "exec_command_end",
     "patch_apply_end", "mcp_tool_call_end", "web_search_end", "turn_aborted", "token_count",
 }  # fmt: skip
-"""Events that tell again what other lines hold."""
+"""Events that repeat the content of other lines."""
 _REPLY = "reply"
 _CALLS = ("function_call", "custom_tool_call", "local_shell_call")
 _OUTPUTS = ("function_call_output", "custom_tool_call_output")
@@ -62,20 +52,21 @@ class Codex:
         home = Path(os.environ.get("CODEX_HOME") or "~/.codex").expanduser()
         return [home / "sessions", home / "archived_sessions"]
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
-        for file in regular_files(path, ".jsonl"):
-            if file == path or file.name.startswith("rollout-"):
-                yield looked_at(file, _session)
+    def sessions(self, path: Path) -> Iterator[Found]:
+        def look(file: Path) -> Found | None:
+            return _session(file) if file == path or file.name.startswith("rollout-") else None
+
+        return jsonl_sessions(path, look)
 
 
-def _session(file: Path) -> ForeignSession | NoSession:
+def _session(file: Path) -> Found:
     meta: Json = {}
-    for line in islice(json_lines(file, Unmapped()), _HEAD):
+    for line in islice(json_lines(file, Unmapped()), _HEAD_LINES):
         if line.value.get("type") == "session_meta" or (line.number == 1 and "id" in line.value):
             meta = mapping(line.value.get("payload")) or line.value
             break
     if "subagent" in mapping(meta.get("source")):
-        return NoSession(file)
+        return SkippedSession(file)
     vendor = text_of(meta.get("model_provider")) or "openai"
     return ForeignSession(
         id=text_of(meta.get("id")) or file.stem,
@@ -83,7 +74,7 @@ def _session(file: Path) -> ForeignSession | NoSession:
         cwd=text_of(meta.get("cwd")),
         read=lambda unmapped: _Reader(vendor, unmapped).read(file),
         created_at=seconds_of(meta.get("timestamp")),
-        note=newer_version("codex", meta.get("cli_version"), KNOWN),
+        note=values.newer_version("codex", meta.get("cli_version"), KNOWN_VERSION),
     )
 
 
@@ -111,7 +102,7 @@ class _Reader:
                 case "event_msg":
                     yield from self._event(payload, own, at)
                 case _ if not kind and (number == 1 or "record_type" in value):
-                    pass  # the head of an early file, and its marks
+                    pass  # the header and markers of an early file
                 case _ if not payload:
                     yield from self._item(value, own, at)
                 case _:
@@ -126,8 +117,8 @@ class _Reader:
             if used is not None:
                 yield Piece(own, "assistant", (), at, _REPLY, usage=used)
         elif kind == "thread_rolled_back":
-            self._unmapped["turn that was taken back"] += max(1, whole(event.get("num_turns")))
-        elif kind not in _TWICE:
+            self._unmapped["turn that was rolled back"] += max(1, whole(event.get("num_turns")))
+        elif kind not in _DUPLICATE_EVENTS:
             self._unmapped[f"event {kind}".strip()] += 1
 
     def _item(self, item: Json, own: str, at: float) -> Iterator[Item]:
@@ -146,17 +137,13 @@ class _Reader:
             self._unmapped[kind or "line without a type"] += 1
 
     def _message(self, item: Json, own: str, at: float) -> Iterator[Item]:
-        parts = tuple(filter(None, map(_part, listing(item.get("content")))))
+        parts = _parts(item.get("content"))
         role = text_of(item.get("role"))
         if role == "assistant" and parts:
             yield self._reply(own, at, *parts)
         elif role == "user" and parts:
-            words = [
-                part
-                for part in parts
-                if not (isinstance(part, Text) and _NOT_WORDS.match(part.text.lstrip()))
-            ]
-            self._unmapped["note of the program"] += len(parts) - len(words)
+            words = [part for part in parts if not _is_generated(part)]
+            self._unmapped["generated message"] += len(parts) - len(words)
             if words:
                 yield Piece(own, "user", tuple(words), at)
         elif parts:
@@ -167,14 +154,18 @@ class _Reader:
         return Piece(own, "assistant", parts, at, _REPLY, model)
 
 
-def _part(value: Any) -> Part | None:
-    content = mapping(value)
-    if content.get("type") in ("input_text", "output_text", "text"):
-        text = text_of(content.get("text"))
-        return Text(text) if text.strip() else None
-    if content.get("type") == "input_image":
-        return image_from_url(content.get("image_url"))
-    return None
+def _parts(content: Any) -> list[Part]:
+    parts: list[Part] = []
+    for block in map(mapping, listing(content)):
+        if block.get("type") in ("input_text", "output_text", "text") and text_of(block.get("text")).strip():
+            parts.append(Text(block["text"]))
+        elif block.get("type") == "input_image":
+            parts.append(values.image_from_url(block.get("image_url")))
+    return parts
+
+
+def _is_generated(part: Part) -> bool:
+    return isinstance(part, Text) and _GENERATED_TEXT.match(part.text.lstrip()) is not None
 
 
 def _call(item: Json, kind: str) -> ToolCall:
@@ -183,35 +174,25 @@ def _call(item: Json, kind: str) -> ToolCall:
         return ToolCall(own, "shell", {"command": mapping(item.get("action")).get("command", [])})
     if kind == "custom_tool_call":
         return ToolCall(own, text_of(item.get("name")), {"input": text_of(item.get("input"))})
-    args, bad = arguments(item.get("arguments"))
-    return ToolCall(own, text_of(item.get("name")), args, bad)
+    return values.tool_call(own, item.get("name"), item.get("arguments"))
 
 
 def _result(item: Json) -> ToolResult:
     output: Any = item.get("output")
-    images: list[Image] = []
-    if isinstance(output, dict):
-        success = mapping(output).get("success")
-        text, failed = text_of(mapping(output).get("content")), success is False
-    elif isinstance(output, list):
-        parts = list(filter(None, map(_part, listing(output))))
-        images = [part for part in parts if isinstance(part, Image)]
-        text, failed = "\n".join(part.text for part in parts if isinstance(part, Text)), False
-    else:
-        text, failed = text_of(output), False
-    if text.startswith('{"output":'):  # a command of an early release
-        told = mapping(parsed(text))
+    if isinstance(output, list):
+        return values.tool_result(item.get("call_id"), _parts(output), False)
+    text = text_of(mapping(output).get("content")) or text_of(output)
+    if text.startswith('{"output":'):  # a command in an early release
+        told = mapping(values.parsed(text))
         code = mapping(told.get("metadata")).get("exit_code")
         if isinstance(told.get("output"), str):
-            text = (
-                f"Exit code: {code}\n{told['output']}" if isinstance(code, int) and code else told["output"]
-            )
-    found = _FAILED.search(text[:400])
-    failed = failed or (found is not None and found[1] != "0")
-    return ToolResult(text_of(item.get("call_id")), "", text, failed, tuple(images))
+            text = (f"Exit code: {code}\n" if isinstance(code, int) and code else "") + told["output"]
+    found = _EXIT_CODE.search(text[:400])
+    failed = mapping(output).get("success") is False or (found is not None and found[1] != "0")
+    return values.tool_result(item.get("call_id"), [Text(text)], failed)
 
 
 def _usage(given: Json) -> Usage | None:
     cached = whole(given.get("cached_input_tokens"))
-    fresh = max(0, whole(given.get("input_tokens")) - cached)
-    return usage(fresh, whole(given.get("output_tokens")), cached, 0)
+    uncached = max(0, whole(given.get("input_tokens")) - cached)
+    return values.usage(uncached, whole(given.get("output_tokens")), cached, 0)

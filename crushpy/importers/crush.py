@@ -1,28 +1,28 @@
-"""Crush: a SQLite database for each project, `.crush/crush.db`, with tables of sessions and messages."""
+"""Crush: one SQLite database per project, `.crush/crush.db`, with tables of sessions and messages."""
 
 import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
 
-from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult
+from crushpy.core.messages import Image, Json, Note, Part, Text, ToolResult
+from crushpy.importers import values
 from crushpy.importers.foreign import (
+    DAMAGED,
     ForeignCompaction,
     ForeignSession,
+    Found,
     Heading,
     Item,
-    NoSession,
     Piece,
+    SkippedSession,
     Unmapped,
-    UnreadableSource,
 )
-from crushpy.importers.foreign_database import ForeignDatabase, Row, reading
-from crushpy.importers.values import arguments, image, listing, mapping, parsed, seconds_of, text_of
+from crushpy.importers.foreign_files import ForeignDatabase, Row, readable_sessions, reading
+from crushpy.importers.values import listing, mapping, seconds_of, text_of
 
-KNOWN = 20260127000000
-"""The newest step of its schema that is known."""
+KNOWN_SCHEMA = 20260127000000
 _FILE = "crush.db"
 
 
@@ -37,18 +37,14 @@ class Crush:
         found = [*(near[:1] or [cwd / ".crush"]), *_projects(data / "projects.json"), data]
         return list(dict.fromkeys(found))
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
-        for file in (path, path / _FILE, path / ".crush" / _FILE):
-            if file.is_file():
-                try:
-                    yield from _sessions(file)
-                except UnreadableSource as error:
-                    yield NoSession(file, error.message)
-                return
+    def sessions(self, path: Path) -> Iterator[Found]:
+        candidates = (path, path / _FILE, path / ".crush" / _FILE)
+        file = next((file for file in candidates if file.is_file()), None)
+        return readable_sessions(file, _sessions) if file else iter(())
 
 
 def _projects(index: Path) -> list[Path]:
-    """The data folders of the projects that Crush was used in."""
+    """The data folders of the projects in which Crush was used."""
     with suppress(OSError, ValueError):
         given = mapping(json.loads(index.read_text(encoding="utf-8")))
         return [Path(folder) for one in listing(given.get("projects")) if (folder := _data_dir(mapping(one)))]
@@ -60,7 +56,7 @@ def _data_dir(project: Json) -> str:
     return folder if folder.startswith("/") and "\0" not in folder else ""
 
 
-def _sessions(file: Path) -> Iterator[ForeignSession | NoSession]:
+def _sessions(file: Path) -> Iterator[Found]:
     folder = file.absolute().parent
     cwd = str(folder.parent) if folder.name.startswith(".") else ""
     with reading(file) as database:
@@ -74,7 +70,7 @@ def _sessions(file: Path) -> Iterator[ForeignSession | NoSession]:
     for row in rows:
         own = str(row["id"])
         if row["parent_session_id"]:
-            yield NoSession(file)
+            yield SkippedSession(file)
             continue
         summary = str(row["summary_message_id"] or "") if "summary_message_id" in row.keys() else ""  # noqa: SIM118
         yield ForeignSession(
@@ -92,9 +88,9 @@ def _version_note(database: ForeignDatabase) -> str:
         return ""
     rows = database.rows("SELECT max(version_id) AS version FROM goose_db_version")
     version = next(rows)["version"]
-    if not isinstance(version, int) or version <= KNOWN:
+    if not isinstance(version, int) or version <= KNOWN_SCHEMA:
         return ""
-    return f"written by a newer Crush (schema {version}): what is understood is imported"
+    return f"written by a newer Crush (schema {version}): only known entries are imported"
 
 
 def _read(file: Path, session: Row, summary: str, unmapped: Unmapped) -> Iterator[Item]:
@@ -104,13 +100,11 @@ def _read(file: Path, session: Row, summary: str, unmapped: Unmapped) -> Iterato
         marked = "is_summary_message" in database.columns("messages")
         statement = "SELECT * FROM messages WHERE session_id = ? ORDER BY created_at, rowid"
         for row in database.rows(statement, (session["id"],), unmapped):
-            parts = [mapping(part) for part in listing(parsed(row["parts"] or "[]"))]
+            parts = [mapping(part) for part in listing(values.parsed(row["parts"] or "[]"))]
             if not parts and row["parts"] not in ("[]", b"[]"):
-                unmapped["damaged"] += 1
+                unmapped[DAMAGED] += 1
             if (marked and row["is_summary_message"]) or (summary and row["id"] == summary):
-                text = "\n".join(
-                    text_of(_data(part).get("text")) for part in parts if part.get("type") == "text"
-                )
+                text = values.texts_in([{"type": part.get("type"), **_data(part)} for part in parts])
                 if text.strip():
                     yield ForeignCompaction(str(row["id"]), text, seconds_of(row["created_at"]))
                 else:
@@ -129,9 +123,7 @@ def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
     names = [row[name] for name in ("provider", "model") if name in columns]
     model = "/".join(str(name) for name in names if name) if role == "assistant" else ""
     for place, part in enumerate(parts):
-        if part.get("type") == "finish":
-            continue
-        made = _part(part, unmapped)
+        made = None if part.get("type") == "finish" else _part(part, unmapped)
         if made is None:
             continue
         if isinstance(made, ToolResult):
@@ -143,24 +135,20 @@ def _message(row: Row, parts: list[Json], unmapped: Unmapped) -> Iterator[Item]:
 
 
 def _part(part: Json, unmapped: Unmapped) -> Part | None:
-    data: Any = _data(part)
+    data = _data(part)
     match part.get("type"):
         case "text":
-            return Text(text) if (text := text_of(data.get("text"))) else None
+            return next(iter(values.text_parts(data.get("text"))), None)
         case "reasoning":
-            return Thinking(text) if (text := text_of(data.get("thinking"))) else None
+            return next(iter(values.thinking_parts(data.get("thinking"))), None)
         case "tool_call":
-            args, bad = arguments(data.get("input"))
-            return ToolCall(text_of(data.get("id")), text_of(data.get("name")), args, bad)
+            return values.tool_call(data.get("id"), data.get("name"), data.get("input"))
         case "tool_result":
-            shown = image(data.get("mime_type"), data.get("data")) if data.get("data") else None
-            images = (shown,) if isinstance(shown, Image) else ()
-            failed = data.get("is_error") is True
-            return ToolResult(
-                text_of(data.get("tool_call_id")), "", text_of(data.get("content")), failed, images
-            )
+            shown = values.image(data.get("mime_type"), data.get("data")) if data.get("data") else None
+            parts = [Text(text_of(data.get("content"))), *([shown] if isinstance(shown, Image) else [])]
+            return values.tool_result(data.get("tool_call_id"), parts, data.get("is_error") is True)
         case "binary":
-            return image(data.get("MIMEType"), data.get("Data"))
+            return values.image(data.get("MIMEType"), data.get("Data"))
         case "image_url":
             return Text(f"[image {text_of(data.get('url'))[:200]}]")
         case "shell_command":

@@ -1,6 +1,6 @@
-"""What every reader gives: sessions of another agent as pieces of messages and compactions, with counts.
+"""What every reader returns: sessions of another agent as pieces of messages and compactions.
 
-A reader maps what it understands and counts the rest by kind; it makes nothing up.
+A reader maps what it understands and counts everything else by kind; it never invents content.
 """
 
 from collections import Counter
@@ -12,41 +12,42 @@ from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Part, Role, Usage
 
 DAMAGED = "damaged"
-"""What could not be read at all: cut lines, broken JSON, unreadable rows."""
+"""The count of truncated lines, invalid JSON and unreadable rows."""
+SUB_AGENT = "sub-agent's session"
 
 
 class UnreadableSource(CrushpyError):
-    """A file or database that cannot be read as what it was taken for."""
+    """A file or database that is not in the expected format."""
 
 
 class Piece(Data, frozen=True):
-    """A part of a message, as small as the other agent stores it."""
+    """A part of a message, at the granularity of the other agent's storage."""
 
     id: str
-    """Its own name, the same whenever the session is read."""
+    """Stable: the same each time the session is read."""
     role: Role
     parts: tuple[Part, ...]
     created_at: float = 0.0
-    """0 where nothing is said about it."""
+    """0 if unknown."""
     group: str = ""
-    """Neighbouring pieces of one role and one group are one message; empty: alone."""
+    """Adjacent pieces of one role and one group form one message; a piece without a group stands alone."""
     model: str = ""
     usage: Usage | None = None
 
 
 class ForeignCompaction(Data, frozen=True):
-    """Where the other agent's context was replaced by a summary."""
+    """The point at which the other agent replaced its context by a summary."""
 
     id: str
     summary: str
     created_at: float = 0.0
     keep_from: str = ""
-    """The piece or group with which the part begins that stayed as it was; empty: nothing did."""
+    """The piece or group at which the kept messages begin; empty if none were kept."""
     tokens_before: int = 0
 
 
 class Heading(Data, frozen=True):
-    """What the session is called there; the last one holds."""
+    """The session's title; the last one wins."""
 
     title: str
 
@@ -56,8 +57,8 @@ Unmapped = Counter[str]
 
 
 class ForeignSession(Data, frozen=True):
-    """One session of another agent. `read` goes through it from its beginning, each time it is called, and
-    adds to the counts it is given what it could not map."""
+    """One session of another agent. Each call of `read` starts from the beginning and adds what it could not
+    map to the counter."""
 
     id: str
     file: Path
@@ -65,40 +66,32 @@ class ForeignSession(Data, frozen=True):
     read: Callable[[Unmapped], Iterator[Item]]
     created_at: float = 0.0
     note: str = ""
-    """What a person should know: a newer version wrote it."""
+    """A remark for the user, for example that a newer version wrote the file."""
 
 
-SUB_AGENT = "sub-agent's session"
-
-
-class NoSession(Data, frozen=True):
-    """Something that is no session to import: a sub-agent's, unless it says otherwise."""
+class SkippedSession(Data, frozen=True):
+    """A session that is not imported: a sub-agent's, unless `reason` says otherwise."""
 
     file: Path
-    problem: str = SUB_AGENT
+    reason: str = SUB_AGENT
 
 
-def looked_at(file: Path, look: Callable[[Path], ForeignSession | NoSession]) -> ForeignSession | NoSession:
-    """What `look` makes of a file; a file that cannot be read does not keep the others away."""
-    try:
-        return look(file)
-    except UnreadableSource as error:
-        return NoSession(file, error.message)
+Found = ForeignSession | SkippedSession
 
 
 class Source(Protocol):
     """One agent whose sessions can be read."""
 
     name: str
-    """As it is named on the command line."""
+    """The name on the command line."""
     title: str
-    """As people call it."""
+    """The product's name."""
 
     def places(self, cwd: Path) -> Sequence[Path]:
-        """Where its sessions live on this machine, whether or not there are any."""
+        """Where its sessions are stored on this machine, existing or not."""
         ...
 
-    def sessions(self, path: Path) -> Iterable[ForeignSession | NoSession]:
-        """Those in a file or folder, the same order every time. Raises nothing: what cannot be read at all
-        is a finding."""
+    def sessions(self, path: Path) -> Iterable[Found]:
+        """The sessions in a file or folder, in a stable order. Must not raise: what cannot be read becomes a
+        `SkippedSession`."""
         ...

@@ -1,57 +1,65 @@
-"""Makes valid messages of foreign pieces: merged, every call answered directly after it, ids of our own.
+"""Builds valid messages from foreign pieces: merged, every call followed by its result, with ids of our own.
 
-What is left over (an answer to no call) is counted; a call that was never answered is closed as interrupted.
+A result without a call is counted; a call without a result is closed as interrupted.
 """
 
+import difflib
 import re
 from collections.abc import Iterable, Iterator
+from typing import Any
 
 import msgspec
 
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data, Message, Note, Part, Text, ToolCall, ToolResult
+from crushpy.core.messages import (
+    Data,
+    Diff,
+    Display,
+    Json,
+    Message,
+    Part,
+    Terminal,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 from crushpy.importers.foreign import ForeignCompaction, Heading, Item, Piece, Unmapped
-from crushpy.importers.tool_displays import display_of
+from crushpy.importers.values import mapping, text_of
 
 INTERRUPTED = (
-    "Interrupted: the record this was imported from holds no result of this call. Its effects are unknown; "
-    "check before repeating it."
+    "Interrupted: the imported session has no result for this call. Its effects are unknown; check before "
+    "repeating it."
 )
-ORPHAN = "result without a call"
-_HELD = 1_000
-"""So many messages wait for the results of the calls before them."""
+_MAX_HELD_MESSAGES = 1_000
+"""Prompts that wait for the results of the calls before them."""
 _NOT_ALLOWED = re.compile(r"[^A-Za-z0-9_-]")
-
-
-class ImportedMessage(Data, frozen=True):
-    """A message as it will be stored."""
-
-    message: Message
-    last: str = ""
-    """The last foreign piece in it; empty for what was added to close a call."""
-    closes: str = ""
-    """The call that an added result closes, as the other agent names it."""
-    answers: str = ""
-    """The call that a result answers, as the other agent names it."""
+_SHELL_TOOLS = {
+    "bash", "shell", "exec_command", "local_shell", "container_exec", "shell_command", "run_shell_command",
+}  # fmt: skip
+_WRITE_TOOLS = {"write", "write_file", "create_file"}
+_EDIT_TOOLS = {"edit", "multiedit", "multi_edit", "str_replace", "edit_file"}
+_MAX_DIFF_LINES = 400
+"""Longer changes are counted without a diff: comparing them is slow."""
+_EXIT_CODE = re.compile(
+    r"(?:exit(?:ed with)? code|exit_code|exited with code)\W{0,4}(-?\d{1,4})\b", re.IGNORECASE
+)
 
 
 class ImportedBoundary(Data, frozen=True):
-    """Where one stored session ends and the next begins."""
+    """The end of one stored session and the beginning of the next."""
 
-    id: str
     summary: str
     created_at: float
     tail: tuple[str, ...]
-    """Messages that the next one carries on."""
+    """Ids of the messages that the next session keeps."""
     tokens_before: int
 
 
-Normal = ImportedMessage | ImportedBoundary | Heading
+Normal = Message | ImportedBoundary | Heading
 
 
-def normalised(items: Iterable[Item], unmapped: Unmapped, *, stop_at: str = "") -> Iterator[Normal]:
-    """`stop_at` is a piece after which no message is merged any further: it was stored so before."""
-    work = _Normaliser(unmapped, stop_at)
+def normalised(items: Iterable[Item], unmapped: Unmapped) -> Iterator[Normal]:
+    work = _Normaliser(unmapped)
     for item in items:
         if isinstance(item, Heading):
             yield item
@@ -63,157 +71,121 @@ def normalised(items: Iterable[Item], unmapped: Unmapped, *, stop_at: str = "") 
 
 
 class _Normaliser:
-    def __init__(self, unmapped: Unmapped, stop_at: str) -> None:
+    def __init__(self, unmapped: Unmapped) -> None:
         self._unmapped = unmapped
-        self._stop_at = stop_at
         self._current: list[Piece] = []
-        """Pieces of the message that is being put together."""
+        """Pieces of the message under construction."""
         self._open: dict[str, ToolCall] = {}
-        """Calls of the last reply that have no result yet, by their foreign ids."""
-        self._held: list[ImportedMessage] = []
-        """What was said while calls were open."""
-        self._late: dict[str, ToolCall] = {}
-        """Calls that were closed as interrupted."""
+        """Calls of the last reply without a result, by their foreign ids."""
+        self._held: list[tuple[Message, Piece]] = []
+        """Prompts that arrived while calls were open, each with its first piece."""
         self._used: set[str] = set()
         self._places: list[tuple[str, str, str]] = []
-        """Of this session so far: first piece, group and our own id of every message."""
+        """First piece, group and our own id of every message of this session so far."""
         self._moment = 0.0
 
     def add(self, piece: Piece) -> Iterator[Normal]:
-        first = self._current[0] if self._current else None
         if piece.role == "tool":
             yield from self._flush()
             yield from self._answer(piece)
             return
-        if not piece.parts and (first is None or first.role != piece.role or first.group != piece.group):
-            return  # figures of a reply that is stored already
-        if first is None or first.role != piece.role or not piece.group or first.group != piece.group:
+        first = self._current[0] if self._current else None
+        same = first is not None and (first.role, first.group) == (piece.role, piece.group)
+        if not same and not piece.parts:
+            return  # usage of a reply that was already returned
+        if not same or not piece.group:
             yield from self._flush()
         self._current.append(piece)
-        if piece.id == self._stop_at:
-            yield from self._flush()
 
     def compact(self, found: ForeignCompaction) -> Iterator[Normal]:
         yield from self.finish()
         starts = [at for at, place in enumerate(self._places) if found.keep_from in place[:2]]
-        kept = self._places[starts[0] :] if found.keep_from and starts else []
-        self._places = list(kept)
+        self._places = self._places[starts[0] :] if found.keep_from and starts else []
         self._moment = found.created_at or self._moment
-        tail = tuple(place[2] for place in kept)
-        yield ImportedBoundary(found.id, found.summary, self._moment, tail, found.tokens_before)
+        tail = tuple(place[2] for place in self._places)
+        yield ImportedBoundary(found.summary, self._moment, tail, found.tokens_before)
 
     def finish(self) -> Iterator[Normal]:
         yield from self._flush()
-        yield from self._close()
+        yield from self._close_calls()
 
     def _flush(self) -> Iterator[Normal]:
         pieces, self._current = self._current, []
         if not pieces:
             return
-        if pieces[0].role == "user":
-            message = self._message("user", tuple(part for piece in pieces for part in piece.parts), pieces)
-            said = ImportedMessage(message, pieces[-1].id)
-            if not self._open:
-                yield self._placed(said, pieces[0])
-                return
-            self._held.append(said)
-            if len(self._held) >= _HELD:
-                yield from self._close()
+        if pieces[0].role == "assistant":
+            yield from self._close_calls()
+        message = self._message(pieces)
+        if pieces[0].role == "assistant" or not self._open:
+            yield self._placed(message, pieces[0])
             return
-        yield from self._close()
-        parts = tuple(part for piece in pieces for part in piece.parts)
-        yield self._placed(
-            ImportedMessage(self._message("assistant", self._named(parts), pieces), pieces[-1].id), pieces[0]
-        )
+        self._held.append((message, pieces[0]))
+        if len(self._held) >= _MAX_HELD_MESSAGES:
+            yield from self._close_calls()
 
-    def _named(self, parts: tuple[Part, ...]) -> tuple[Part, ...]:
-        """The parts with ids and names of calls that every provider takes, no id twice."""
-        found: list[Part] = []
+    def _message(self, pieces: list[Piece]) -> Message:
+        role = pieces[0].role
+        parts = _joined(part for piece in pieces for part in piece.parts)
+        self._moment = pieces[0].created_at or self._moment
+        model = next((piece.model for piece in pieces if piece.model), "")
+        usage = next((piece.usage for piece in reversed(pieces) if piece.usage), None)
+        if role != "assistant":
+            return Message(new_id(), role, parts, self._moment, model, usage)
+        parts = tuple(self._with_valid_ids(parts))
+        finish = "tool_calls" if any(isinstance(part, ToolCall) for part in parts) else "stop"
+        return Message(new_id(), role, parts, self._moment, model, usage, finish)
+
+    def _with_valid_ids(self, parts: Iterable[Part]) -> Iterator[Part]:
+        """Gives calls unique ids, and names that every provider accepts."""
         for part in parts:
             if not isinstance(part, ToolCall):
-                found.append(part)
-                continue
-            if part.id in self._open:
+                yield part
+            elif part.id in self._open:
                 self._unmapped["repeated call"] += 1
-                continue
-            name = _NOT_ALLOWED.sub("_", part.name)[:64] or "tool"
-            call = msgspec.structs.replace(part, id=self._unused(part.id), name=name)
-            self._open[part.id] = call
-            found.append(call)
-        return tuple(found)
-
-    def _unused(self, foreign: str) -> str:
-        name = _NOT_ALLOWED.sub("_", foreign)[:60]
-        if not name or name in self._used:
-            name = f"call_{new_id()}"
-        self._used.add(name)
-        return name
+            else:
+                own = _NOT_ALLOWED.sub("_", part.id)[:60]
+                own = own if own and own not in self._used else f"call_{new_id()}"
+                name = _NOT_ALLOWED.sub("_", part.name)[:64] or "tool"
+                self._used.add(own)
+                self._open[part.id] = msgspec.structs.replace(part, id=own, name=name)
+                yield self._open[part.id]
 
     def _answer(self, piece: Piece) -> Iterator[Normal]:
         for part in piece.parts:
             if not isinstance(part, ToolResult):
                 continue
             call = self._open.pop(part.call_id, None)
-            if call is not None:
-                result = msgspec.structs.replace(
-                    part, call_id=call.id, name=call.name, display=part.display or display_of(call, part)
-                )
-                message = self._message("tool", (result,), [piece])
-                yield self._placed(ImportedMessage(message, piece.id, answers=part.call_id), piece)
-            elif part.call_id in self._late:
-                late = self._late.pop(part.call_id)
-                message = self._message("user", (late_note(late.name, part),), [piece])
-                yield self._placed(ImportedMessage(message, piece.id), piece)
-            else:
-                self._unmapped[ORPHAN] += 1
+            if call is None:
+                self._unmapped["result without a call"] += 1
+                continue
+            result = msgspec.structs.replace(
+                part, call_id=call.id, name=call.name, display=part.display or _display(call, part)
+            )
+            self._moment = piece.created_at or self._moment
+            yield self._placed(Message(new_id(), "tool", (result,), self._moment), piece)
         if not self._open:
             yield from self._release()
 
-    def _close(self) -> Iterator[Normal]:
-        """Every open call gets a result that says there is none."""
-        for foreign, call in self._open.items():
+    def _close_calls(self) -> Iterator[Normal]:
+        """Gives every open call a result that says there is none."""
+        for call in self._open.values():
             result = ToolResult(call.id, call.name, INTERRUPTED, is_error=True)
-            message = Message(new_id(), "tool", (result,), self._moment)
-            self._places.append(("", "", message.id))
-            self._late[foreign] = call
-            yield ImportedMessage(message, closes=foreign)
+            yield self._placed(Message(new_id(), "tool", (result,), self._moment))
         self._open = {}
         yield from self._release()
 
     def _release(self) -> Iterator[Normal]:
         held, self._held = self._held, []
-        for said in held:
-            self._places.append((said.last, "", said.message.id))
-            yield said
+        for message, first in held:
+            yield self._placed(message, first)
 
-    def _placed(self, found: ImportedMessage, first: Piece) -> ImportedMessage:
-        self._places.append((first.id, first.group, found.message.id))
-        return found
-
-    def _message(self, role: str, parts: tuple[Part, ...], pieces: list[Piece]) -> Message:
-        self._moment = pieces[0].created_at or self._moment
-        finish = ""
-        if role == "assistant":
-            finish = "tool_calls" if any(isinstance(part, ToolCall) for part in parts) else "stop"
-        return Message(
-            new_id(),
-            role,  # pyright: ignore[reportArgumentType]
-            _joined(parts),
-            self._moment,
-            next((piece.model for piece in pieces if piece.model), ""),
-            next((piece.usage for piece in reversed(pieces) if piece.usage), None),
-            finish,  # pyright: ignore[reportArgumentType]
-        )
+    def _placed(self, message: Message, first: Piece | None = None) -> Message:
+        self._places.append((first.id, first.group, message.id) if first else ("", "", message.id))
+        return message
 
 
-def late_note(name: str, result: ToolResult) -> Note:
-    """A result that came after its call was closed."""
-    word = "error" if result.is_error else "result"
-    return Note(f"The {word} of the interrupted call of {name} came later:\n{result.text}")
-
-
-def _joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
-    """Neighbouring texts of a reply were one text, cut into blocks."""
+def _joined(parts: Iterable[Part]) -> tuple[Part, ...]:
+    """Joins adjacent texts: the blocks of one text."""
     found: list[Part] = []
     for part in parts:
         if found and isinstance(part, Text) and isinstance(found[-1], Text):
@@ -221,3 +193,67 @@ def _joined(parts: tuple[Part, ...]) -> tuple[Part, ...]:
         else:
             found.append(part)
     return tuple(found)
+
+
+def _display(call: ToolCall, result: ToolResult) -> Display | None:
+    """What a foreign call did, so that evidence and the app show it like our own tools; None if unknown."""
+    name = call.name.lower()
+    if name in _SHELL_TOOLS:
+        command = _command(call.args)
+        return Terminal(command, result.text, _exit_code(result)) if command else None
+    if result.is_error:
+        return None
+    path = _first_text(call.args, "file_path", "filePath", "path")
+    if not path:
+        return None
+    if name in _WRITE_TOOLS:
+        return _diff(path, "", text_of(call.args.get("content")))
+    if name in _EDIT_TOOLS:
+        return _edits(path, call.args)
+    return None
+
+
+def _command(args: Json) -> str:
+    value: Any = args.get("command", args.get("cmd", ""))
+    if isinstance(value, list):
+        words = [word for word in value if isinstance(word, str)]  # pyright: ignore[reportUnknownVariableType]
+        if len(words) == 3 and words[1] in ("-c", "-lc"):
+            return words[2].strip()
+        return " ".join(words).strip()
+    return value.strip() if isinstance(value, str) else ""
+
+
+def _exit_code(result: ToolResult) -> int | None:
+    """From the first or last lines of the text; else 0 if the result is not an error."""
+    found = _EXIT_CODE.search(result.text[:400]) or _EXIT_CODE.search(result.text[-200:])
+    if found:
+        return int(found[1])
+    return None if result.is_error else 0
+
+
+def _edits(path: str, args: Json) -> Diff:
+    edits: list[Any] = args["edits"] if isinstance(args.get("edits"), list) else [args]
+    found = [_diff(path, *_change(mapping(edit))) for edit in edits]
+    unified = "".join(diff.unified for diff in found)
+    return Diff(path, unified, sum(diff.added for diff in found), sum(diff.removed for diff in found))
+
+
+def _change(edit: Json) -> tuple[str, str]:
+    return (
+        _first_text(edit, "old_string", "oldString", "oldText", "old_str"),
+        _first_text(edit, "new_string", "newString", "newText", "new_str"),
+    )
+
+
+def _first_text(args: Json, *keys: str) -> str:
+    return next((text_of(args[key]) for key in keys if args.get(key)), "")
+
+
+def _diff(path: str, old: str, new: str) -> Diff:
+    before, after = old.splitlines(), new.splitlines()
+    if max(len(before), len(after)) > _MAX_DIFF_LINES:
+        return Diff(path, "", len(after), len(before))
+    lines = list(difflib.unified_diff(before, after, path, path, lineterm="", n=3))
+    added = sum(line.startswith("+") for line in lines[2:])
+    removed = sum(line.startswith("-") for line in lines[2:])
+    return Diff(path, "".join(f"{line}\n" for line in lines), added, removed)

@@ -1,28 +1,40 @@
-"""opencode: a SQLite database; in older versions a folder of JSON files for sessions, messages and parts."""
+"""opencode: a SQLite database, in older versions a folder of JSON files, of sessions, messages and parts."""
 
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
-from crushpy.core.messages import Json
+from crushpy.core.messages import Image, Json, Note, Part, Text, ToolCall, ToolResult, Usage
+from crushpy.importers import values
 from crushpy.importers.foreign import (
-    DAMAGED,
+    ForeignCompaction,
     ForeignSession,
+    Found,
     Heading,
     Item,
-    NoSession,
+    Piece,
+    SkippedSession,
     Unmapped,
-    UnreadableSource,
 )
-from crushpy.importers.foreign_database import Row, reading
-from crushpy.importers.json_lines import MAX_LINE
-from crushpy.importers.opencode_messages import StoredMessage, opencode_pieces
-from crushpy.importers.values import mapping, newer_version, parsed, seconds_of, text_of
+from crushpy.importers.foreign_files import (
+    MAX_LINE_BYTES,
+    ForeignDatabase,
+    decoded_object,
+    readable_sessions,
+    reading,
+)
+from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
 
-KNOWN = 1
-_UNNAMED = re.compile(r"(?:New|Child) session - ")
-_NAME = re.compile(r"[\w.-]{1,200}")
+KNOWN_VERSION = 1
+_DEFAULT_TITLE = re.compile(r"(?:New|Child) session - ")
+_FILE_NAME = re.compile(r"[\w.-]{1,200}")
+_MESSAGES = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
+_PARTS = "SELECT id, data FROM part WHERE message_id = ? ORDER BY id"
+
+StoredMessage = tuple[str, Json, list[tuple[str, Json]]]
+"""A message's id, its data, and its parts with their ids, in order."""
 
 
 class OpenCode:
@@ -35,26 +47,19 @@ class OpenCode:
         chosen = os.environ.get("OPENCODE_DB", "")
         return [data / chosen, data] if chosen and chosen != ":memory:" else [data]
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
+    def sessions(self, path: Path) -> Iterator[Found]:
         databases = [path] if path.is_file() and path.suffix != ".json" else sorted(path.glob("opencode*.db"))
         for file in databases:
-            try:
-                yield from _in_database(file)
-            except UnreadableSource as error:
-                yield NoSession(file, error.message)
+            yield from readable_sessions(file, _database_sessions)
+        # Newer versions copied these into the database and left the files behind.
         for storage in (path, path / "storage"):
-            if (storage / "session").is_dir():
-                # A newer opencode copied these into its database and left them where they were.
-                for head in sorted((storage / "session").glob("*/*.json")):
-                    yield _in_files(storage, head)
+            for head in sorted((storage / "session").glob("*/*.json")):
+                yield _file_session(storage, head)
         if path.is_file() and path.suffix == ".json" and len(path.parents) > 2:
-            yield _in_files(path.absolute().parents[2], path)
+            yield _file_session(path.absolute().parents[2], path)
 
 
-# --- the database ----------------------------------------------------------------------------------------
-
-
-def _in_database(file: Path) -> Iterator[ForeignSession | NoSession]:
+def _database_sessions(file: Path) -> Iterator[Found]:
     with reading(file) as database:
         database.require(
             "opencode",
@@ -62,98 +67,159 @@ def _in_database(file: Path) -> Iterator[ForeignSession | NoSession]:
             message=("id", "session_id", "time_created", "data"),
             part=("id", "message_id", "session_id", "data"),
         )
-        wanted = "SELECT id, parent_id, directory, title, version, time_created FROM session"
-        rows = list(database.rows(f"{wanted} ORDER BY time_created, id"))
+        rows = list(database.rows("SELECT * FROM session ORDER BY time_created, id"))
     for row in rows:
         if row["parent_id"]:
-            yield NoSession(file)
+            yield SkippedSession(file)
             continue
-        yield ForeignSession(
-            id=str(row["id"]),
-            file=file,
-            cwd=str(row["directory"] or ""),
-            read=lambda unmapped, row=row: _read_rows(file, row, unmapped),
-            created_at=seconds_of(row["time_created"]),
-            note=newer_version("opencode", row["version"], KNOWN),
-        )
+
+        def read(unmapped: Unmapped, own: str = row["id"], title: str = row["title"]) -> Iterator[Item]:
+            with reading(file) as database:
+                yield from _items(title, _stored_rows(database, own, unmapped), unmapped)
+
+        note = values.newer_version("opencode", row["version"], KNOWN_VERSION)
+        cwd, created_at = str(row["directory"] or ""), seconds_of(row["time_created"])
+        yield ForeignSession(str(row["id"]), file, cwd, read, created_at, note)
 
 
-def _read_rows(file: Path, session: Row, unmapped: Unmapped) -> Iterator[Item]:
-    yield from _heading(session["title"])
-    with reading(file) as database:
+def _stored_rows(database: ForeignDatabase, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
+    def decoded(statement: str, key: str) -> Iterator[tuple[str, Json]]:
+        for row in list(database.rows(statement, (key,), unmapped)):
+            value = decoded_object(row["data"], unmapped)
+            if value is not None:
+                yield str(row["id"]), value
 
-        def stored() -> Iterator[StoredMessage]:
-            statement = "SELECT id, data FROM message WHERE session_id = ? ORDER BY time_created, id"
-            for row in list(database.rows(statement, (session["id"],), unmapped)):
-                info = parsed(row["data"] or "")
-                if not isinstance(info, dict):
-                    unmapped[DAMAGED] += 1
-                    continue
-                parts = database.rows(
-                    "SELECT id, data FROM part WHERE message_id = ? ORDER BY id", (row["id"],), unmapped
-                )
-                yield str(row["id"]), mapping(info), list(_parts(parts, unmapped))
-
-        yield from opencode_pieces(stored(), unmapped)
+    for message, data in decoded(_MESSAGES, own):
+        yield message, data, list(decoded(_PARTS, message))
 
 
-def _parts(rows: Iterator[Row], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
-    for row in rows:
-        part = parsed(row["data"] or "")
-        if isinstance(part, dict):
-            yield str(row["id"]), mapping(part)
-        else:
-            unmapped[DAMAGED] += 1
-
-
-def _heading(title: object) -> Iterator[Item]:
-    name = text_of(title)
-    if name and not _UNNAMED.match(name):
-        yield Heading(name)
-
-
-# --- the files -------------------------------------------------------------------------------------------
-
-
-def _in_files(storage: Path, head: Path) -> ForeignSession | NoSession:
-    info = _json(head, Unmapped())
+def _file_session(storage: Path, head: Path) -> Found:
+    info = next(_decoded_files([head], Unmapped()), ("", Json()))[1]
     own = head.stem
-    if info is None or not _NAME.fullmatch(own):
-        return NoSession(head, "it cannot be read")
+    if not info or not _FILE_NAME.fullmatch(own):
+        return SkippedSession(head, "it cannot be read")
     if info.get("parentID"):
-        return NoSession(head)
-    return ForeignSession(
-        id=own,
-        file=head,
-        cwd=text_of(info.get("directory")),
-        read=lambda unmapped: _read_files(storage, own, info, unmapped),
-        created_at=seconds_of(mapping(info.get("time")).get("created")),
-        note=newer_version("opencode", info.get("version"), KNOWN),
-    )
+        return SkippedSession(head)
+
+    def read(unmapped: Unmapped) -> Iterator[Item]:
+        return _items(info.get("title"), _stored_files(storage, own, unmapped), unmapped)
+
+    note = values.newer_version("opencode", info.get("version"), KNOWN_VERSION)
+    return ForeignSession(own, head, text_of(info.get("directory")), read, _created(info), note)
 
 
-def _read_files(storage: Path, own: str, info: Json, unmapped: Unmapped) -> Iterator[Item]:
-    yield from _heading(info.get("title"))
-
-    def stored() -> Iterator[StoredMessage]:
-        for file in sorted((storage / "message" / own).glob("*.json")):
-            message = _json(file, unmapped)
-            if message is not None:
-                parts = sorted((storage / "part" / file.stem).glob("*.json"))
-                found = ((part.stem, _json(part, unmapped)) for part in parts)
-                yield file.stem, message, [(name, part) for name, part in found if part is not None]
-
-    yield from opencode_pieces(stored(), unmapped)
+def _stored_files(storage: Path, own: str, unmapped: Unmapped) -> Iterator[StoredMessage]:
+    for name, message in _decoded_files((storage / "message" / own).glob("*.json"), unmapped):
+        yield name, message, list(_decoded_files((storage / "part" / name).glob("*.json"), unmapped))
 
 
-def _json(file: Path, unmapped: Unmapped) -> Json | None:
-    """What a file holds; None, and counted, where it cannot be read."""
-    try:
-        if file.is_file() and file.stat().st_size <= MAX_LINE:
-            value = parsed(file.read_bytes())
-            if isinstance(value, dict):
-                return mapping(value)
-    except OSError:
-        pass
-    unmapped[DAMAGED] += 1
-    return None
+def _decoded_files(files: Iterable[Path], unmapped: Unmapped) -> Iterator[tuple[str, Json]]:
+    """The objects in JSON files, with the files' names; what cannot be read is counted."""
+    for file in sorted(files):
+        try:
+            readable = file.is_file() and file.stat().st_size <= MAX_LINE_BYTES
+            value = decoded_object(file.read_bytes() if readable else None, unmapped)
+        except OSError:
+            value = decoded_object(None, unmapped)
+        if value is not None:
+            yield file.stem, value
+
+
+def _created(info: Json) -> float:
+    return seconds_of(mapping(info.get("time")).get("created"))
+
+
+def _items(title: Any, messages: Iterable[StoredMessage], unmapped: Unmapped) -> Iterator[Item]:
+    if text_of(title) and not _DEFAULT_TITLE.match(title):
+        yield Heading(title)
+    keep_from = ""
+    for own, info, parts in messages:
+        for _, part in parts:
+            if part.get("type") == "compaction":
+                keep_from = text_of(part.get("tail_start_id"))
+        if info.get("role") == "assistant" and info.get("summary") is True:
+            summary = values.texts_in([part for _, part in parts])
+            if summary.strip():
+                yield ForeignCompaction(own, summary, _created(info), keep_from)
+            else:
+                unmapped["compaction without a summary"] += 1
+            keep_from = ""
+        elif info.get("role") == "assistant":
+            yield from _reply(own, info, parts, unmapped)
+        elif info.get("role") == "user":
+            for name, part in parts:
+                for made in _parts(part, unmapped, is_reply=False):
+                    yield Piece(f"{own}/{name}", "user", (made,), _created(info), own)
+        else:
+            unmapped["message without a role"] += 1
+
+
+def _reply(own: str, info: Json, parts: list[tuple[str, Json]], unmapped: Unmapped) -> Iterator[Item]:
+    """A message may hold several steps: each is a reply followed by the results of its calls."""
+    model = "/".join(filter(None, (text_of(info.get("providerID")), text_of(info.get("modelID")))))
+    at, used, step = _created(info), _usage(info), 0
+    results: list[Piece] = []
+    for name, part in parts:
+        if part.get("type") == "step-start":
+            yield from results
+            results, step = [], step + 1
+        for made in _parts(part, unmapped, is_reply=True):
+            yield Piece(f"{own}/{name}", "assistant", (made,), at, f"{own}:{step}", model, used)
+            used = None
+            if isinstance(made, ToolCall) and (result := _result(made.id, _state(part))):
+                results.append(Piece(f"{own}/{name}/result", "tool", (result,), at))
+    yield from results
+
+
+def _parts(part: Json, unmapped: Unmapped, *, is_reply: bool) -> list[Part]:
+    kind, text = text_of(part.get("type")), text_of(part.get("text"))
+    match kind:
+        case "text" if part.get("ignored") is True or not text.strip():
+            return []
+        case "text":
+            return [Note(text) if part.get("synthetic") is True else Text(text)]
+        case "reasoning" if is_reply:
+            return values.thinking_parts(text)
+        case "tool" if is_reply:
+            return [values.tool_call(part.get("callID"), part.get("tool"), _state(part).get("input"))]
+        case "file":
+            shown = _attachment(part)
+            return [shown] if isinstance(shown, Text) or not is_reply else []
+        case "step-start" | "step-finish" | "compaction":
+            return []
+        case _:
+            unmapped[f"part {kind}".strip()] += 1
+            return []
+
+
+def _state(part: Json) -> Json:
+    return mapping(part.get("state"))
+
+
+def _result(call: str, state: Json) -> ToolResult | None:
+    """None for a call that was still running."""
+    if state.get("status") == "error":
+        return ToolResult(call, "", text_of(state.get("error")), is_error=True)
+    if state.get("status") != "completed":
+        return None
+    code = mapping(state.get("metadata")).get("exit")
+    failed = isinstance(code, int) and code != 0
+    text = text_of(state.get("output")) + (f"\nExit code: {code}" if failed else "")
+    images = [part for part in map(_attachment, listing(state.get("attachments"))) if isinstance(part, Image)]
+    return values.tool_result(call, [Text(text), *images], failed)
+
+
+def _attachment(value: Any) -> Part:
+    part = mapping(value)
+    kind, url = text_of(part.get("mime")), text_of(part.get("url"))
+    if kind.startswith("image/"):
+        return values.image_from_url(url, kind)
+    return Text(f"[attachment {kind} {text_of(part.get('filename')) or url[:200]}]")
+
+
+def _usage(info: Json) -> Usage | None:
+    given = mapping(info.get("tokens"))
+    cache = mapping(given.get("cache"))
+    output = whole(given.get("output")) + whole(given.get("reasoning"))
+    cached = whole(cache.get("read")), whole(cache.get("write"))
+    return values.usage(whole(given.get("input")), output, *cached, values.number(info.get("cost")))

@@ -1,6 +1,6 @@
-"""pi: one JSONL file a session, below `sessions/--folder--/`; entries form a tree by `parentId`.
+"""pi: one JSONL file per session below `sessions/--folder--/`; entries form a tree by `parentId`.
 
-What is imported is the branch that ends with the last entry; other branches are counted.
+The branch that ends with the last entry is imported; entries of other branches are counted.
 """
 
 import os
@@ -9,37 +9,17 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from crushpy.core.messages import Image, Json, Note, Part, Text, Thinking, ToolCall, ToolResult, Usage
-from crushpy.importers.foreign import (
-    ForeignCompaction,
-    ForeignSession,
-    Heading,
-    Item,
-    NoSession,
-    Piece,
-    Unmapped,
-    looked_at,
-)
-from crushpy.importers.json_lines import json_lines, regular_files
-from crushpy.importers.line_tree import LineTree
-from crushpy.importers.values import (
-    arguments,
-    image,
-    listing,
-    mapping,
-    newer_version,
-    number,
-    seconds_of,
-    text_of,
-    usage,
-    whole,
-)
+from crushpy.core.messages import Json, Note, Part, Text, Usage
+from crushpy.importers import values
+from crushpy.importers.foreign import ForeignCompaction, ForeignSession, Found, Heading, Item, Piece, Unmapped
+from crushpy.importers.foreign_files import LineTree, json_lines, jsonl_sessions
+from crushpy.importers.values import listing, mapping, seconds_of, text_of, whole
 
-KNOWN = 3
-_HEAD = 5
-_MARKS = ("label", "session_info")
-"""Entries that hang anywhere and lead nowhere."""
-_QUIET = ("session", "session_info", "model_change", "thinking_level_change", "label")
+KNOWN_VERSION = 3
+_HEAD_LINES = 5
+_DETACHED = ("label", "session_info")
+"""Entries that no message descends from."""
+_IGNORED = ("session", "session_info", "model_change", "thinking_level_change", "label")
 
 
 class Pi:
@@ -52,13 +32,12 @@ class Pi:
             return [Path(sessions).expanduser()]
         return [Path(os.environ.get("PI_CODING_AGENT_DIR") or "~/.pi/agent").expanduser() / "sessions"]
 
-    def sessions(self, path: Path) -> Iterator[ForeignSession | NoSession]:
-        for file in regular_files(path, ".jsonl"):
-            yield looked_at(file, _session)
+    def sessions(self, path: Path) -> Iterator[Found]:
+        return jsonl_sessions(path, _session)
 
 
 def _session(file: Path) -> ForeignSession:
-    lines = islice(json_lines(file, Unmapped()), _HEAD)
+    lines = islice(json_lines(file, Unmapped()), _HEAD_LINES)
     head = next((line.value for line in lines if line.value.get("type") == "session"), Json())
     return ForeignSession(
         id=text_of(head.get("id")) or file.stem,
@@ -66,7 +45,7 @@ def _session(file: Path) -> ForeignSession:
         cwd=text_of(head.get("cwd")),
         read=lambda unmapped: _read(file, unmapped),
         created_at=seconds_of(head.get("timestamp")),
-        note=newer_version("pi", head.get("version"), KNOWN),
+        note=values.newer_version("pi", head.get("version"), KNOWN_VERSION),
     )
 
 
@@ -77,23 +56,24 @@ def _read(file: Path, unmapped: Unmapped) -> Iterator[Item]:
         kind = value.get("type")
         title = text_of(value.get("name")) or title if kind == "session_info" else title
         if kind != "session":
-            parent = text_of(value.get("parentId")) or None
-            tree.add(at, _id(value, at), parent, is_message=kind not in _MARKS, follows="id" not in value)
+            is_message, follows = kind not in _DETACHED, "id" not in value
+            parent = text_of(value.get("parentId"))
+            tree.add(at, _id(value, at), parent, is_message=is_message, follows=follows)
     if title:
         yield Heading(title)
-    chosen = tree.branch()
+    chosen, known = tree.branch(), tree.lines
     following: list[str] = []
-    """Entries without a message of their own: what is kept from one of them on begins with the next."""
+    """Entries without a message: if kept messages begin with one, they begin with the next message."""
     first: dict[str, str] = {}
     for at, value in json_lines(file, unmapped):
         own, kind = _id(value, at), text_of(value.get("type"))
-        if kind in _QUIET:
+        if kind in _IGNORED:
             following.append(own)
         elif at not in chosen:
-            unmapped["entry of another branch" if tree.knows(at) else "repeated entry"] += 1
+            unmapped["entry of another branch" if at in known else "repeated entry"] += 1
         elif kind == "compaction":
             kept = text_of(value.get("firstKeptEntryId"))
-            if "firstKeptEntryIndex" in value:  # of an early file, which counts its lines
+            if "firstKeptEntryIndex" in value:  # early files name a line number
                 kept = f"line {whole(value['firstKeptEntryIndex']) + 1}"
             yield ForeignCompaction(
                 own,
@@ -119,9 +99,9 @@ def _pieces(entry: Json, own: str, unmapped: Unmapped) -> Iterator[Piece]:
         case "message":
             yield from _message(mapping(entry.get("message")), own, at, unmapped)
         case "custom_message":
-            yield from _note(own, at, _text(entry.get("content")))
+            yield from _note(own, at, values.texts_in(entry.get("content")))
         case "branch_summary":
-            yield from _note(own, at, _left(text_of(entry.get("summary"))))
+            yield from _note(own, at, _branch_note(text_of(entry.get("summary"))))
         case kind:
             unmapped[text_of(kind) or "line without a type"] += 1
 
@@ -136,18 +116,15 @@ def _message(message: Json, own: str, at: float, unmapped: Unmapped) -> Iterator
             yield from _reply(message, own, at, unmapped)
         case "toolResult":
             shown = _parts(message.get("content"), unmapped)
-            text = "\n".join(part.text for part in shown if isinstance(part, Text))
-            images = tuple(part for part in shown if isinstance(part, Image))
-            failed = message.get("isError") is True
-            result = ToolResult(text_of(message.get("toolCallId")), "", text, failed, images)
+            result = values.tool_result(message.get("toolCallId"), shown, message.get("isError") is True)
             yield Piece(own, "tool", (result,), at, own)
         case "bashExecution" if message.get("excludeFromContext") is not True:
             command, output = text_of(message.get("command")), text_of(message.get("output"))
             yield from _note(own, at, f"The user ran `{command}`:\n{output}")
         case "custom" | "hookMessage":
-            yield from _note(own, at, _text(message.get("content")))
+            yield from _note(own, at, values.texts_in(message.get("content")))
         case "branchSummary":
-            yield from _note(own, at, _left(text_of(message.get("summary"))))
+            yield from _note(own, at, _branch_note(text_of(message.get("summary"))))
         case role:
             unmapped[f"{text_of(role)} message".strip()] += 1
 
@@ -168,25 +145,20 @@ def _parts(content: Any, unmapped: Unmapped) -> tuple[Part, ...]:
     for block in map(mapping, listing(content)):
         match block.get("type"):
             case "text":
-                parts += [Text(text)] if (text := text_of(block.get("text"))) else []
+                parts += values.text_parts(block.get("text"))
             case "thinking":
-                parts += [Thinking(text)] if (text := text_of(block.get("thinking"))) else []
+                parts += values.thinking_parts(block.get("thinking"))
             case "image":
-                parts.append(image(block.get("mimeType"), block.get("data")))
+                parts.append(values.image(block.get("mimeType"), block.get("data")))
             case "toolCall":
-                args, bad = arguments(block.get("arguments"))
-                parts.append(ToolCall(text_of(block.get("id")), text_of(block.get("name")), args, bad))
+                parts.append(values.tool_call(block.get("id"), block.get("name"), block.get("arguments")))
             case kind:
                 unmapped[f"block {text_of(kind)}".strip()] += 1
     return tuple(parts)
 
 
-def _text(content: Any) -> str:
-    return "\n".join(part.text for part in _parts(content, Unmapped()) if isinstance(part, Text))
-
-
-def _left(summary: str) -> str:
-    return f"Summary of a branch that was left:\n{summary}" if summary else ""
+def _branch_note(summary: str) -> str:
+    return f"Summary of an abandoned branch:\n{summary}" if summary else ""
 
 
 def _note(own: str, at: float, text: str) -> Iterator[Piece]:
@@ -195,6 +167,5 @@ def _note(own: str, at: float, text: str) -> Iterator[Piece]:
 
 
 def _usage(given: Json) -> Usage | None:
-    cost = number(mapping(given.get("cost")).get("total"))
-    fresh, output = whole(given.get("input")), whole(given.get("output"))
-    return usage(fresh, output, whole(given.get("cacheRead")), whole(given.get("cacheWrite")), cost)
+    counts = (whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
+    return values.usage(*counts, values.number(mapping(given.get("cost")).get("total")))

@@ -1,32 +1,33 @@
-"""Values out of foreign JSON, whatever is really there: nothing here raises for a wrong type."""
+"""Values from untrusted JSON. Nothing here raises for a wrong type: it returns an empty value."""
 
 import base64
 import binascii
 import json
 import math
 import re
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
 import msgspec
 
-from crushpy.core.messages import Image, Json, Part, Text, Usage
+from crushpy.core.messages import Image, Json, Part, Text, Thinking, ToolCall, ToolResult, Usage
 
 MAX_DEPTH = 64
-"""How deep the arguments of a call may nest."""
+"""Of nested values in the arguments of a call."""
 _IMAGES = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_LATEST = 4_102_444_800.0
-"""No session is from after the year 2100: such a time is in another unit, or nonsense."""
+_YEAR_2100_S = 4_102_444_800.0
+"""A later time is in milliseconds, or invalid."""
 
 
 def parsed(data: bytes | str) -> Any:
-    """JSON as Python values; None where it is none."""
+    """JSON as Python values; None if it is invalid."""
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return json.loads(data)  # takes lone surrogates, which our own storage can mark
+        return json.loads(data)  # accepts lone surrogates, which our storage escapes
     except (ValueError, RecursionError):
         return None
 
@@ -43,8 +44,25 @@ def text_of(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
+def text_parts(value: Any) -> list[Part]:
+    """One text, or none if it is empty."""
+    return [Text(text)] if (text := text_of(value)) else []
+
+
+def thinking_parts(value: Any) -> list[Part]:
+    return [Thinking(text)] if (text := text_of(value)) else []
+
+
+def texts_in(content: Any) -> str:
+    """The text blocks of a message's content, joined."""
+    if isinstance(content, str):
+        return content
+    blocks = map(mapping, listing(content))
+    return "\n".join(text_of(block.get("text")) for block in blocks if block.get("type") == "text")
+
+
 def number(value: Any) -> float:
-    """A number of any kind; 0 for what is none, infinite or absurd."""
+    """A finite number, else 0."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return 0.0
     try:
@@ -55,12 +73,12 @@ def number(value: Any) -> float:
 
 
 def whole(value: Any) -> int:
-    """A count: not negative, and of a size that a column holds."""
+    """A count: not negative, and small enough for an integer column."""
     return int(min(max(number(value), 0.0), 2.0**52))
 
 
 def seconds_of(value: Any) -> float:
-    """Seconds since the epoch, from ISO text, seconds or milliseconds; 0 where nothing sensible is said."""
+    """Seconds since the epoch, from ISO text, seconds or milliseconds; 0 if invalid."""
     if isinstance(value, str):
         try:
             found = datetime.fromisoformat(value)
@@ -68,19 +86,19 @@ def seconds_of(value: Any) -> float:
         except (ValueError, OverflowError):
             return 0.0
     seconds = number(value)
-    if seconds > _LATEST:
+    if seconds > _YEAR_2100_S:
         seconds /= 1_000
-    return seconds if 0.0 < seconds < _LATEST else 0.0
+    return seconds if 0.0 < seconds < _YEAR_2100_S else 0.0
 
 
 def usage(given: int, output: int, cache_read: int, cache_write: int, cost: float = 0.0) -> Usage | None:
-    """None where nothing was counted."""
+    """None if all figures are zero."""
     found = Usage(given, output, cache_read, cache_write, max(0.0, cost))
     return found if found != Usage() else None
 
 
 def image(media_type: Any, data: Any) -> Part:
-    """An image as a model takes it; else a line that says what was there."""
+    """An image in a format that models accept, else a line describing the attachment."""
     kind = re.sub(r"[^\w/+.-]", "", text_of(media_type))[:80] or "of unknown type"
     if kind in _IMAGES and isinstance(data, str) and data:
         try:
@@ -92,7 +110,7 @@ def image(media_type: Any, data: Any) -> Part:
 
 
 def image_from_url(url: Any, media_type: str = "") -> Part:
-    """An image in a `data:` address; else a line with the address."""
+    """An image in a `data:` URL, else a line with the URL."""
     address = text_of(url)
     found = re.match(r"data:([\w/+.-]{1,80});base64,", address)
     if found:
@@ -100,47 +118,42 @@ def image_from_url(url: Any, media_type: str = "") -> Part:
     return Text(f"[attachment {media_type} {address[:200]}]".replace("  ", " "))
 
 
-def arguments(value: Any) -> tuple[Json, str]:
-    """A call's arguments; where they are no JSON object of sensible depth, the text as it came instead."""
-    text = value if isinstance(value, str) else ""
-    found: Any = parsed(value) if isinstance(value, str) and value.strip() else value
-    if found is None or found == "":
-        return {}, text
-    if isinstance(found, dict) and not _too_deep(found):
-        return cast(Json, found), ""
-    return {}, (text or _plain(found))[:100_000]
+def tool_call(own: Any, name: Any, arguments: Any) -> ToolCall:
+    """A call; if its arguments are not a JSON object of sensible depth, it keeps their text instead."""
+    text = text_of(arguments)
+    args: Any = parsed(text) if text.strip() else arguments
+    if args is None or args == "":
+        return ToolCall(text_of(own), text_of(name), {}, text)
+    if isinstance(args, dict) and _is_shallow(args):
+        return ToolCall(text_of(own), text_of(name), cast(Json, args))
+    return ToolCall(text_of(own), text_of(name), {}, (text or _as_text(args))[:100_000])
 
 
-def _too_deep(value: Any) -> bool:
-    level: list[Any] = [value]
-    for _ in range(MAX_DEPTH):
-        inner = [child for one in level if isinstance(one, dict | list) for child in _children(one)]
-        if not inner:
-            return False
-        level = inner
-    return True
+def tool_result(call_id: Any, parts: Iterable[Part], is_error: bool) -> ToolResult:
+    """The texts and images of a result; its tool's name is filled in with the call's."""
+    given = list(parts)
+    text = "\n".join(part.text for part in given if isinstance(part, Text))
+    images = tuple(part for part in given if isinstance(part, Image))
+    return ToolResult(text_of(call_id), "", text, is_error, images)
 
 
-def _children(value: Any) -> list[Any]:
-    return list(cast(Json, value).values()) if isinstance(value, dict) else cast("list[Any]", value)
+def _is_shallow(value: Any, levels: int = MAX_DEPTH) -> bool:
+    children = mapping(value).values() or listing(value)
+    return levels > 0 and all(_is_shallow(child, levels - 1) for child in children)
 
 
-def _plain(value: Any) -> str:
+def _as_text(value: Any) -> str:
     try:
         return json.dumps(value, ensure_ascii=False)
     except (ValueError, RecursionError):
-        return "(arguments that nest too deeply)"
-
-
-def major(version: Any) -> int:
-    """The first number of a version such as 2.1.12; 0 where there is none."""
-    found = re.match(r"v?(\d{1,9})", text_of(version) or str(whole(version)))
-    return int(found[1]) if found else 0
+        return "(arguments nested too deeply)"
 
 
 def newer_version(program: str, version: Any, known: int) -> str:
-    """A note where a larger version than the known one wrote it."""
-    if major(version) <= known:
+    """A note if the major version (2 of `2.1.12`) is newer than the known one, else empty."""
+    shown = text_of(version) or str(whole(version))
+    found = re.match(r"v?(\d{1,9})", shown)
+    if found is None or int(found[1]) <= known:
         return ""
-    shown = re.sub(r"[^\w.+-]", "", str(version))[:40]
-    return f"written by {program} {shown}, newer than version {known}: what is understood is imported"
+    shown = re.sub(r"[^\w.+-]", "", shown)[:40]
+    return f"written by {program} {shown}, newer than version {known}: only known entries are imported"

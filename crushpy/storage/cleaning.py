@@ -57,13 +57,16 @@ class Cleaning:
     def mark(self, root_id: str) -> int:
         """From now on nobody sees this conversation; how many sessions it had. Its audit says so."""
         with self._connection.transaction(durable=True, session=root_id):
-            marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
-            if marked:
-                self._conversations.forget(root_id)
-                self._audit.append(root_id, [AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
-                self._execute(_NO_LEASE, {"root": root_id})
-                self._execute(_SET_CHORE, {"state": "begin"})
-            return marked
+            return self.mark_in_transaction(root_id)
+
+    def mark_in_transaction(self, root_id: str) -> int:
+        marked = self._execute(_MARK, {"root": root_id, "deleted": DELETED}).rowcount
+        if marked:
+            self._conversations.forget(root_id)
+            self._audit.append(root_id, [AuditEntry("deleted", {"by": login_name(), "sessions": marked})])
+            self._execute(_NO_LEASE, {"root": root_id})
+            self._execute(_SET_CHORE, {"state": "begin"})
+        return marked
 
     def rows_left(self) -> bool:
         """Deletes some of what is marked, overwritten where possible. False where nothing is left of it."""

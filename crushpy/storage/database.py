@@ -73,7 +73,7 @@ class Database:
         load_tables()
         from crushpy.storage.imports import Imports
 
-        return Imports(self.connection, self.boundaries, self._table, self.index)
+        return Imports(self.connection, self.boundaries, self._table, self.index, self.cleaning)
 
     @cached_property
     def transfer(self) -> "RowTransfer":

@@ -6,12 +6,13 @@ Lives on the storage thread. Messages keep their own times; nothing is counted a
 from typing import Any
 
 import msgspec
-from sqlalchemy import case, func, select, update
+from sqlalchemy import case, select, update
 
 from crushpy.core.messages import Message, Usage
 from crushpy.security.sanitize import encodable
 from crushpy.storage.boundaries import Boundaries
 from crushpy.storage.built_statements import run_built
+from crushpy.storage.cleaning import Cleaning
 from crushpy.storage.codec import to_column
 from crushpy.storage.connection import Connection
 from crushpy.storage.conversation_table import ConversationTable
@@ -35,8 +36,10 @@ class Imports:
         session_boundaries: Boundaries,
         conversations: ConversationTable,
         index: SearchIndex,
+        cleaning: Cleaning,
     ) -> None:
         self._connection = connection
+        self._cleaning = cleaning
         self._conversations = conversations
         self._index = index
         self._boundaries = session_boundaries
@@ -60,16 +63,12 @@ class Imports:
         last = select(_M.id).where(_M.session_id == record.tip_id).order_by(_M.seq.desc())
         return run_built(self._connection, last.limit(1)).scalar() != record.last_message
 
-    def write(
-        self,
-        first: SessionInfo | None,
-        tip_id: str,
-        reading: ImportReading,
-    ) -> None:
-        with self._connection.transaction(durable=True, session=first.root_id if first else tip_id):
-            if first is not None:
-                insert_session(self._connection, first)
-            growing = _GrowingSession(self._connection, self._index, first.id if first else tip_id)
+    def write(self, first: SessionInfo, replaced: str, reading: ImportReading) -> None:
+        with self._connection.transaction(durable=True, session=replaced or first.root_id):
+            if replaced:
+                self._cleaning.mark_in_transaction(replaced)
+            insert_session(self._connection, first)
+            growing = _GrowingSession(self._connection, self._index, first.id)
             for step in reading.steps():
                 if isinstance(step, Message):
                     growing.add(step)
@@ -85,9 +84,8 @@ class Imports:
                 growing.add(step.seed)
             growing.close()
             title, record = reading.end()
-            if first is not None:
-                named = {"title": encodable(title)}
-                run_built(self._connection, update(sessions).where(_S.root_id == first.root_id).values(named))
+            named = {"title": encodable(title)}
+            run_built(self._connection, update(sessions).where(_S.root_id == first.root_id).values(named))
             self._keep(record)
             self._conversations.refresh(record.root_id)
 
@@ -104,9 +102,7 @@ class _GrowingSession:
         self._connection = connection
         self._index = index
         self._id = session_id
-        last = select(func.max(_M.seq)).where(_M.session_id == session_id)
-        self._seq: int = run_built(self._connection, last).scalar() or 0
-        self._begun_after = self._seq
+        self._seq = 0
         self._rows: list[dict[str, Any]] = []
         self._size = 0
         self._usage = Usage()
@@ -129,7 +125,7 @@ class _GrowingSession:
 
     def close(self) -> None:
         self._write()
-        self._index.queue_session(self._id, self._begun_after)
+        self._index.queue_session(self._id, 0)
         used = self._usage
         changes: dict[str, Any] = {
             "message_count": _S.message_count + self._count,

@@ -442,10 +442,10 @@ class StoredImports(Subject):
         """Whether an imported conversation went on here."""
         return await self._do(lambda database: database.imports.was_continued(record))
 
-    async def write(self, first: SessionInfo | None, tip_id: str, begin: Callable[[], ImportReading]) -> None:
-        """Stores what is read, as it comes, in one transaction: in the new session `first`, or at the end of
-        `tip_id`. Where the connection is lost it is begun again: with a new reading, from the beginning."""
-        await self._do(lambda database: database.imports.write(first, tip_id, begin()))
+    async def write(self, first: SessionInfo, replaced: str, begin: Callable[[], ImportReading]) -> None:
+        """Stores a conversation that begins with the session `first` while it is read, and deletes the one
+        named by `replaced`, if any, in one transaction. A retry after a lost connection reads again."""
+        await self._do(lambda database: database.imports.write(first, replaced, begin()))
 
 
 class StoredLeases(Subject):

@@ -146,39 +146,46 @@ def test_search_and_the_list_have_what_was_brought(cli: Cli, user_home: Path) ->
     assert "from codex" in cli("sessions", "show", told["id"]).stdout
 
 
-def test_what_came_since_is_added_and_a_late_result_is_told(cli: Cli, user_home: Path, home: Path) -> None:
+def test_a_session_that_grew_there_replaces_the_earlier_import(
+    cli: Cli, user_home: Path, home: Path
+) -> None:
     file = foreign.write_claude(user_home)
     file.write_text(file.read_text().rpartition("\n")[0] + "\n")
-    tip = report(cli, "claude")["conversations"][0]["tip"]
+    first = report(cli, "claude")["conversations"][0]
     foreign.append_lines(
         file,
         foreign.claude_said("r3", "a4", 11, [foreign.tool_result("toolu_3", "edited well")]),
         foreign.claude_reply("a5", "r3", 12, foreign.words("The giraffe is done.")),
     )
-    (told,) = report(cli, "claude")["conversations"]
-    assert (told["status"], told["messages"], told["tip"]) == ("updated", 2, tip)
-    session = stored(home)[1][0]
-    assert "edited well" in parts(session, "note")[0]["text"]
-    assert parts(session, "text")[-1]["text"] == "The giraffe is done."
-    assert len(parts(session, "tool_result")) == 1
+    told = report(cli, "claude")
+    (again,) = told["conversations"]
+    assert (again["status"], again["messages"], told["imported"]) == ("updated", 9, 1)
+    (root, _), (tip, _) = stored(home)
+    assert (root["id"], tip["id"]) == (again["id"], again["tip"])
+    assert first["id"] != root["id"]
+    assert parts(tip, "tool_result")[-1]["text"] == "edited well"
+    assert parts(tip, "text")[-1]["text"] == "The giraffe is done."
+    assert cli("sessions", "show", first["id"]).returncode == 2
 
 
-def test_one_that_went_on_here_is_left_alone_and_its_new_state_is_a_conversation_of_its_own(
-    cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path, home: Path
+@pytest.mark.parametrize("how", ["continued", "pinned"])
+def test_a_session_that_was_continued_here_is_skipped_and_counted(
+    how: str, cli: Cli, run: Run, llm: ScriptedLLM, user_home: Path, home: Path
 ) -> None:
     file = foreign.write_claude(user_home)
     tip = report(cli, "claude")["conversations"][0]["tip"]
     llm.script("Done.")
-    assert run("--format", "json", "-s", tip, "go on").code == 0
-    mine = stored(home)[1][0]["messages"]
+    if how == "continued":
+        assert run("--format", "json", "-s", tip, "go on").code == 0
+    else:
+        assert cli("sessions", "pin", tip, "--text", "use tabs").returncode == 0
+    mine = stored(home)
     file.write_text(file.read_text().rpartition("\n")[0] + "\n")
     foreign.append_lines(file, foreign.claude_said("u9", "a4", 20, "and there it went on too"))
-    (told,) = report(cli, "claude")["conversations"]
-    assert told["status"] == "again"
-    assert "went on here" in told["note"]
-    found = {session["id"]: session for session, _ in stored(home)}
-    assert found[tip]["messages"] == mine
-    assert "and there it went on too" in json.dumps(found[told["tip"]])
+    told = report(cli, "claude")
+    assert (told["imported"], told["conversations"][0]["status"]) == (0, "skipped")
+    assert told["unmapped"] == {"session that was continued here": 1}
+    assert stored(home) == mine
 
 
 def test_without_a_name_it_lists_what_is_there_and_imports_nothing(
@@ -266,7 +273,7 @@ def test_a_database_with_other_tables_is_refused_by_name(cli: Cli, workspace: Pa
         database.execute("CREATE TABLE sessions (id TEXT)")
     done = cli("sessions", "import", "crush", "other.db")
     assert done.returncode == 1
-    assert "other.db is no database of Crush that is known: its table sessions has no" in done.stderr
+    assert "other.db is not a known Crush database: its table sessions has no" in done.stderr
 
 
 def test_what_is_only_in_the_log_of_a_database_is_read_and_no_file_is_made_beside_it(

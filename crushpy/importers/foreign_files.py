@@ -1,0 +1,225 @@
+"""Reading other programs' files: JSON lines, trees of JSON lines, and SQLite databases."""
+
+import os
+import shutil
+import sqlite3
+import stat
+import tempfile
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO, NamedTuple
+
+from crushpy.core.messages import Json
+from crushpy.importers.foreign import DAMAGED, Found, SkippedSession, Unmapped, UnreadableSource
+from crushpy.importers.values import mapping, parsed
+
+MAX_LINE_BYTES = 64 * 1024 * 1024
+"""A longer line is counted as damaged."""
+Row = sqlite3.Row
+
+
+class Line(NamedTuple):
+    number: int
+    value: Json
+
+
+def json_lines(file: Path, unmapped: Unmapped) -> Iterator[Line]:
+    """Every line that holds a JSON object, read one at a time: a file may be larger than memory. Other lines,
+    such as a truncated last one, are counted."""
+    try:
+        with file.open("rb") as stream:
+            at = 0
+            while data := stream.readline(MAX_LINE_BYTES):
+                at += 1
+                if len(data) == MAX_LINE_BYTES and not data.endswith(b"\n"):
+                    _skip_line(stream)
+                    unmapped[DAMAGED] += 1
+                    continue
+                if not data.strip():
+                    continue
+                value = decoded_object(data.removeprefix(b"\xef\xbb\xbf"), unmapped)
+                if value is not None:
+                    yield Line(at, value)
+    except OSError as error:
+        raise UnreadableSource(f"cannot read {file}: {error.strerror}", "Check its permissions.") from error
+
+
+def _skip_line(stream: BinaryIO) -> None:
+    while (data := stream.readline(MAX_LINE_BYTES)) and not data.endswith(b"\n"):
+        pass
+
+
+def decoded_object(data: bytes | str | None, unmapped: Unmapped) -> Json | None:
+    """A JSON object; None, and counted, if it is anything else."""
+    value = parsed(data or "")
+    if isinstance(value, dict):
+        return mapping(value)
+    unmapped[DAMAGED] += 1
+    return None
+
+
+def jsonl_sessions(path: Path, look: Callable[[Path], Found | None]) -> Iterator[Found]:
+    """What `look` returns for the file `path`, or for each `.jsonl` file below it, in order. Links to folders
+    are not followed; pipes and devices are ignored."""
+    for file in [path] if _is_regular(path) else _jsonl_files(path):
+        yield from readable_sessions(file, lambda file: filter(None, [look(file)]))
+
+
+def readable_sessions(file: Path, look: Callable[[Path], Iterable[Found]]) -> Iterator[Found]:
+    """The sessions in one file. An unreadable file does not affect the others."""
+    try:
+        yield from look(file)
+    except UnreadableSource as error:
+        yield SkippedSession(file, error.message)
+
+
+def _jsonl_files(path: Path) -> Iterator[Path]:
+    for folder, folders, files in os.walk(path):
+        folders.sort()
+        found = (Path(folder) / name for name in sorted(files) if name.endswith(".jsonl"))
+        yield from filter(_is_regular, found)
+
+
+def _is_regular(path: Path) -> bool:
+    try:
+        return stat.S_ISREG(path.stat().st_mode)
+    except (OSError, ValueError):
+        return False
+
+
+class LineTree:
+    """Which lines of a file lead to its last message, if entries name their parents. Holds a few numbers per
+    line, not the lines."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._parents: dict[str, str] = {}
+        self._before: dict[str, str] = {}
+        """The preceding line, the best guess if a line's parent is missing from the file."""
+        self._groups_of: dict[str, tuple[str, ...]] = {}
+        self._members: dict[str, list[str]] = {}
+        self._last = ""
+        self._previous = ""
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._numbers
+
+    @property
+    def lines(self) -> set[int]:
+        """All lines, without those that repeat an id."""
+        return set(self._numbers.values())
+
+    def add(
+        self,
+        line: int,
+        name: str,
+        parent: str,
+        *,
+        is_message: bool,
+        follows: bool,
+        groups: Iterable[str] = (),
+    ) -> None:
+        """Adds the next line. `follows`: without a parent, it follows the line before it. Lines that share a
+        group belong together whatever parents they name."""
+        if name in self._numbers:
+            return
+        self._numbers[name] = line
+        if parent:
+            self._parents[name] = parent
+        if parent or follows:
+            self._before[name] = self._previous
+        self._groups_of[name] = tuple(groups)
+        for group in self._groups_of[name]:
+            self._members.setdefault(group, []).append(name)
+        self._previous = name
+        self._last = name if is_message else self._last
+
+    def branch(self) -> set[int]:
+        """The numbers of the lines that lead to the last message; all lines if none names a parent."""
+        if not self._parents:
+            return self.lines
+        found: set[str] = set()
+        name = self._last
+        while name and name not in found:  # a cycle ends the walk
+            found.add(name)
+            parent = self._parents.get(name, "")
+            name = parent if parent in self._numbers else self._before.get(name, "")
+        for _ in range(2):  # the other lines of a reply, then the results of the calls in them
+            groups = {group for name in found for group in self._groups_of[name]}
+            found.update(name for group in groups for name in self._members[group])
+        return {self._numbers[name] for name in found}
+
+
+class ForeignDatabase:
+    def __init__(self, connection: sqlite3.Connection, file: Path) -> None:
+        self._connection = connection
+        self.file = file
+
+    def columns(self, table: str) -> set[str]:
+        """Empty if the table does not exist."""
+        return {row["name"] for row in self._connection.execute(f"PRAGMA table_info({table})")}
+
+    def require(self, program: str, **tables: Sequence[str]) -> None:
+        """Raises if a table lacks a column: the file is another version's, or another program's."""
+        for table, wanted in tables.items():
+            missing = set(wanted) - self.columns(table)
+            if missing:
+                raise UnreadableSource(
+                    f"{self.file} is not a known {program} database: its table {table} has no "
+                    f"{', '.join(sorted(missing))}",
+                    "Another version may have written it.",
+                )
+
+    def rows(
+        self, statement: str, values: Sequence[str] = (), unmapped: Unmapped | None = None
+    ) -> Iterator[Row]:
+        """The rows; with `unmapped`, a damaged file ends them and is counted."""
+        try:
+            yield from self._connection.execute(statement, values)
+        except sqlite3.DatabaseError:
+            if unmapped is None:
+                raise
+            unmapped[DAMAGED] += 1
+
+
+@contextmanager
+def reading(file: Path) -> Generator[ForeignDatabase]:
+    """Opens a database without changing anything beside it: no lock, no `-wal`, no `-shm`."""
+    try:
+        with _readable_uri(file) as uri, closing(_connect(uri)) as connection:
+            connection.row_factory = sqlite3.Row
+            connection.text_factory = _decode
+            connection.execute("PRAGMA query_only = ON")
+            connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+            yield ForeignDatabase(connection, file)
+    except (sqlite3.Error, OSError) as error:
+        raise UnreadableSource(f"cannot read {file}: {error}", "Is it another program's file?") from error
+
+
+def _connect(uri: str) -> sqlite3.Connection:
+    # One thread may continue what another began to read.
+    return sqlite3.connect(uri, uri=True, timeout=5.0, check_same_thread=False)
+
+
+def _decode(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+@contextmanager
+def _readable_uri(file: Path) -> Generator[str]:
+    """A URI that SQLite opens without creating a file beside `file`."""
+    wal, shm = (file.with_name(file.name + suffix) for suffix in ("-wal", "-shm"))
+    has_log = wal.exists()
+    with suppress(OSError):
+        has_log = has_log and (wal.stat().st_size > 0 or shm.exists())
+    if not has_log:
+        yield f"{file.absolute().as_uri()}?mode=ro&immutable=1"
+    elif shm.exists():  # another process has it open: share its log
+        yield f"{file.absolute().as_uri()}?mode=ro"
+    else:  # the latest writes are in the log only, and opening it here would create the `-shm` file
+        with tempfile.TemporaryDirectory(prefix="crushpy-import-") as folder:
+            copy = Path(folder) / "copy.db"
+            shutil.copyfile(file, copy)
+            shutil.copyfile(wal, copy.with_name("copy.db-wal"))
+            yield f"{copy.as_uri()}?mode=ro"
