@@ -168,4 +168,4 @@ def _note(own: str, at: float, text: str) -> Iterator[Piece]:
 
 def _usage(given: Json) -> Usage | None:
     counts = (whole(given.get(name)) for name in ("input", "output", "cacheRead", "cacheWrite"))
-    return values.usage(*counts, values.number(mapping(given.get("cost")).get("total")))
+    return values.usage(*counts, cost=values.number(mapping(given.get("cost")).get("total")))

@@ -146,9 +146,7 @@ def test_search_and_the_list_have_what_was_brought(cli: Cli, user_home: Path) ->
     assert "from codex" in cli("sessions", "show", told["id"]).stdout
 
 
-def test_a_session_that_grew_there_replaces_the_earlier_import(
-    cli: Cli, user_home: Path, home: Path
-) -> None:
+def test_a_session_that_grew_there_replaces_the_earlier_import(cli: Cli, user_home: Path, home: Path) -> None:
     file = foreign.write_claude(user_home)
     file.write_text(file.read_text().rpartition("\n")[0] + "\n")
     first = report(cli, "claude")["conversations"][0]

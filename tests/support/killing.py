@@ -51,7 +51,7 @@ async def watch(store: Store, how: str, countdown: Countdown) -> None:
         else:
             raw.set_progress_handler(countdown.step, 1)
 
-    await store._do(hook)
+    await store._thread.do(hook)
 
 
 def kill_at_every_step(base: Path, step: int, deed: Deed) -> None:
