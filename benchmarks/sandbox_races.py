@@ -41,8 +41,8 @@ async def race(sandbox: Sandbox, swaps: int) -> tuple[str, int]:
         folder.mkdir(parents=True)
         (folder / "known").touch()
     own = place / "own"
-    grounds = SandboxConfig(place / "work", Path.home(), (own,), own / "outputs", own / "aside")
-    jobs = Jobs((), lambda: confine_in(sandbox, grounds, own / "private"))
+    config = SandboxConfig(place / "work", Path.home(), (own,), own / "outputs", own / "aside")
+    jobs = Jobs((), lambda: confine_in(sandbox, config, own / "private"))
     output = Output(None)
     try:
         with swapping(inside, outside):

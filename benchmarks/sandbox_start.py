@@ -16,10 +16,10 @@ from crushpy.tools.shell.jobs import Jobs
 async def measure(mode: str, folder: Path, commands: int) -> None:
     workspace = folder / "workspace"
     workspace.mkdir(exist_ok=True)
-    grounds = SandboxConfig(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
+    config = SandboxConfig(workspace, Path.home(), (folder / "home",), folder / "outputs", folder / "aside")
 
     def found() -> Unconfined:
-        return confine(mode, grounds, folder / f"private-{mode}")
+        return confine(mode, config, folder / f"private-{mode}")
 
     jobs = Jobs((), found)
     taken: list[float] = []

@@ -36,7 +36,7 @@ from crushpy.llm.provider_factory import default_model, find_endpoint
 from crushpy.permissions.decision import ExecutionContext
 from crushpy.permissions.rules import RuleSet, escaped
 from crushpy.permissions.trust import is_trusted
-from crushpy.sandbox.confinement import Allowance, Unconfined, confine
+from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.sandbox.repository import git_folders
@@ -142,8 +142,8 @@ class ProjectEnvironment:
             private_hosts=private_hosts,
             shown=shown,
         )
-        allowance = Allowance(chosen.processes, chosen.memory_mb, chosen.file_mb)
-        return confine(chosen.mode, grounds, private, allowance)
+        limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
+        return confine(chosen.mode, grounds, private, limits)
 
     def system_prompt(self, now: float, cwd: Path | None = None) -> str:
         """The system prompt of a session that opens now, perhaps to work elsewhere."""

@@ -1,4 +1,4 @@
-"""Reads the first words of a TLS connection: which server the client says it wants. Pure: knows no socket."""
+"""Parses the ClientHello of a TLS connection for its server name. Pure."""
 
 from crushpy.core.messages import Data
 
@@ -7,22 +7,22 @@ _RECORD, _HANDSHAKE, _CLIENT_HELLO = 5, 22, 1
 _SERVER_NAME, _HOST_NAME = 0, 0
 
 ALERT = b"\x15\x03\x01\x00\x02\x02\x70"
-"""Tells a TLS client that its server's name is not wanted."""
+"""The TLS alert `unrecognized_name`."""
 
 
 class NotTls(ValueError):
-    """What came is no beginning of a TLS connection."""
+    """The data is not the beginning of a TLS connection."""
 
 
 class Hello(Data, frozen=True):
     """A ClientHello."""
 
     server_name: str
-    """In lower case; empty where it names none."""
+    """In lower case; empty if there is none."""
 
 
 def read_hello(data: bytes) -> Hello | None:
-    """What the client says; None while it has not said all of it. Raises NotTls."""
+    """Parses the ClientHello; None while it is incomplete. Raises NotTls."""
     message = _handshake(data)
     if message is None:
         return None
@@ -33,11 +33,11 @@ def read_hello(data: bytes) -> Hello | None:
 
 
 def _handshake(data: bytes) -> bytes | None:
-    """The first handshake message, which may come in several records."""
+    """The first handshake message, which may span several records."""
     message = b""
     while data:
         if data[0] != _HANDSHAKE or (len(data) > 1 and data[1] != 3):
-            raise NotTls("it does not begin as TLS does")
+            raise NotTls("it does not begin with a TLS record")
         if len(data) < _RECORD:
             return None
         size = int.from_bytes(data[3:_RECORD], "big")
@@ -49,13 +49,13 @@ def _handshake(data: bytes) -> bytes | None:
         if len(data) < _RECORD + size:
             return None
         if not size:
-            raise NotTls("it holds an empty record")
+            raise NotTls("it contains an empty record")
         data = data[_RECORD + size :]
     return None
 
 
 class _Reader:
-    """Takes bytes from the front; IndexError where there are too few."""
+    """Consumes bytes from the front. Raises IndexError if there are too few."""
 
     def __init__(self, data: bytes) -> None:
         self.data = data
@@ -70,7 +70,7 @@ class _Reader:
         return int.from_bytes(self.take(size), "big")
 
     def block(self, size: int) -> "_Reader":
-        """What is announced by a length of `size` bytes."""
+        """A block with a length prefix of `size` bytes."""
         return _Reader(self.take(self.number(size)))
 
 

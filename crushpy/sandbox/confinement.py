@@ -1,8 +1,10 @@
-"""Runs the commands of one conversation where they cannot hurt: one keeper for each set of needs."""
+"""Runs the commands of one conversation in a sandbox: one supervisor for each set of privileges."""
 
 import asyncio
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache
 from itertools import cycle
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,31 +14,59 @@ from crushpy.core.messages import Data
 from crushpy.sandbox.filesystem_view import FilesystemView, SandboxConfig
 from crushpy.sandbox.finding import NAMESPACES, Sandbox, find_sandbox
 from crushpy.sandbox.git_settings import GitSettings
-from crushpy.sandbox.joined_network import join_network, joins_networks
-from crushpy.sandbox.landlock import landlock_rules
-from crushpy.sandbox.mounts import Mount
+from crushpy.sandbox.mounts import Mount, landlock_rules, seatbelt_profile
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp, is_below
 from crushpy.sandbox.protected_files import ProtectedFiles
-from crushpy.sandbox.seatbelt_profile import seatbelt_profile
-from crushpy.sandbox.supervisor_handle import Keeper
+from crushpy.sandbox.supervisor_handle import Supervisor
 
 if TYPE_CHECKING:
     from crushpy.sandbox.host_proxy import HostProxy
 
+
+_PROGRAM = """
+import ctypes, fcntl, os, sys, time
+pid, command = sys.argv[1], sys.argv[2:]
+call = ctypes.CDLL(None, use_errno=True)
+for _ in range(1000):
+    children = open(f"/proc/{pid}/task/{pid}/children").read().split()
+    if children:
+        break
+    time.sleep(0.005)
+network = os.open(f"/proc/{children[0]}/ns/net", os.O_RDONLY)
+owner = fcntl.ioctl(network, 0xB701)
+for namespace, kind in ((owner, 0x10000000), (network, 0x40000000)):
+    if call.setns(namespace, kind):
+        sys.exit(f"the network could not be joined: {os.strerror(ctypes.get_errno())}")
+os.closerange(owner, owner + 1)
+os.execv(command[0], command)
+"""
+"""The other sandbox may still be starting. Its user namespace must be entered before its network."""
+
+
+@cache
+def joins_networks() -> bool:
+    return sys.platform.startswith("linux") and Path("/proc/self/task").exists()
+
+
+def join_network(pid: int, command: Sequence[str]) -> list[str]:
+    """The command line that runs `command` in the network namespace of the sandbox of process `pid`."""
+    return [sys.executable, "-I", "-S", "-c", _PROGRAM, str(pid), *command]
+
+
 HOSTS_SOCKET, HOSTS_PORTS = "/run/crushpy-hosts", range(31_280, 32_768)
-"""Where commands that may reach some hosts find the proxy to them: a socket, and a port of their loopback."""
+"""Where commands with granted hosts find the proxy: a socket, and a loopback port."""
 
 
-class Allowance(Data, frozen=True):
-    """What one command may use; 0: as much as it likes."""
+class ResourceLimits(Data, frozen=True):
+    """Limits of one command; 0 means unlimited."""
 
     processes: int = 4_000
     memory_mb: int = 0
-    """0: nine tenths of what the machine has."""
+    """0: nine tenths of the machine's memory."""
     file_mb: int = 20_000
 
     def words(self) -> list[str]:
-        """For the keeper."""
+        """As arguments of the supervisor."""
         memory = self.memory_mb * 1_000_000 or _machine_memory() * 9 // 10
         return [
             f"processes={self.processes}",
@@ -46,25 +76,25 @@ class Allowance(Data, frozen=True):
 
 
 class Unconfined:
-    """Commands of one conversation with nothing to hold them, but that they end with it."""
+    """Runs commands without a sandbox; they still end with the conversation."""
 
     def __init__(self, sandbox: Sandbox | None = None) -> None:
-        self.sandbox = sandbox or Sandbox("none", "it was not asked for")
-        self._keeper: Keeper | None = None
+        self.sandbox = sandbox or Sandbox("none", "it was not requested")
+        self._supervisor: Supervisor | None = None
 
     @property
-    def keepers(self) -> list[Keeper]:
-        """Those that live."""
-        return [self._keeper] if self._keeper is not None and self._keeper.alive else []
+    def supervisors(self) -> list[Supervisor]:
+        """The supervisors that are alive."""
+        return [self._supervisor] if self._supervisor is not None and self._supervisor.alive else []
 
-    def keeper(self, needs: Privileges) -> Keeper:
-        """Who runs a command; made where there is none."""
-        if self._keeper is None or not self._keeper.alive:
-            self._keeper = Keeper()
-        return self._keeper
+    def supervisor(self, needs: Privileges) -> Supervisor:
+        """The supervisor for commands with these privileges, started if needed."""
+        if self._supervisor is None or not self._supervisor.alive:
+            self._supervisor = Supervisor()
+        return self._supervisor
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
-        """What a command gets; ask once its keeper is there."""
+        """The environment of a command. Call it after `supervisor`."""
         return dict(environment)
 
     def begin(self) -> list[str]:
@@ -80,48 +110,48 @@ class Unconfined:
         return path
 
     async def warm_up(self) -> None:
-        """Begins what the first command would have to wait for."""
-        self.keeper(Privileges())
+        """Starts what the first command would have to wait for."""
+        self.supervisor(Privileges())
 
     async def close(self, grace: float) -> list[int]:
-        """Ends everything; who could not be ended."""
-        ended = await asyncio.gather(*(keeper.close(grace) for keeper in self.keepers))
+        """Ends all commands; returns the processes that could not be ended."""
+        ended = await asyncio.gather(*(supervisor.close(grace) for supervisor in self.supervisors))
         return [pid for survivors in ended for pid in survivors]
 
 
 class Bubblewrap(Unconfined):
-    """Commands of one conversation in namespaces: one private /tmp, a keeper for each set of needs."""
+    """Runs commands in namespaces: one private /tmp, a supervisor for each set of privileges."""
 
     def __init__(
-        self, sandbox: Sandbox, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
+        self, sandbox: Sandbox, config: SandboxConfig, folder: Path, limits: ResourceLimits | None = None
     ) -> None:
-        """`folder`: for what is this conversation's alone."""
+        """`folder`: private to this conversation."""
         super().__init__(sandbox)
-        self._grounds = grounds
-        self._allowance = allowance or Allowance()
+        self._config = config
+        self._limits = limits or ResourceLimits()
         self._private = PrivateTmp(folder)
-        self._guards = ProtectedFiles(grounds.workspace, grounds.home, grounds.aside)
-        self._git = GitSettings(grounds.workspace, grounds.aside)
-        self._surroundings = FilesystemView(grounds, self._private, self._guards, self._git.places)
+        self._protected = ProtectedFiles(config.workspace, config.home, config.aside)
+        self._git = GitSettings(config.workspace, config.aside)
+        self._view = FilesystemView(config, self._private, self._protected, self._git.places)
         self._proxies: dict[tuple[str, ...], HostProxy] = {}
         self._free_ports = cycle(HOSTS_PORTS)
         self._ports: dict[Privileges, int] = {}
-        """Where the keepers for these needs have their way to hosts."""
-        self._neighbours: list[Keeper] = []
-        """Those on the loopback of the conversation."""
-        self._current: dict[Privileges, Keeper] = {}
-        self._retired: list[Keeper] = []
-        self._started: list[tuple[Privileges, Keeper]] = []
+        """The loopback ports of the proxy, by privileges."""
+        self._neighbours: list[Supervisor] = []
+        """The supervisors that share the conversation's loopback."""
+        self._current: dict[Privileges, Supervisor] = {}
+        self._retired: list[Supervisor] = []
+        self._started: list[tuple[Privileges, Supervisor]] = []
         self._signature: tuple[object, ...] = ()
 
     @property
-    def keepers(self) -> list[Keeper]:
-        return [keeper for keeper in (*self._current.values(), *self._retired) if keeper.alive]
+    def supervisors(self) -> list[Supervisor]:
+        return [supervisor for supervisor in (*self._current.values(), *self._retired) if supervisor.alive]
 
-    def keeper(self, needs: Privileges) -> Keeper:
-        signature = self._surroundings.signature()
+    def supervisor(self, needs: Privileges) -> Supervisor:
+        signature = self._view.signature()
         if signature != self._signature:
-            # Those that run go on where they are; what comes now sees the folder that is there now.
+            # Running commands keep their view; new ones see the workspace as it is now.
             self._retired += self._current.values()
             self._current.clear()
             self._signature = signature
@@ -131,9 +161,9 @@ class Bubblewrap(Unconfined):
             self._started.append((needs, found))
         return found
 
-    def _start(self, needs: Privileges) -> Keeper:
-        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = self._allowance.words()
+    def _start(self, needs: Privileges) -> Supervisor:
+        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        words = self._limits.words()
         given: tuple[Mount, ...] = ()
         if needs.network:
             words.append("scoped=1")
@@ -141,27 +171,27 @@ class Bubblewrap(Unconfined):
             given = (Mount(HOSTS_SOCKET, "read", str(self._proxy(needs.hosts).place)),)
             self._ports[needs] = next(self._free_ports)
             words += [f"proxy={HOSTS_SOCKET}", f"port={self._ports[needs]}"]
-        options = [*NAMESPACES, *self._surroundings.view(needs, given).arguments(), "--as-pid-1"]
+        options = [*NAMESPACES, *self._view.view(needs, given).arguments(), "--as-pid-1"]
         around = [self.sandbox.program]
         if needs.network:
-            return Keeper(words, around, options)
-        neighbour = next((keeper for keeper in self._neighbours if keeper.alive), None)
+            return Supervisor(words, around, options)
+        neighbour = next((supervisor for supervisor in self._neighbours if supervisor.alive), None)
         if neighbour is not None and joins_networks():
             around = join_network(neighbour.pid, around)
-            # The other's user namespace knows us as root: here we are ourselves again.
+            # The joined user namespace maps us to root: restore the real user.
             options = ["--unshare-user", "--uid", str(os.getuid()), "--gid", str(os.getgid()), *options]
         else:
             options.append("--unshare-net")
-        keeper = Keeper(words, around, options)
-        self._neighbours.append(keeper)
-        return keeper
+        supervisor = Supervisor(words, around, options)
+        self._neighbours.append(supervisor)
+        return supervisor
 
     def _proxy(self, hosts: tuple[str, ...]) -> "HostProxy":
-        """Who lets commands reach these hosts; only keepers that were given its socket see it."""
+        """The proxy for these hosts; only supervisors that were given its socket see it."""
         from crushpy.sandbox.host_proxy import HostProxy
 
         if hosts not in self._proxies:
-            proxy = HostProxy(hosts, allow_private=self._grounds.private_hosts)
+            proxy = HostProxy(hosts, allow_private=self._config.private_hosts)
             proxy.start(self._private.root / f"hosts-{len(self._proxies) + 1}")
             self._proxies[hosts] = proxy
         return self._proxies[hosts]
@@ -183,31 +213,34 @@ class Bubblewrap(Unconfined):
     def begin(self) -> list[str]:
         taken_back = self._git.take_back() if self._is_git_busy() else []
         self._git.remember()
-        return [*taken_back, *self._guards.begin(alone=not any(keeper.busy for keeper in self.keepers))]
+        return [
+            *taken_back,
+            *self._protected.begin(alone=not any(supervisor.busy for supervisor in self.supervisors)),
+        ]
 
     def check(self, needs: Privileges) -> list[str]:
         allowed = [Path(place) for place in needs.write]
-        put_aside = self._guards.put_aside(
-            (*allowed, self._grounds.workspace / ".git") if needs.git else allowed
+        put_aside = self._protected.put_aside(
+            (*allowed, self._config.workspace / ".git") if needs.git else allowed
         )
         if needs.git or self._is_git_busy():
             put_aside += self._git.take_back()
         proxy = self._proxies.get(needs.hosts)
-        return put_aside if proxy is None else [*put_aside, *proxy.told()]
+        return put_aside if proxy is None else [*put_aside, *proxy.take_refusals()]
 
     def _is_git_busy(self) -> bool:
-        """Whether a command runs that may change the repository."""
-        return any(needs.git and keeper.busy for needs, keeper in self._started)
+        """Whether a command that may change the repository is running."""
+        return any(needs.git and supervisor.busy for needs, supervisor in self._started)
 
     # --- one /tmp for commands and file tools -------------------------------------------------------------
 
     def inside(self, path: Path) -> Path:
-        """Where file tools find what commands see at `path`.
+        """The path at which file tools find what commands see at `path`.
 
-        What only the user has there (a log they speak of, say) is theirs: outside, for the rules to judge.
+        A file that only the user has there, such as a log, is outside: the rules decide about it.
         """
         spelled = os.path.normpath(path)
-        if is_below(spelled, str(self._grounds.workspace)):
+        if is_below(spelled, str(self._config.workspace)):
             return path
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
             if is_below(spelled, str(shown)):
@@ -217,17 +250,17 @@ class Bubblewrap(Unconfined):
         return path
 
     def outside(self, path: Path) -> Path:
-        """What commands call `path`."""
+        """The path at which commands see `path`."""
         for shown, real in ((TMP, self._private.tmp), (VAR_TMP, self._private.var_tmp)):
             if path.is_relative_to(real):
                 return shown / path.relative_to(real)
         return path
 
-    # --- beginning and end --------------------------------------------------------------------------------
+    # --- start and shutdown -------------------------------------------------------------------------------
 
     async def warm_up(self) -> None:
-        await asyncio.to_thread(self._surroundings.view, Privileges())
-        self.keeper(Privileges())
+        await asyncio.to_thread(self._view.view, Privileges())
+        self.supervisor(Privileges())
         await asyncio.to_thread(self._private.sweep)
 
     async def close(self, grace: float) -> list[int]:
@@ -242,12 +275,12 @@ class Bubblewrap(Unconfined):
 
 
 class Landlock(Bubblewrap):
-    """Commands of one conversation that see the machine as it is, and may open what they were given."""
+    """Runs commands that see the machine's file system and may open only what they were given."""
 
-    def _start(self, needs: Privileges) -> Keeper:
-        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
-        words = [*self._allowance.words(), f"network={int(needs.network)}"]
-        return Keeper(words, options=list(landlock_rules(self._surroundings.view(needs))))
+    def _start(self, needs: Privileges) -> Supervisor:
+        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+        words = [*self._limits.words(), f"network={int(needs.network)}"]
+        return Supervisor(words, options=list(landlock_rules(self._view.view(needs))))
 
     def environment(self, environment: Mapping[str, str], needs: Privileges) -> dict[str, str]:
         held = super().environment(environment, Privileges(git=needs.git))
@@ -256,7 +289,7 @@ class Landlock(Bubblewrap):
     def check(self, needs: Privileges) -> list[str]:
         said = super().check(needs)
         if needs.hosts and not needs.network:
-            said.append(f"{self.sandbox.name} cannot open some hosts alone: the command had no network")
+            said.append(f"{self.sandbox.name} cannot grant single hosts: the command had no network")
         return said
 
     def inside(self, path: Path) -> Path:
@@ -267,32 +300,32 @@ class Landlock(Bubblewrap):
 
 
 class Seatbelt(Landlock):
-    """Commands of one conversation on macOS, under a profile of `sandbox-exec`."""
+    """Runs commands on macOS, under a profile of `sandbox-exec`."""
 
-    def _start(self, needs: Privileges) -> Keeper:
-        self._grounds.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
+    def _start(self, needs: Privileges) -> Supervisor:
+        self._config.outputs.mkdir(mode=0o700, parents=True, exist_ok=True)
         profile = self._private.root / f"profile-{len(self._current)}-{len(self._retired)}"
-        profile.write_text(seatbelt_profile(self._surroundings.view(needs), network=needs.network))
-        return Keeper(self._allowance.words(), [self.sandbox.program, "-f", str(profile)])
+        profile.write_text(seatbelt_profile(self._view.view(needs), network=needs.network))
+        return Supervisor(self._limits.words(), [self.sandbox.program, "-f", str(profile)])
 
 
 def confine(
-    mode: str, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
+    mode: str, config: SandboxConfig, folder: Path, limits: ResourceLimits | None = None
 ) -> Unconfined:
-    """What holds the commands of a conversation under `sandbox.mode`."""
-    return confine_in(find_sandbox(mode), grounds, folder, allowance)
+    """The confinement of a conversation's commands under `sandbox.mode`."""
+    return confine_in(find_sandbox(mode), config, folder, limits)
 
 
 def confine_in(
-    sandbox: Sandbox, grounds: SandboxConfig, folder: Path, allowance: Allowance | None = None
+    sandbox: Sandbox, config: SandboxConfig, folder: Path, limits: ResourceLimits | None = None
 ) -> Unconfined:
-    """What holds the commands of a conversation in `sandbox`."""
+    """The confinement of a conversation's commands in `sandbox`."""
     if sandbox.name == "bubblewrap":
-        return Bubblewrap(sandbox, grounds, folder, allowance)
+        return Bubblewrap(sandbox, config, folder, limits)
     if sandbox.name == "landlock":
-        return Landlock(sandbox, grounds, folder, allowance)
+        return Landlock(sandbox, config, folder, limits)
     if sandbox.name == "sandbox-exec":
-        return Seatbelt(sandbox, grounds, folder, allowance)
+        return Seatbelt(sandbox, config, folder, limits)
     return Unconfined(sandbox)
 
 

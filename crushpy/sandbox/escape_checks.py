@@ -1,4 +1,4 @@
-"""Tries the ways out of the sandbox, in a scene of its own, and says which of them it held."""
+"""Tries known ways out of the sandbox for `crushpy doctor --sandbox`, and reports which it held."""
 
 import asyncio
 import os
@@ -12,11 +12,107 @@ from pathlib import Path
 from crushpy.core.access import Privileges
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data
-from crushpy.sandbox.confinement import Allowance, confine_in
-from crushpy.sandbox.escapes import ESCAPED, ESCAPES
+from crushpy.sandbox.confinement import ResourceLimits, confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
 from crushpy.sandbox.supervisor.processes import HAS_PROC
+
+ESCAPED = "ESCAPED"
+
+
+class Escape(Data, frozen=True):
+    """One way out. `script` is Python with placeholders in braces."""
+
+    name: str
+    script: str
+    leaves: bool = False
+    """It escaped only if what it wrote is found outside: a private /tmp may be written."""
+    in_repository: bool = False
+    """It changes `.git`, which not every sandbox can protect inside a writable workspace."""
+
+
+def _try(action: str) -> str:
+    """A script that prints ESCAPED if `action` raises nothing."""
+    lines = "\n".join(f"    {line}" for line in action.strip().splitlines())
+    return f"try:\n{lines}\n    print('{ESCAPED}')\nexcept OSError as error:\n    print(error)"
+
+
+_CONNECT = (
+    "import socket\ns = socket.socket(socket.{family}, socket.{kind})\n"
+    "s.settimeout(3)\ns.connect({address})\n"
+)
+
+ESCAPES = (
+    Escape("read what crushpy keeps", _try("open({secret!r}).read()")),
+    Escape(
+        "read keys in ~/.ssh",
+        _try("import os\nif not os.listdir(os.path.join({home!r}, '.ssh')): raise OSError('empty')"),
+    ),
+    Escape("write in the home folder", _try("open({home!r} + '/.crushpy-escaped', 'w').write('x')"), True),
+    Escape("write in /etc", _try("open('/etc/crushpy-escaped', 'w').write('x')")),
+    Escape("write through /proc/self/root", _try("open('/proc/self/root/etc/crushpy-escaped', 'w')")),
+    Escape(
+        "write through a link in the workspace",
+        _try("import os\nos.symlink({home!r}, 'link')\nopen('link/.crushpy-escaped', 'w').write('x')"),
+        leaves=True,
+    ),
+    Escape("change the machine's settings", _try("open('/proc/sys/kernel/core_pattern', 'r+')")),
+    Escape("press the system's magic key", _try("open('/proc/sysrq-trigger', 'w')")),
+    Escape("plant a hook", _try("open('.git/hooks/pre-commit', 'w').write('x')"), in_repository=True),
+    Escape(
+        "change .git through a hard link",
+        _try("import os\nos.link('.git/config', 'linked')"),
+        in_repository=True,
+    ),
+    Escape("rename .git away", _try("import os\nos.rename('.git', 'git')"), in_repository=True),
+    Escape(
+        "make the root writable",
+        "import subprocess\nasked = 'mount -o remount,rw,bind / && touch /etc/crushpy-escaped && echo "
+        + ESCAPED
+        + "'\nfor how in (['sh', '-c'], ['unshare', '-Urm', 'sh', '-c']):\n"
+        "    subprocess.run([*how, asked], stderr=1)",
+    ),
+    Escape(
+        "reach a server of this machine",
+        _try(_CONNECT.format(family="AF_INET", kind="SOCK_STREAM", address="('127.0.0.1', {port})")),
+    ),
+    Escape(
+        "reach the internet",
+        _try(_CONNECT.format(family="AF_INET", kind="SOCK_DGRAM", address="('192.0.2.1', 53)")),
+    ),
+    Escape(
+        "reach an abstract socket",
+        _try(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="'\\0' + {abstract!r}")),
+    ),
+    Escape(
+        "reach a socket in the file system",
+        _try(_CONNECT.format(family="AF_UNIX", kind="SOCK_STREAM", address="{socket!r}")),
+    ),
+    Escape(
+        "see or signal crushpy",
+        _try(
+            "import os\nos.kill({pid}, 0)\nif b'crushpy' not in open('/proc/{pid}/cmdline', 'rb').read():\n"
+            "    raise OSError('another one')"
+        ),
+    ),
+    Escape(
+        "read the environment of who runs it",
+        _try("if not open('/proc/1/environ').read(): raise OSError('empty')"),
+    ),
+    Escape(
+        "trace who runs it",
+        "import ctypes\nprint('"
+        + ESCAPED
+        + "' if ctypes.CDLL(None).ptrace(16, 1, 0, 0) == 0 else 'refused')",
+    ),
+    Escape(
+        "type into the terminal",
+        _try(
+            "import fcntl, termios\nfcntl.ioctl(open('/dev/tty'), getattr(termios, 'TIOCSTI', 0x5412), b'x')"
+        ),
+    ),
+)
+
 
 _SECONDS = 30
 _LEFT_BEHIND = ".crushpy-escaped"
@@ -28,10 +124,10 @@ class Trial(Data, frozen=True):
     held: bool
     said: str = ""
     known: bool = False
-    """It is documented that this sandbox does not hold it."""
+    """It is documented that this sandbox does not prevent it."""
 
 
-class _Heard:
+class _Listener:
     """One command of the trial."""
 
     def __init__(self) -> None:
@@ -57,10 +153,10 @@ class _Heard:
 
 
 class EscapeTrial:
-    """A workspace with a repository, a secret, servers to reach; and commands that try."""
+    """A workspace with a repository, a secret and servers, and commands that try to reach them."""
 
     def __init__(self, sandbox: Sandbox, folder: Path, home: Path) -> None:
-        """`folder`: a private one of crushpy's, which commands must not see; it is removed at the end."""
+        """`folder`: a private folder that commands must not see; it is removed at the end."""
         self._folder = folder / new_id()
         self._home = home
         self._stack = ExitStack()
@@ -77,12 +173,12 @@ class EscapeTrial:
             "socket": str(home / f".crushpy-{new_id()}"),
         }
         self._values["port"] = self._listen()
-        grounds = SandboxConfig(
+        config = SandboxConfig(
             self.workspace, home, (folder,), self._folder / "outputs", self._folder / "aside"
         )
         self._sandbox = sandbox
         self._confinement = confine_in(
-            sandbox, grounds, self._folder / "private", Allowance(200, 2_000, 1_000)
+            sandbox, config, self._folder / "private", ResourceLimits(200, 2_000, 1_000)
         )
 
     def _listen(self) -> int:
@@ -116,7 +212,7 @@ class EscapeTrial:
 
     async def _bomb(self) -> Trial:
         if self._sandbox.name != "bubblewrap":
-            # Nothing but a pid namespace ends them all in one step: trying it could take the machine with it.
+            # Only a pid namespace ends them all at once: without it, trying could take down the machine.
             return Trial("start processes without end", False, "not tried: they are only counted", known=True)
         bomb = (
             "import os\nwhile True:\n    try:\n        os.fork()\n"
@@ -139,31 +235,31 @@ class EscapeTrial:
         return Trial("survive the end", not left, " ".join(left))
 
     async def _python(self, script: str) -> tuple[str, str]:
-        """What a script prints, and which limit ended it."""
-        keeper = self._confinement.keeper(Privileges())
-        heard = _Heard()
+        """The output of a script, and the limit that ended it."""
+        supervisor = self._confinement.supervisor(Privileges())
+        listener = _Listener()
         reading, writing = os.pipe()
         try:
-            name = keeper.run(
+            name = supervisor.run(
                 [sys.executable, "-I", "-c", script],
                 str(self.workspace),
                 {"PATH": os.environ["PATH"]},
                 writing,
-                heard,
+                listener,
             )
         finally:
             os.close(writing)
         try:
             async with asyncio.timeout(_SECONDS):
-                await heard.exited.wait()
+                await listener.exited.wait()
         except TimeoutError:
             pass
-        keeper.kill(name)
+        supervisor.kill(name)
         os.set_blocking(reading, False)
         try:
-            return os.read(reading, 10_000).decode(errors="replace"), heard.limit
+            return os.read(reading, 10_000).decode(errors="replace"), listener.limit
         except BlockingIOError:
-            return "", heard.limit
+            return "", listener.limit
         finally:
             os.close(reading)
 

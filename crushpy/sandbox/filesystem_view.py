@@ -1,14 +1,15 @@
-"""What the commands of one conversation see and may change, given what one of them needs."""
+"""The file system that the commands of one conversation see and may change."""
 
 import os
+import shutil
 import stat
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 
 from crushpy.core.access import Privileges
 from crushpy.core.messages import Data
-from crushpy.sandbox.caches import package_caches
 from crushpy.sandbox.hidden_paths import listening_sockets, secrets, variable_files
 from crushpy.sandbox.mounts import Mount, View, enclosing, replaces, view
 from crushpy.sandbox.private_tmp import TMP, VAR_TMP, PrivateTmp
@@ -16,43 +17,79 @@ from crushpy.sandbox.protected_files import ProtectedFiles
 from crushpy.sandbox.repository import git_folders
 from crushpy.sandbox.supervisor_handle import needed_folders
 
+_CACHES = {
+    "pip": (".cache/pip",),
+    "uv": (".cache/uv",),
+    "poetry": (".cache/pypoetry",),
+    "pre-commit": (".cache/pre-commit",),
+    "npm": (".npm", ".cache/node", ".cache/node-gyp"),
+    "yarn": (".cache/yarn", ".yarn/berry/cache"),
+    "pnpm": (".local/share/pnpm/store", ".cache/pnpm"),
+    "bun": (".bun/install/cache",),
+    "deno": (".cache/deno",),
+    "cargo": (".cargo/registry", ".cargo/git"),
+    "go": ("go/pkg/mod", "go/pkg/sumdb", ".cache/go-build", ".cache/golangci-lint"),
+    "gradle": (".gradle/caches", ".gradle/daemon", ".gradle/native"),
+    "mvn": (".m2/repository",),
+    "ccache": (".cache/ccache", ".ccache"),
+    "bazel": (".cache/bazel",),
+    "gem": (".cache/gem",),
+    "composer": (".cache/composer",),
+    "dotnet": (".nuget/packages",),
+    "zig": (".cache/zig",),
+    "python3": (".cache/mypy", ".cache/ruff", ".cache/pylint", ".cache/black"),
+}
+
+
+def package_caches(home: Path) -> Iterator[Path]:
+    """Existing caches, and the usual cache of each installed tool, which is created as the tool would."""
+    for program, places in _CACHES.items():
+        usual = home / places[0]
+        if not usual.exists() and program != "python3" and shutil.which(program):
+            with suppress(OSError):
+                usual.mkdir(parents=True)
+        for place in places:
+            if (home / place).is_dir():
+                yield home / place
+
+
 _RUN_SHOWN = """
 /run/systemd/resolve/resolv.conf /run/systemd/resolve/stub-resolv.conf /run/resolvconf/resolv.conf
 /run/NetworkManager/resolv.conf /run/NetworkManager/no-stub-resolv.conf /run/connman/resolv.conf
 /run/current-system /run/booted-system /run/opengl-driver
 """.split()  # noqa: SIM905
-"""What programs need of /run, where the host's sockets are."""
+"""What programs need from /run, which otherwise holds the host's sockets."""
 _SYSTEM_FOLDERS = frozenset(
     map(Path, ("/", "/usr", "/etc", "/bin", "/sbin", "/lib", "/lib64", "/boot", "/var", "/opt", "/home"))
 )
-"""Never writable as a workspace: what they hold is the machine, not a project."""
+"""Never writable as a workspace: they hold the system, not a project."""
 
 
 class SandboxConfig(Data, frozen=True):
-    """Where a conversation works, and what is its own."""
+    """The folders of a conversation, and what its commands are granted."""
 
     workspace: Path
     home: Path
     own_folders: tuple[Path, ...]
-    """Where crushpy keeps things: hidden."""
+    """Crushpy's own folders, which are hidden."""
     outputs: Path
-    """Whole outputs of this conversation's commands: readable."""
+    """Full outputs of this conversation's commands, which are readable."""
     aside: Path
-    """Where goes what commands made and may not have made."""
+    """Where files are moved that commands were not allowed to create."""
     write: tuple[str, ...] = ()
-    """Further folders that every command may change."""
+    """Additional folders that every command may change."""
     shown: tuple[str, ...] = ()
-    """Folders that every command sees, wherever they are: real paths."""
+    """Folders that every command sees even if they would be hidden, as real paths."""
     sockets: tuple[str, ...] = ()
-    """Sockets of the host that commands were given, by name."""
+    """Sockets of the host that commands may use."""
     private_hosts: bool = False
-    """Whether a host that was allowed may be one of this machine or network."""
+    """Whether an allowed host may resolve to this machine or its network."""
 
 
 def _is_reached(mount: Mount) -> bool:
-    """Whether it is still there and the sandbox can get to it: on what it cannot it could not mount anything.
+    """Whether the path still exists and the sandbox can reach it, which mounting over it requires.
 
-    In a namespace root is not above the folders of others.
+    In a user namespace root cannot enter the folders of other users.
     """
     if not os.path.exists(mount.place):  # noqa: PTH110
         return False
@@ -71,32 +108,32 @@ def _is_passed_without_privilege(folder: Path) -> bool:
 
 
 class FilesystemView:
-    """Makes a view for each set of needs. What takes time is looked for once."""
+    """Builds a view for each set of privileges. Slow lookups are cached."""
 
     def __init__(
         self,
-        grounds: SandboxConfig,
+        config: SandboxConfig,
         private: PrivateTmp,
-        guards: ProtectedFiles,
+        protected: ProtectedFiles,
         git_settings: Callable[[], Iterable[Path]],
     ) -> None:
-        """`git_settings`: what git may write where it may change the repository; it is looked at after."""
+        """`git_settings`: files git may write if it may change the repository; checked afterwards."""
         self._git_settings = git_settings
-        self._grounds = grounds
+        self._config = config
         self._private = private
-        self._guards = guards
-        self._workspace = Path(os.path.realpath(grounds.workspace))
-        self._home = Path(os.path.realpath(grounds.home))
+        self._protected = protected
+        self._workspace = Path(os.path.realpath(config.workspace))
+        self._home = Path(os.path.realpath(config.home))
 
     def signature(self) -> tuple[object, ...]:
-        """Changes where a view made before does not fit any more."""
+        """Changes whenever views built before are out of date."""
         found = os.stat(self._workspace)  # noqa: PTH116
-        return (found.st_dev, found.st_ino, *sorted(self._guards.existing()))
+        return (found.st_dev, found.st_ino, *sorted(self._protected.existing()))
 
     def view(self, needs: Privileges, given: tuple[Mount, ...] = ()) -> View:
-        """`given`: what these commands see beyond that, such as a socket of the host."""
+        """`given`: additional mounts of these commands, such as a socket of the host."""
         mounts = [*filter(_is_reached, self._hidden), *self._changeable(needs)]
-        given_sockets = (Mount(os.path.realpath(socket), "write") for socket in self._grounds.sockets)
+        given_sockets = (Mount(os.path.realpath(socket), "write") for socket in self._config.sockets)
         mounts += (*given, *given_sockets, *self._kept(needs))
         places = {mount.place: mount for mount in mounts}
         for folder in map(os.path.realpath, needed_folders()):
@@ -107,7 +144,7 @@ class FilesystemView:
 
     @cached_property
     def _hidden(self) -> tuple[Mount, ...]:
-        own = [os.path.realpath(folder) for folder in self._grounds.own_folders if folder.exists()]
+        own = [os.path.realpath(folder) for folder in self._config.own_folders if folder.exists()]
         found = [*secrets(self._home), *own, *variable_files(self._home, self._workspace), "/run"]
         if not os.path.islink("/var/run") and os.path.isdir("/var/run"):  # noqa: PTH112, PTH114
             found.append("/var/run")
@@ -118,9 +155,9 @@ class FilesystemView:
     def _changeable(self, needs: Privileges) -> Iterator[Mount]:
         yield Mount(str(TMP), "write", str(self._private.tmp))
         yield Mount(str(VAR_TMP), "write", str(self._private.var_tmp))
-        yield Mount(os.path.realpath(self._grounds.outputs), "read")
-        yield from (Mount(place, "read") for place in self._grounds.shown)
-        named = (Path(place).expanduser() for place in (*self._grounds.write, *needs.write))
+        yield Mount(os.path.realpath(self._config.outputs), "read")
+        yield from (Mount(place, "read") for place in self._config.shown)
+        named = (Path(place).expanduser() for place in (*self._config.write, *needs.write))
         for place in (*self._caches, *named):
             if place.exists():
                 yield Mount(os.path.realpath(place), "write")
@@ -132,14 +169,14 @@ class FilesystemView:
         return tuple(package_caches(self._home))
 
     def _kept(self, needs: Privileges) -> Iterator[Mount]:
-        """What runs by itself stays as it is, unless it was named itself."""
+        """Files that other programs execute are read-only, unless they were granted by name."""
         repository = git_folders(self._workspace)
         folders = repository.folders if repository and needs.git else ()
         yield from (Mount(folder, "write") for folder in folders)
         git = {*folders, *map(str, self._git_settings())} if folders else set[str]()
         asked = {os.path.realpath(Path(place).expanduser()) for place in needs.write}
         asked |= {mount.place for mount in self._hidden}
-        for place in map(os.path.realpath, self._guards.existing()):
+        for place in map(os.path.realpath, self._protected.existing()):
             if place not in git and place not in asked and os.path.exists(place):  # noqa: PTH110
                 yield Mount(place, "read")
         if repository and git:

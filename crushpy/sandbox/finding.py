@@ -1,4 +1,4 @@
-"""Which sandbox works on this machine: tried once, remembered, and said why where none does."""
+"""Finds the sandbox that works on this machine, and why if none does. Tried once and cached."""
 
 import shutil
 import subprocess
@@ -23,13 +23,13 @@ NAMESPACES = (
     "--die-with-parent",
     "--new-session",
 )
-"""What bubblewrap takes away from every command, whatever it needs; the network comes beside them."""
+"""What bubblewrap isolates for every command; the network is isolated separately."""
 
 _TRY_LANDLOCK = """
 import sys
 sys.path.append(sys.argv[1])
 from crushpy.sandbox.supervisor.landlock import FIRST_THAT_HOLDS, hold, landlock_version
-from crushpy.sandbox.supervisor.socket_filter import filters_sockets
+from crushpy.sandbox.supervisor.landlock import filters_sockets
 if landlock_version() < FIRST_THAT_HOLDS or not filters_sockets():
     sys.exit(1)
 hold([], network=False)
@@ -42,13 +42,13 @@ sys.exit(1)
 
 
 class Sandbox(Data, frozen=True):
-    """What holds commands here."""
+    """The sandbox commands run in."""
 
     name: SandboxName
     why_not: str = ""
-    """Where nothing does, or not the better one: the reason, and the way out."""
+    """Why there is none, or not the better one, and what to do about it."""
     program: str = ""
-    """The program that makes it."""
+    """The program that creates it."""
 
     @property
     def on(self) -> bool:
@@ -56,12 +56,12 @@ class Sandbox(Data, frozen=True):
 
     @property
     def keeps_repository(self) -> bool:
-        """Whether `.git` and what else runs by itself stays as it is, so that commands need no question."""
+        """Whether `.git` and other executed files stay unchanged, so that commands need no question."""
         return self.name == "bubblewrap"
 
 
 def find_sandbox(mode: str = "on") -> Sandbox:
-    """The sandbox in force under `sandbox.mode`. The first call tries what there is: milliseconds."""
+    """The sandbox under `sandbox.mode`. The first call tries the candidates, which takes milliseconds."""
     if mode == "off":
         return Sandbox("none", "it is turned off (sandbox.mode)")
     return working_sandbox()
@@ -101,7 +101,7 @@ def _bubblewrap() -> Sandbox:
 def _sandbox_exec() -> Sandbox:
     program = shutil.which("sandbox-exec", path="/usr/bin")
     if program is None:
-        return Sandbox("none", "sandbox-exec is not there")
+        return Sandbox("none", "sandbox-exec is not installed")
     tried = subprocess.run(
         [program, "-p", "(version 1)(allow default)(deny network*)", "/usr/bin/true"],
         stdin=subprocess.DEVNULL,
@@ -115,7 +115,7 @@ def _sandbox_exec() -> Sandbox:
 
 
 def working_landlock(why_not: str = "") -> Sandbox:
-    """Whether a process can be held by it here: tried by one that holds itself."""
+    """Landlock, if a child process can restrict itself with it."""
     tried = subprocess.run(
         [sys.executable, "-I", "-S", "-c", _TRY_LANDLOCK, str(Path(__file__).parents[2])],
         stdin=subprocess.DEVNULL,
@@ -125,7 +125,7 @@ def working_landlock(why_not: str = "") -> Sandbox:
     )
     if tried.returncode == 0:
         return Sandbox("landlock", why_not)
-    return Sandbox("none", f"{why_not}; Landlock does not hold here either (it needs Linux 6.2)")
+    return Sandbox("none", f"{why_not}; Landlock does not work here either (it needs Linux 6.2)")
 
 
 def _first_line(text: bytes) -> str:

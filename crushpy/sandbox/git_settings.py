@@ -1,7 +1,7 @@
-"""The settings of a repository while git may change them: what would make git run programs is taken back.
+"""Reverts changes to a repository's settings that could make git run programs.
 
-`git remote add`, `git push -u` and `git config user.name` write `.git/config`, and so can settings be written
-that name a program, which git would run for the user, outside any sandbox.
+`git remote add`, `git push -u` and `git config user.name` write `.git/config`, so it must be writable. The
+same file can name programs that git would later run for the user, outside any sandbox.
 """
 
 import os
@@ -52,11 +52,11 @@ _HARMLESS = {
     "tag": "sort forcesignannotated gpgsign",
     "user": "*",
 }
-"""Sections, each with the keys in it that make git run nothing; what is not here is taken back."""
+"""Keys, by section, that cannot make git run programs; any other key is reverted."""
 
 
 class GitSettings:
-    """The files of settings of a workspace's repository, as they were before a command."""
+    """The settings files of a workspace's repository, as they were before a command."""
 
     def __init__(self, workspace: Path, aside: Path) -> None:
         self._workspace = workspace
@@ -64,16 +64,16 @@ class GitSettings:
         self._before: dict[Path, bytes | None] = {}
 
     def places(self) -> frozenset[Path]:
-        """What git may write where it may change the repository; a command may just have made that."""
+        """The settings files of the repository, which a command may have just created."""
         repository = git_folders(self._workspace)
         return frozenset(Path(folder, "config") for folder in (repository.folders if repository else ()))
 
     def remember(self) -> None:
-        """What stands there now is not the doing of the command that begins."""
+        """Called before a command: records the current contents."""
         self._before = {place: _read(place) for place in self.places()}
 
     def take_back(self) -> list[str]:
-        """Puts files back in which a setting appeared that may run a program; what to say of it."""
+        """Restores files with a new setting that may run a program; returns messages about them."""
         said: list[str] = []
         for place in sorted({*self._before, *self.places()}):
             before, after = self._before.get(place), _read(place)
@@ -89,18 +89,18 @@ class GitSettings:
                 _put_back(place, before)
             except OSError as error:
                 said.append(
-                    f"{place} may make git run programs now, and cannot be put back: {error.strerror}"
+                    f"{place} may now make git run programs, and could not be restored: {error.strerror}"
                 )
                 continue
             said.append(
-                f"{place} was put back as it was: {', '.join(risky[:5])} may make git run programs, which is "
-                f"the user's to set. What was written is kept as {kept}"
+                f"{place} was restored: {', '.join(risky[:5])} may make git run programs, so only the user "
+                f"may set it. The new file was saved as {kept}"
             )
         return said
 
 
 def _read(place: Path) -> bytes | None:
-    """None where there is no such file, or something else has its name."""
+    """The contents; None if it is not a regular file."""
     try:
         with open_folder(place.parent) as folder:
             handle = folder.open_regular(place.name)
@@ -127,9 +127,9 @@ def _put_back(place: Path, content: bytes | None) -> None:
 
 
 def _risky(before: bytes | None, after: bytes | None) -> Iterator[str]:
-    """The names of settings that are new in `after` and not known to be harmless."""
+    """The names of new settings in `after` that are not known to be harmless."""
     if after is None:
-        yield "something that is no file of settings"
+        yield "something that is not a settings file"
         return
     settings, known = _settings(after), _settings(before or b"")
     if settings is None:
@@ -141,7 +141,7 @@ def _risky(before: bytes | None, after: bytes | None) -> Iterator[str]:
 
 
 def _settings(text: bytes) -> set[tuple[str, str]] | None:
-    """All settings of a file, as git reads them, which runs nothing for it; None where it cannot."""
+    """All settings of a file as git parses them, which runs no program; None if it cannot."""
     try:
         done = subprocess.run(
             ["git", "config", "--file", "-", "--null", "--no-includes", "--list"],
@@ -163,7 +163,7 @@ def _is_harmless(name: str, value: str) -> bool:
     key = rest.rpartition(".")[2]
     keys = _HARMLESS.get(section, "")
     if section in ("diff", "merge") and "." in rest:
-        return False  # a driver, which is a program
+        return False  # a driver is a program
     if key.endswith("url") and (value.startswith("-") or "::" in value):
-        return False  # a program that brings the transport
+        return False  # a remote helper is a program
     return keys == "*" or key in keys.split()

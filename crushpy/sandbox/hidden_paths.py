@@ -1,4 +1,4 @@
-"""What commands do not get to see: keys, passwords, profiles that hold them, and sockets of the host."""
+"""Paths hidden from commands: keys, passwords, profiles that contain them, and sockets of the host."""
 
 import os
 import stat
@@ -51,7 +51,7 @@ _DEPTH = 3
 
 
 def secrets(home: Path) -> Iterator[str]:
-    """What of the usual places of secrets is there, as real paths."""
+    """Known locations of secrets that exist, as real paths."""
     places = [home / name.replace("?", " ") for name in _IN_HOME]
     places += map(Path, _SYSTEM)
     places += _host_keys()
@@ -68,7 +68,7 @@ def _host_keys() -> list[Path]:
 
 
 def variable_files(home: Path, workspace: Path) -> Iterator[str]:
-    """`.env` files outside the workspace: above it, beside it, and in the home folder, to a depth."""
+    """`.env` files outside the workspace: above it, beside it, and in the home folder, to a limited depth."""
     end = time.monotonic() + _MAX_SECONDS
     inside = f"{workspace}{os.sep}"
     looked = 0
@@ -111,14 +111,14 @@ def _is_folder(entry: "os.DirEntry[str]") -> bool:
 
 
 def holds_variables(name: str) -> bool:
-    """True of `.env` and its like, not of examples."""
+    """True for `.env` and `.env.*`, except examples."""
     return name == ".env" or (name.startswith(".env.") and not name.endswith(_EXAMPLES))
 
 
 def listening_sockets(ours: Iterable[str]) -> Iterator[str]:
-    """Sockets of the host that a program could connect to by their path, outside of `ours`.
+    """Sockets of the host that a program could connect to by path, outside of `ours`.
 
-    A read-only file system keeps nobody from connecting.
+    A read-only file system does not prevent connecting.
     """
     inside = tuple(f"{folder}{os.sep}" for folder in ours)
     try:

@@ -1,8 +1,4 @@
-"""A proxy that lets commands in the sandbox reach the hosts that were allowed, and no others.
-
-It reads the host of CONNECT, and then the server's name in the first words of TLS, which must be the same; of
-plain HTTP it reads the request. It finds the addresses itself. What is inside TLS it cannot see.
-"""
+"""An HTTP proxy through which sandboxed commands reach the hosts they were granted, and no others."""
 
 import asyncio
 import os
@@ -11,25 +7,208 @@ import sys
 from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
+from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from crushpy.core.messages import Data
 from crushpy.http.public_addresses import is_public
 from crushpy.sandbox.client_hello import ALERT, MAX_HELLO, NotTls, read_hello
-from crushpy.sandbox.host_list import HostList, HostPort, read_host_port
-from crushpy.sandbox.relay import PIECE, BrokenRequest, pass_on, relay
 from crushpy.security.safe_open import open_folder
 from crushpy.util.spawn import spawn
 
+if TYPE_CHECKING:
+    import h11
+
+
+_NAME = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-._")
+_MAX_NAME = 253
+
+
+class HostPort(Data, frozen=True):
+    """A host and a port as a client names them, normalised."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
+
+    @property
+    def is_address(self) -> bool:
+        return is_address(self.host)
+
+
+class HostList:
+    """Which hosts may be reached: names, `*.name`, addresses; with or without a port."""
+
+    def __init__(self, entries: Sequence[str]) -> None:
+        self.entries = tuple(entries)
+        self._parsed = [_parse(entry) for entry in entries]
+
+    def allows(self, wanted: HostPort) -> bool:
+        return any(
+            port in (0, wanted.port) and _covers(pattern, wanted.host) for pattern, port in self._parsed
+        )
+
+    def spells(self, wanted: HostPort) -> bool:
+        """True if an entry is exactly this host, not a pattern that covers it."""
+        return any(port in (0, wanted.port) and pattern == wanted.host for pattern, port in self._parsed)
+
+
+def read_host_port(text: str, default_port: int = 0) -> HostPort | None:
+    """Parses `host:port` or `[address]:port`; None if it is neither."""
+    host, port = _split(text.strip().lower())
+    host = host.rstrip(".")
+    if not port:
+        number = default_port
+    elif port.isascii() and port.isdecimal() and len(port) <= 5:
+        number = int(port)
+    else:
+        return None
+    if not 0 < number <= 65_535 or not _is_host(host):
+        return None
+    return HostPort(str(ip_address(host)) if is_address(host) else host, number)
+
+
+def is_address(host: str) -> bool:
+    try:
+        ip_address(host)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_host(host: str) -> bool:
+    if ":" in host:
+        return is_address(host) and "%" not in host
+    return 0 < len(host) <= _MAX_NAME and _NAME.issuperset(host) and not host.startswith((".", "-"))
+
+
+def _split(text: str) -> tuple[str, str]:
+    if text.startswith("["):
+        host, _, rest = text[1:].partition("]")
+        return host, rest.removeprefix(":")
+    if text.count(":") > 1:
+        return text, ""
+    host, _, port = text.partition(":")
+    return host, port
+
+
+def _parse(entry: str) -> tuple[str, int]:
+    host, port = _split(entry.strip().lower())
+    host = host.rstrip(".")
+    return (str(ip_address(host)) if is_address(host) else host), int(port) if port.isdecimal() else 0
+
+
+def _covers(pattern: str, host: str) -> bool:
+    if pattern == "*":
+        return True
+    if pattern.startswith("*."):
+        return host.endswith(pattern[1:]) and not is_address(host)
+    return host == pattern
+
+
+CHUNK_BYTES = 1 << 16
+IDLE_TIMEOUT_S = 600.0
+"""How long a connection may be silent."""
+_HOP_BY_HOP = frozenset(
+    (b"connection", b"proxy-connection", b"keep-alive", b"proxy-authorization", b"te", b"upgrade", b"host")
+)
+
+
+class BrokenRequest(Exception):
+    """The client does not send valid HTTP."""
+
+
+async def pass_on(
+    from_client: "h11.Connection",
+    request: "h11.Request",
+    path: str,
+    authority: str,
+    reader: asyncio.StreamReader,
+    to_server: asyncio.StreamWriter,
+) -> None:
+    """Forwards the request and its body, and nothing after it."""
+    import h11
+
+    outgoing = h11.Connection(h11.CLIENT)
+    kept = [(name, value) for name, value in request.headers if name not in _HOP_BY_HOP]
+    headers = [(b"host", authority.encode("latin-1")), *kept, (b"connection", b"close")]
+    try:
+        head = outgoing.send(
+            h11.Request(method=request.method, target=path.encode("latin-1"), headers=headers)
+        )
+        to_server.write(head or b"")
+        while not isinstance(event := from_client.next_event(), h11.EndOfMessage):
+            if isinstance(event, h11.Data):
+                to_server.write(outgoing.send(event) or b"")
+                await to_server.drain()
+            elif event is h11.NEED_DATA:
+                async with asyncio.timeout(IDLE_TIMEOUT_S):
+                    from_client.receive_data(await reader.read(CHUNK_BYTES))
+            else:
+                raise EOFError
+        to_server.write(outgoing.send(event) or b"")
+        await to_server.drain()
+    except h11.ProtocolError as error:
+        raise BrokenRequest(str(error)) from None
+
+
+async def relay(*ways: tuple[asyncio.StreamReader, asyncio.StreamWriter]) -> None:
+    """Copies until all directions have ended, one fails, or all are silent for too long."""
+    clock = _Clock()
+    copying = [spawn(_copy(source, target, clock)) for source, target in ways]
+    try:
+        await asyncio.gather(*copying)
+    finally:
+        for task in copying:
+            task.cancel()
+
+
+class _Clock:
+    """When data last arrived in either direction: a long download is silent in the other."""
+
+    def __init__(self) -> None:
+        self._time = asyncio.get_running_loop().time
+        self.spoke()
+
+    def spoke(self) -> None:
+        self._last = self._time()
+
+    @property
+    def silent(self) -> bool:
+        return self._time() - self._last >= IDLE_TIMEOUT_S
+
+
+async def _copy(source: asyncio.StreamReader, target: asyncio.StreamWriter, clock: _Clock) -> None:
+    while True:
+        try:
+            async with asyncio.timeout(IDLE_TIMEOUT_S):
+                data = await source.read(CHUNK_BYTES)
+        except TimeoutError:
+            if clock.silent:
+                raise
+            continue
+        if not data:
+            break
+        clock.spoke()
+        target.write(data)
+        async with asyncio.timeout(IDLE_TIMEOUT_S):
+            await target.drain()
+    if target.can_write_eof():
+        target.write_eof()
+
+
 MAX_HEAD = 1 << 15
 MAX_CONNECTIONS = 256
-PATIENCE = 15.0
-"""Seconds for a head, for the first words of TLS, and for a server to answer."""
+CONNECT_TIMEOUT_S = 15.0
+"""For a request head, for the ClientHello, and for a server to accept."""
 _MAX_REFUSALS = 50
 
 
 class Refused(Exception):
-    """A connection is not made. `status` and the words are the answer."""
+    """The connection is refused; `status` and the message are the response."""
 
     def __init__(self, status: str, words: str) -> None:
         super().__init__(words)
@@ -37,34 +216,34 @@ class Refused(Exception):
 
 
 class HostProxy:
-    """One proxy, for all commands that may reach the same hosts. Belongs to one event loop."""
+    """One proxy for all commands that may reach the same hosts. Bound to one event loop."""
 
     def __init__(
-        self, hosts: Sequence[str], *, allow_private: bool = False, patience: float = PATIENCE
+        self, hosts: Sequence[str], *, allow_private: bool = False, timeout_s: float = CONNECT_TIMEOUT_S
     ) -> None:
-        """`allow_private`: names may lead to addresses of this machine and network, too."""
+        """`allow_private`: names may also resolve to addresses of this machine and network."""
         self.hosts = HostList(hosts)
         self.place = Path()
-        """Where its socket is."""
+        """The path of its socket."""
         self.refusals: deque[str] = deque(maxlen=_MAX_REFUSALS)
-        """What was refused, in words for the agent; whoever tells it empties this."""
+        """Refusals the agent was not told about yet."""
         self._allow_private = allow_private
-        self._patience = patience
+        self._timeout_s = timeout_s
         self._listening: asyncio.Task[asyncio.Server] | None = None
         self._serving: set[asyncio.Task[None]] = set()
 
     def start(self, path: Path) -> None:
-        """Takes connections at a unix socket, which is made in a folder that is there. Raises OSError."""
+        """Accepts connections on a Unix socket, created in an existing folder. Raises OSError."""
         self.place = path
         self._listening = spawn(self._listen(_bound(path)))
 
     async def _listen(self, taken: socket.socket) -> asyncio.Server:
-        # Newer Pythons would remove the file when it is closed, by a path that does not hold any more.
+        # From 3.13 on Python would unlink the socket on close, by a path that is no longer valid.
         keeping: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
-        return await asyncio.start_unix_server(self._begin, sock=taken, limit=PIECE, **keeping)
+        return await asyncio.start_unix_server(self._begin, sock=taken, limit=CHUNK_BYTES, **keeping)
 
-    def told(self) -> list[str]:
-        """What was refused since, in words for the agent."""
+    def take_refusals(self) -> list[str]:
+        """Messages about what was refused since the last call."""
         said = [f"The sandbox refused a connection: {words}." for words in self.refusals]
         self.refusals.clear()
         return said
@@ -95,12 +274,12 @@ class HostProxy:
         except BrokenRequest as error:
             await _say(writer, Refused("400 Bad Request", str(error)))
         except (OSError, TimeoutError, EOFError):
-            pass  # the client, or its server, went away
+            pass  # the client or the server closed the connection
         finally:
             writer.close()
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        async with asyncio.timeout(self._patience):
+        async with asyncio.timeout(self._timeout_s):
             head = await _head(reader)
         method, target = _request_line(head)
         if method == b"CONNECT":
@@ -117,12 +296,12 @@ class HostProxy:
             writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             await writer.drain()
             try:
-                async with asyncio.timeout(self._patience):
+                async with asyncio.timeout(self._timeout_s):
                     first = await self._agreed_hello(reader, wanted)
             except (NotTls, TimeoutError) as error:
-                why = "it said nothing" if isinstance(error, TimeoutError) else str(error)
+                why = "no data" if isinstance(error, TimeoutError) else str(error)
                 self._note(
-                    f"the connection to {wanted} was ended: only TLS that names its server goes there ({why})"
+                    f"the connection to {wanted} was closed: only TLS with a server name is allowed ({why})"
                 )
                 writer.write(ALERT)
                 return
@@ -132,16 +311,16 @@ class HostProxy:
             to_server.close()
 
     async def _agreed_hello(self, reader: asyncio.StreamReader, wanted: HostPort) -> bytes:
-        """The first words of TLS, once they name the host that was asked for."""
+        """The ClientHello, checked to name the requested host."""
         data = b""
         while (hello := read_hello(data)) is None:
             if len(data) > MAX_HELLO:
-                raise NotTls("its first words have no end")
-            more = await reader.read(PIECE)
+                raise NotTls("its ClientHello is too long")
+            more = await reader.read(CHUNK_BYTES)
             if not more:
                 raise EOFError
             data += more
-        # A client names no address there; one that was allowed needs no other name.
+        # Clients do not send an address as the server name; an allowed address needs none.
         if hello.server_name != wanted.host and (hello.server_name or not wanted.is_address):
             named = f"it names {hello.server_name}" if hello.server_name else "it names none"
             raise NotTls(named)
@@ -150,19 +329,19 @@ class HostProxy:
     async def _forward(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, head: bytes, target: str
     ) -> None:
-        """One plain request. The server is told to close, so that the next one is looked at as well."""
+        """Forwards one plain HTTP request. The server must close, so that the next request is checked."""
         import h11
 
         scheme, separator, rest = target.partition("://")
         if not separator or scheme.lower() != "http":
-            raise Refused("400 Bad Request", "this is a proxy: what it is asked for begins with http://")
+            raise Refused("400 Bad Request", "this is a proxy: the target must begin with http://")
         authority, slash, path = rest.partition("/")
         if not slash:
             authority, mark, query = authority.partition("?")
             path = f"{mark}{query}"
         wanted = None if "@" in authority else read_host_port(authority, 80)
         if wanted is None:
-            raise Refused("400 Bad Request", "the address names no host, or a password with it")
+            raise Refused("400 Bad Request", "the address has no host, or contains a password")
         from_client = h11.Connection(h11.SERVER, max_incomplete_event_size=MAX_HEAD)
         from_client.receive_data(head)
         try:
@@ -180,19 +359,19 @@ class HostProxy:
         finally:
             to_server.close()
 
-    # --- who may be reached -------------------------------------------------------------------------------
+    # --- allowed hosts ------------------------------------------------------------------------------------
 
     async def _open(self, wanted: HostPort) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if not self.hosts.allows(wanted):
             raise self._refusal(
-                f"{wanted} is not among the hosts that this command may reach "
+                f"{wanted} is not a host that this command may reach "
                 f"({', '.join(self.hosts.entries) or 'none'})"
             )
         trouble = "it does not answer"
         for address in await self._addresses(wanted):
             try:
-                async with asyncio.timeout(self._patience):
-                    return await asyncio.open_connection(address, wanted.port, limit=PIECE)
+                async with asyncio.timeout(self._timeout_s):
+                    return await asyncio.open_connection(address, wanted.port, limit=CHUNK_BYTES)
             except TimeoutError:
                 continue
             except OSError as error:
@@ -200,9 +379,9 @@ class HostProxy:
         raise Refused("502 Bad Gateway", f"{wanted} could not be reached: {trouble}")
 
     async def _addresses(self, wanted: HostPort) -> list[str]:
-        """Those of its addresses that may be reached: private ones only where they were allowed as such."""
+        """The addresses of the host that may be reached: private ones only if allowed explicitly."""
         try:
-            async with asyncio.timeout(self._patience):
+            async with asyncio.timeout(self._timeout_s):
                 found = await asyncio.get_running_loop().getaddrinfo(
                     wanted.host, wanted.port, type=socket.SOCK_STREAM
                 )
@@ -213,8 +392,8 @@ class HostProxy:
         allowed = [one for one in addresses if spelled or self._allow_private or is_public(one)]
         if not allowed:
             raise self._refusal(
-                f"{wanted.host} is a private address ({addresses[0]}); that must be allowed by its number, "
-                "or by the setting permissions.private_hosts"
+                f"{wanted.host} is a private address ({addresses[0]}); allow the address itself, "
+                "or set permissions.private_hosts"
             )
         return allowed
 
@@ -228,11 +407,11 @@ class HostProxy:
 
 
 def _bound(path: Path) -> socket.socket:
-    """A socket that takes connections at `path`, for its owner alone."""
+    """A socket that listens at `path`, accessible to its owner only."""
     with open_folder(Path(os.path.realpath(path.parent))) as folder:
         taken = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # By the folder's handle, since the path of a socket may have no more than 107 bytes.
+            # Relative to the folder's descriptor: a socket path is limited to 107 bytes.
             place = f"{folder.as_cwd()}/{path.name}"
             taken.bind(place)
             os.chmod(place, 0o600)  # noqa: PTH101
@@ -245,7 +424,7 @@ def _bound(path: Path) -> socket.socket:
 
 
 def proxy_environment(port: int) -> dict[str, str]:
-    """What tells programs to use a proxy at this port of their loopback."""
+    """The variables that make programs use a proxy at this loopback port."""
     address = f"http://127.0.0.1:{port}"
     near = "localhost,127.0.0.1,::1"
     told = {"HTTP_PROXY": address, "HTTPS_PROXY": address, "ALL_PROXY": address, "NO_PROXY": near}
@@ -256,15 +435,15 @@ async def _head(reader: asyncio.StreamReader) -> bytes:
     try:
         return await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
-        raise Refused("431 Request Header Fields Too Large", "the head of the request has no end") from None
+        raise Refused("431 Request Header Fields Too Large", "the request head is too long") from None
 
 
 def _request_line(head: bytes) -> tuple[bytes, str]:
     if len(head) > MAX_HEAD:
-        raise Refused("431 Request Header Fields Too Large", f"a head may have {MAX_HEAD:,} bytes")
+        raise Refused("431 Request Header Fields Too Large", f"the limit is {MAX_HEAD:,} bytes")
     words = head.split(b"\r\n", 1)[0].split(b" ")
     if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
-        raise Refused("400 Bad Request", "this is a proxy for HTTP: what came is no request for one")
+        raise Refused("400 Bad Request", "this is an HTTP proxy, and this is not a proxy request")
     return words[0], words[1].decode("latin-1")
 
 
@@ -275,6 +454,6 @@ async def _say(writer: asyncio.StreamWriter, refused: Refused) -> None:
         f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
     )
     with suppress(OSError, TimeoutError):
-        async with asyncio.timeout(PATIENCE):
+        async with asyncio.timeout(CONNECT_TIMEOUT_S):
             writer.write(head.encode() + body)
             await writer.drain()

@@ -1,4 +1,4 @@
-"""The /tmp of one conversation: a folder of its own, which its commands and file tools take for /tmp."""
+"""The private /tmp of one conversation, shared by its commands and file tools."""
 
 import fcntl
 import os
@@ -12,20 +12,20 @@ TMP, VAR_TMP = Path("/tmp"), Path("/var/tmp")  # noqa: S108
 
 
 def is_temporary(path: Path) -> bool:
-    """True of what lies in a folder that each conversation has for itself."""
+    """True for paths in a folder of which each conversation has its own."""
     return is_below(str(path), str(TMP)) or is_below(str(path), str(VAR_TMP))
 
 
 def is_below(path: str, folder: str) -> bool:
-    """Whether a path is `folder` or in it, by its spelling. Every call of a tool asks that a few times."""
+    """Whether a path is `folder` or below it, by its text. Fast: called several times per tool call."""
     return path == folder or path.startswith(f"{folder}/")
 
 
 class PrivateTmp:
-    """Lives as long as this process; what a killed one left is removed by the next."""
+    """Exists as long as this process; the next process removes what a killed one left."""
 
     def __init__(self, root: Path) -> None:
-        """`root`: a folder that is not there yet, beside those of other conversations."""
+        """`root`: a folder that does not exist yet, beside those of other conversations."""
         private_dir(root.parent)
         self.root = root
         self._lock = os.open(f"{self.root}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -43,7 +43,7 @@ class PrivateTmp:
         return place
 
     def sweep(self) -> None:
-        """Removes what processes left that are gone."""
+        """Removes the folders of processes that have ended."""
         for lock in self.root.parent.glob("*.lock"):
             with suppress(OSError), lock.open("r+b") as file:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

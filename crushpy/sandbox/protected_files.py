@@ -1,7 +1,7 @@
-"""What in a workspace runs by itself (hooks, `.envrc`, tasks of editors): kept as it is, new ones put aside.
+"""Protects files of a workspace that other programs execute: hooks, `.envrc`, editor tasks.
 
-What exists is read-only for commands. What does not exist cannot be, without leaving files in the project;
-so it is looked for after each command, moved out of the project, and said.
+Existing ones are read-only for commands. Missing ones cannot be, without leaving files in the project; so
+after each command crushpy looks for new ones, moves them out of the project, and reports them.
 """
 
 import os
@@ -33,7 +33,7 @@ _NESTED_FOLDERS = 200
 
 
 class ProtectedFiles:
-    """The guarded places of one workspace, and which of them were there when a command began."""
+    """The protected paths of one workspace, and which of them existed when a command began."""
 
     def __init__(self, workspace: Path, home: Path, aside: Path) -> None:
         self._workspace = workspace
@@ -50,15 +50,17 @@ class ProtectedFiles:
         return frozenset(place for place in self._places if not os.path.lexists(place))
 
     def existing(self) -> Iterator[Path]:
-        """What is there: read-only for commands. Repositories inside the workspace too."""
+        """The protected paths that exist, including repositories inside the workspace."""
         for place in self._places:
             if os.path.lexists(place):
                 yield place
         yield from _nested_repositories(self._workspace)
 
     def begin(self, *, alone: bool) -> list[str]:
-        """A command begins: what is there now is not its doing. What to say of what came since the last one,
-        where that may be the doing of another that runs in the background (not `alone`)."""
+        """Called before a command: what exists now was not made by it.
+
+        Returns messages about paths that a command in the background may have created, unless `alone`.
+        """
         before, self._missing = self._missing, self._absent()
         appeared = sorted(before - self._missing)
         return (
@@ -66,7 +68,7 @@ class ProtectedFiles:
         )
 
     def put_aside(self, allowed: Collection[Path] = ()) -> list[str]:
-        """Moves what a command made in places that were empty out of the project; what to say of it."""
+        """Moves newly created protected files out of the project; returns messages about them."""
         said: list[str] = []
         for place in sorted(self._missing):
             if place in allowed or not os.path.lexists(place) or _only_samples(place):
@@ -77,15 +79,15 @@ class ProtectedFiles:
                 shutil.move(made, target)
             except OSError as error:
                 said.append(
-                    f"{made} was made, which runs by itself, and cannot be moved away: {error.strerror}"
+                    f"{made} was created, which other programs execute, and cannot be moved: {error.strerror}"
                 )
             else:
-                said.append(f"{made} was made, which runs by itself: it was put aside, as {target}")
+                said.append(f"{made} was created, which other programs execute: it was moved to {target}")
         self._missing = self._absent()
         return said
 
     def _behind_no_link(self, place: Path) -> Path:
-        """`place`, or the link above it that leads elsewhere: what lies behind a link is not ours to move."""
+        """`place`, or the link above it: files behind a link must not be moved."""
         if self._workspace in place.parents:
             for folder in reversed(place.relative_to(self._workspace).parents):
                 above = self._workspace / folder
@@ -95,7 +97,7 @@ class ProtectedFiles:
 
 
 def _only_samples(place: Path) -> bool:
-    """True of the hooks that git itself lays out in every new repository: none of them runs."""
+    """True if there are only the sample hooks that git creates in every repository, which do not run."""
     if place.name != "hooks" or place.is_symlink():
         return False
     with suppress(OSError):

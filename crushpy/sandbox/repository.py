@@ -1,4 +1,4 @@
-"""Where a workspace's git data are, and what of them not even commands that may change them get to write."""
+"""The git folders of a workspace, and the files in them that no command may write."""
 
 import os
 from collections.abc import Iterator
@@ -8,7 +8,7 @@ from pathlib import Path
 from crushpy.core.messages import Data
 
 _RUNS_PROGRAMS = ("hooks", "config", "config.worktree", "info/attributes")
-"""What makes git run programs. Nobody but the user changes it."""
+"""Files that make git run programs: only the user may change them."""
 _MAX_BYTES = 4_096
 _MAX_SUBMODULES = 100
 
@@ -21,12 +21,12 @@ class GitFolders(Data, frozen=True):
     folders: tuple[str, ...]
 
     def protected(self) -> tuple[str, ...]:
-        """What stays read-only where git may write."""
+        """What stays read-only even if git may write."""
         link = () if os.path.isdir(self.entry) else (self.entry,)  # noqa: PTH112
         return (*link, *(str(place) for place in self.orders() if os.path.lexists(place)))
 
     def orders(self) -> Iterator[Path]:
-        """Where git would look for programs to run, there or not."""
+        """The paths that can make git run programs, existing or not."""
         folders = [Path(folder) for folder in self.folders]
         for folder in (*folders, *(module for each in folders for module in _submodules(each))):
             yield from (folder / name for name in _RUNS_PROGRAMS)
@@ -57,7 +57,7 @@ def _folders(entry: Path) -> GitFolders:
 
 
 def _named_in(file: Path, word: str = "") -> Path | None:
-    """The folder that a file of git names; None where it names none."""
+    """The folder named in a file of git; None if it names none."""
     try:
         with file.open("rb") as opened:
             text = os.fsdecode(opened.read(_MAX_BYTES)).strip()

@@ -1,4 +1,4 @@
-"""A keeper as crushpy holds it: a process that runs commands for us, and dies with us."""
+"""Crushpy's handle of a supervisor process, which runs commands and dies with crushpy."""
 
 import asyncio
 import os
@@ -20,55 +20,55 @@ _PROGRAM = (
 _MAX_TROUBLE = 2_000
 
 
-class KeptCommand(Protocol):
-    """Who is told what becomes of one command. None of these may raise."""
+class CommandListener(Protocol):
+    """Callbacks for one command. They must not raise."""
 
     def on_exit(self, status: int) -> None:
-        """Its shell ended; `status` as waitpid gives it."""
+        """Its shell ended with this wait status."""
 
     def on_refusal(self, error: int) -> None:
-        """The system did not start it, with this errno."""
+        """It could not be started, with this errno."""
 
     def on_limit(self, what: str, most: int) -> None:
         """It is being killed: it used more than `most` of `what`."""
 
     def on_end(self, survivors: list[int]) -> None:
-        """What `end` or `kill` asked for is done."""
+        """`end` or `kill` is done; `survivors` are still alive."""
 
     def on_over(self) -> None:
-        """Nothing of it is left."""
+        """No process of it is left."""
 
     def on_loss(self, trouble: str) -> None:
-        """The keeper is gone, and the command with it."""
+        """The supervisor is gone, and the command with it."""
 
 
-def keeper_program(words: Sequence[str]) -> list[str]:
-    """What starts a keeper; the descriptor of its socket comes first among `words`."""
+def supervisor_command(words: Sequence[str]) -> list[str]:
+    """The command line of a supervisor; `words` begin with the descriptor of its socket."""
     return [sys.executable, "-I", "-S", "-c", _PROGRAM, _PACKAGES, *words]
 
 
 def needed_folders() -> tuple[str, ...]:
-    """What a keeper must be able to read in order to start."""
+    """Folders a supervisor must be able to read to start."""
     return tuple(dict.fromkeys((sys.base_prefix, sys.prefix, str(Path(sys.executable).parent), _PACKAGES)))
 
 
-class Keeper:
-    """One keeper. `words` tell it its limits, `around` is what comes before its own command line: a sandbox.
+class Supervisor:
+    """One supervisor. `words` are its limits, `around` the sandbox command line in front of its own.
 
-    Must be made in a thread that lasts: where a child ends with its parent, the parent is a thread.
+    Must be created in a long-lived thread: a child that dies with its parent dies with the parent's thread.
     """
 
     def __init__(
         self, words: Sequence[str] = (), around: Sequence[str] = (), options: Sequence[str] = ()
     ) -> None:
-        """`options`: for the sandbox, handed over by descriptor since they may be many; for the keeper itself
-        where nothing is around it."""
+        """`options` are passed by descriptor, since they may be many: to the sandbox, or to the supervisor
+        itself if there is nothing around it."""
         ours, theirs = socket.socketpair()
         with theirs:
             descriptors = [theirs.fileno()]
             handed = _as_file(options) if options else None
             held = () if around or handed is None else (f"landlock={handed}",)
-            command = [*keeper_program([str(theirs.fileno()), *words, *held])]
+            command = [*supervisor_command([str(theirs.fileno()), *words, *held])]
             if handed is not None:
                 descriptors.append(handed)
             if around:
@@ -94,11 +94,11 @@ class Keeper:
         self._loop.add_reader(ours.fileno(), self._read)
         self._unread = b""
         self._unsent: list[tuple[bytes, list[int]]] = []
-        self._commands: dict[str, KeptCommand] = {}
+        self._commands: dict[str, CommandListener] = {}
         self._started = 0
         self._gone = asyncio.Event()
         self.trouble = ""
-        """Why it is gone."""
+        """Why it ended."""
         self.survivors: list[int] = []
 
     @property
@@ -111,7 +111,7 @@ class Keeper:
 
     @property
     def busy(self) -> bool:
-        """True while something of a command runs."""
+        """True while a process of a command runs."""
         return bool(self._commands)
 
     def run(
@@ -120,9 +120,9 @@ class Keeper:
         cwd: str,
         environment: Mapping[str, str],
         output: int,
-        command: KeptCommand,
+        command: CommandListener,
     ) -> str:
-        """Starts a command; its name. Raises ValueError where it holds what no command can hold."""
+        """Starts a command and returns its name. Raises ValueError if it contains a null byte."""
         variables = (f"{name}={value}" for name, value in environment.items())
         order = _as_file([cwd, str(len(arguments)), *arguments, *variables])
         self._started += 1
@@ -138,7 +138,7 @@ class Keeper:
         self._send(f"kill {name}")
 
     async def close(self, grace: float) -> list[int]:
-        """Ends all that it runs, and itself; who is left. Cancelled: all is killed at once."""
+        """Ends all commands, then itself; returns the survivors. If cancelled, everything is killed."""
         if self.alive:
             self._send(f"close {grace}")
         try:
@@ -148,7 +148,7 @@ class Keeper:
             raise
         return self.survivors
 
-    # --- what goes to it ----------------------------------------------------------------------------------
+    # --- sending ------------------------------------------------------------------------------------------
 
     def _send(self, line: str, *descriptors: int) -> None:
         self._unsent.append((line.encode() + b"\n", list(descriptors)))
@@ -171,7 +171,7 @@ class Keeper:
         if self.alive:
             self._loop.remove_writer(self._link.fileno())
 
-    # --- what comes from it -------------------------------------------------------------------------------
+    # --- receiving ----------------------------------------------------------------------------------------
 
     def _read(self) -> None:
         try:
@@ -186,9 +186,9 @@ class Keeper:
         *lines, self._unread = (self._unread + data).split(b"\n")
         for line in lines:
             verb, *words = line.decode(errors="replace").split()
-            self._hear(verb, words)
+            self._handle_report(verb, words)
 
-    def _hear(self, verb: str, words: list[str]) -> None:
+    def _handle_report(self, verb: str, words: list[str]) -> None:
         if verb == "closed":
             self.survivors = [int(word) for word in words]
         command = self._commands.get(words[0]) if words else None
@@ -210,7 +210,7 @@ class Keeper:
                 pass
 
     def _lose(self, trouble: str) -> None:
-        """It is gone, or has to be."""
+        """The supervisor ended, or has to."""
         if not self.alive:
             return
         self.trouble = trouble
@@ -227,7 +227,7 @@ class Keeper:
         self._commands.clear()
 
     def _last_words(self) -> str:
-        """What it, or the sandbox around it, said before it went."""
+        """The last line that it, or the sandbox around it, wrote to stderr."""
         assert self._process.stderr is not None
         os.set_blocking(self._process.stderr.fileno(), False)
         with suppress(OSError):
@@ -248,7 +248,7 @@ class Keeper:
 
 
 def _as_file(words: Sequence[str]) -> int:
-    """A descriptor from which `words` can be read, each ended by NUL but the last."""
+    """A descriptor from which the NUL-separated `words` can be read."""
     if any("\0" in word for word in words):
         raise ValueError("embedded null byte")
     data = b"\0".join(map(os.fsencode, words))

@@ -169,7 +169,7 @@ def test_orders_from_elsewhere_are_refused_though_the_model_obeys(
     done = run("do your work", env={"HOME": str(person), "CRUSHPY_SANDBOX__MODE": sandbox})
     results = done.of("tool_result")[len(reads[source]) :]
     assert len(results) == len(orders(0)), done.stdout[-2_000:]
-    assert all(line["is_error"] or "put aside" in line["text"] for line in results), [
+    assert all(line["is_error"] or "was moved to" in line["text"] for line in results), [
         line for line in results if not line["is_error"]
     ]
     assert done.code == 3

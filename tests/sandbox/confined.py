@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from crushpy.core.access import Privileges
-from crushpy.sandbox.confinement import Allowance, confine
+from crushpy.sandbox.confinement import ResourceLimits, confine
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import find_sandbox
 from crushpy.tools.base import Outcome, ToolContext
@@ -22,12 +22,12 @@ needs_sandbox = pytest.mark.skipif(
 
 @asynccontextmanager
 async def confined(
-    workspace: Path, home: Path, allowance: Allowance | None = None
+    workspace: Path, home: Path, limits: ResourceLimits | None = None
 ) -> AsyncGenerator[ToolContext]:
     """A context for `workspace`; `home` is crushpy's, which commands must not see."""
     home.mkdir(mode=0o700, exist_ok=True)
-    grounds = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", home / "put_aside")
-    jobs = Jobs((), lambda: confine("on", grounds, home / "sandboxes" / "one", allowance))
+    config = SandboxConfig(workspace, Path.home(), (home,), home / "outputs", home / "put_aside")
+    jobs = Jobs((), lambda: confine("on", config, home / "sandboxes" / "one", limits))
     assert jobs.confinement.sandbox.on  # what tests try must never run outside
     try:
         yield ToolContext(workspace, home / "outputs", FileMemory(), jobs)

@@ -6,7 +6,7 @@ from pathlib import Path
 from confined import needs_sandbox
 from support.command import Cli
 
-from crushpy.sandbox.escapes import ESCAPES
+from crushpy.sandbox.escape_checks import ESCAPES
 
 
 @needs_sandbox

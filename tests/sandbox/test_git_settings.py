@@ -76,7 +76,7 @@ async def test_a_setting_that_runs_programs_is_taken_back_and_said(
     before = config(workspace).read_bytes()
     outcome = await bash(context, f"git config '{setting}' '{value}'", GIT)
     assert config(workspace).read_bytes() == before
-    assert "was put back as it was" in outcome.text and setting.partition(".")[0] in outcome.text
+    assert "was restored" in outcome.text and setting.partition(".")[0] in outcome.text
     (kept,) = (tmp_path / "crushpy" / "put_aside").glob("*/config")
     assert value.encode() in kept.read_bytes()
     assert "put back" not in (await bash(context, "git status", GIT)).text
@@ -97,7 +97,7 @@ async def test_a_file_of_settings_that_is_none_any_more_is_put_back(
 ) -> None:
     before = config(workspace).read_bytes()
     (workspace / "other").write_text('[core]\n  pager = "./run"\n')
-    assert "was put back" in (await bash(context, trick, GIT)).text
+    assert "was restored" in (await bash(context, trick, GIT)).text
     assert config(workspace).read_bytes() == before and not config(workspace).is_symlink()
 
 

@@ -20,7 +20,7 @@ from support.headless import Start, until
 from support.process_state import marked
 
 from crushpy.core.access import Privileges
-from crushpy.sandbox.confinement import Allowance
+from crushpy.sandbox.confinement import ResourceLimits
 
 pytestmark = needs_sandbox
 NOBODY = 65534
@@ -39,7 +39,7 @@ async def test_two_conversations_in_one_workspace_share_it_and_nothing_else(tmp_
         assert seen.text.startswith("1\n2\n")
         assert "mine\n" not in seen.text and "sleep 60" not in seen.text
         for each in (one, other):
-            assert "put aside" in (await bash(each, "echo x > .envrc")).text
+            assert "was moved to" in (await bash(each, "echo x > .envrc")).text
     assert not (workspace / ".envrc").exists()
 
 
@@ -96,7 +96,7 @@ async def test_a_flood_of_output_is_ended_by_its_time_and_bounded_on_disk(tmp_pa
     workspace = tmp_path / "workspace"
     workspace.mkdir()
     home = tmp_path / "crushpy"
-    async with confined(workspace, home, Allowance(file_mb=1)) as context:
+    async with confined(workspace, home, ResourceLimits(file_mb=1)) as context:
         outcome = await bash(context, "yes a long line of a flood | head -c 100000000; echo the end")
         assert "the end" in outcome.text and len(outcome.text) < 100_000
         endless = await bash(context, "yes", timeout=1)

@@ -11,7 +11,7 @@ import pytest
 from confined import bash, confined, needs_sandbox
 
 from crushpy.core.access import Privileges
-from crushpy.sandbox.confinement import Allowance
+from crushpy.sandbox.confinement import ResourceLimits
 from crushpy.tools.files.locate import locate, real_path
 from crushpy.tools.shell.process import cannot_kill
 
@@ -79,7 +79,7 @@ async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobo
 ) -> None:
     commit = "git -c user.name=a -c user.email=a@b commit -q --allow-empty -m x"
     async with confined(workspace, home) as context:
-        assert "put aside" in (await bash(context, "git init -q .")).text
+        assert "was moved to" in (await bash(context, "git init -q .")).text
         assert not (workspace / ".git").exists()
         made = await bash(context, f"git init -q . && {commit}", Privileges(git=True))
         assert made.text == "(no output)", made.text
@@ -124,14 +124,14 @@ async def test_a_worktree_and_a_subfolder_of_a_repository_are_protected_too(
 async def test_what_would_run_by_itself_is_put_aside_and_said(workspace: Path, home: Path, name: str) -> None:
     async with confined(workspace, home) as context:
         made = await bash(context, f"mkdir -p {Path(name).parent}; echo planted > {name}")
-        assert "put aside" in made.text
+        assert "was moved to" in made.text
         assert not (workspace / name).exists()
         [kept] = [file for file in (home / "put_aside").rglob("*") if file.is_file()]
         assert kept.read_text() == "planted\n"
         (workspace / name).parent.mkdir(exist_ok=True)
         (workspace / name).write_text("the user's own\n")
         kept_out = await bash(context, f"echo planted > {name}; rm -rf {name}")
-        assert "put aside" not in kept_out.text
+        assert "was moved to" not in kept_out.text
     assert (workspace / name).read_text() == "the user's own\n"
 
 
@@ -149,14 +149,14 @@ async def test_one_tmp_for_commands_and_file_tools_and_none_of_the_hosts(workspa
 
 async def test_a_fork_bomb_is_ended_and_the_next_command_runs(workspace: Path, home: Path) -> None:
     bomb = f"{sys.executable} -c 'import os\nwhile True:\n  try: os.fork()\n  except OSError: os._exit(3)'"
-    async with confined(workspace, home, Allowance(100)) as context:
+    async with confined(workspace, home, ResourceLimits(100)) as context:
         outcome = await bash(context, bomb)
         assert outcome.is_error
         assert (await bash(context, "echo still here")).text == "still here"
 
 
 async def test_a_huge_allocation_and_a_huge_file_are_refused(workspace: Path, home: Path) -> None:
-    async with confined(workspace, home, Allowance(memory_mb=300, file_mb=1)) as context:
+    async with confined(workspace, home, ResourceLimits(memory_mb=300, file_mb=1)) as context:
         outcome = await bash(context, f"{sys.executable} -c 'x = bytearray(2_000_000_000)'")
         assert "MemoryError" in outcome.text
         assert (await bash(context, "head -c 2000000 /dev/zero > large")).is_error
@@ -170,7 +170,7 @@ async def test_a_killed_keeper_is_told_and_the_next_command_has_a_new_one(
         call = asyncio.create_task(bash(context, "echo begun > begun; sleep 60"))
         while not (workspace / "begun").exists():
             await asyncio.sleep(0.01)
-        os.kill(context.jobs.confinement.keepers[0].pid, signal.SIGKILL)
+        os.kill(context.jobs.confinement.supervisors[0].pid, signal.SIGKILL)
         outcome = await call
         assert outcome.is_error and "gets a new one" in outcome.text
         assert (await bash(context, "echo on")).text == "on"

@@ -27,8 +27,8 @@ HOSTS = Privileges(hosts=("localhost",))
 async def context(workspace: Path, tmp_path: Path) -> AsyncGenerator[ToolContext]:
     outputs, own = tmp_path / "outputs", tmp_path / "own"
     own.mkdir(mode=0o700)
-    grounds = SandboxConfig(workspace, tmp_path, (own,), outputs, tmp_path / "aside")
-    jobs = Jobs((), lambda: Bubblewrap(working_sandbox(), grounds, own / "private"))
+    config = SandboxConfig(workspace, tmp_path, (own,), outputs, tmp_path / "aside")
+    jobs = Jobs((), lambda: Bubblewrap(working_sandbox(), config, own / "private"))
     yield ToolContext(workspace, outputs, FileMemory(), jobs)
     await jobs.close()
 
@@ -63,7 +63,7 @@ async def test_a_host_that_was_given_is_reached_and_no_other(context: ToolContex
     assert (outcome.is_error, outcome.text.strip()) == (False, "hello")
     refused = await run(context, ask("http://evil.example/"), HOSTS)
     assert refused.is_error
-    assert "The sandbox refused a connection: evil.example:80 is not among the hosts" in refused.text
+    assert "The sandbox refused a connection: evil.example:80 is not a host" in refused.text
     again = await run(context, "true", HOSTS)
     assert "refused" not in again.text
 
@@ -104,7 +104,7 @@ async def test_a_server_in_the_background_is_reached_by_a_command_with_hosts(
     near = f"{sys.executable} -c '{ASK}' http://localhost:8765/page.txt"
     both = await run(context, f"{near} && {ask(f'http://localhost:{port}/')}", HOSTS)
     assert both.text.split() == ["from", "the", "job", "hello"], both.text
-    (context.cwd / ".envrc").touch()  # from now on commands see another folder: other keepers
+    (context.cwd / ".envrc").touch()  # from now on commands see another folder: other supervisors
     again = await run(context, near, HOSTS)
     assert again.text.startswith("from the job\n")
 

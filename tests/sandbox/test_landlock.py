@@ -111,7 +111,7 @@ async def test_the_network_is_whole_or_not_at_all_and_sockets_of_the_host_stay_o
         async with confined(scene, home) as context:
             assert (await bash(context, connect, Privileges(network=True))).text == "in"
             some = await bash(context, connect, Privileges(hosts=("127.0.0.1",)))
-            assert some.is_error and "cannot open some hosts alone" in some.text
+            assert some.is_error and "cannot grant single hosts" in some.text
             local = f"{PYTHON} -c 'import socket; socket.socket(socket.AF_UNIX)'"
             assert "Permission denied" in (await bash(context, local, Privileges(network=True))).text
 
@@ -130,7 +130,7 @@ async def test_commands_of_one_conversation_may_end_each_other_but_not_the_proce
     async with confined(scene, home) as context:
         await bash(context, "sleep 60 >/dev/null 2>&1 & echo $! > pid")
         assert (await bash(context, "kill $(cat pid) && echo ended")).text == "ended"
-        above = context.jobs.confinement.keepers[0].pid
+        above = context.jobs.confinement.supervisors[0].pid
         refused = await bash(context, f"kill -9 {above} {os.getpid()}")
         assert refused.text.count("Operation not permitted") == 2
 
@@ -140,11 +140,11 @@ async def test_a_command_that_kills_its_keeper_takes_all_with_it(scene: Path, ho
     script = (
         "import os, signal\nif os.fork() == 0:\n    os.setsid()\n"
         f'    if os.fork() == 0: os.execve("/bin/sleep", ["sleep", "{mark}"], {{}})\n    os._exit(0)\n'
-        "watcher = os.getppid()\n"
-        'while open(f"/proc/{watcher}/cmdline").read().find("supervisor") < 0: watcher -= 1\n'
-        'keeper = int(open(f"/proc/{watcher}/stat").read().rpartition(")")[2].split()[1])\n'
-        "os.kill(watcher, signal.SIGSTOP); os.kill(keeper, signal.SIGKILL)\n"
-        "os.kill(watcher, signal.SIGKILL); signal.pause()"
+        "reaper = os.getppid()\n"
+        'while open(f"/proc/{reaper}/cmdline").read().find("supervisor") < 0: reaper -= 1\n'
+        'supervisor = int(open(f"/proc/{reaper}/stat").read().rpartition(")")[2].split()[1])\n'
+        "os.kill(reaper, signal.SIGSTOP); os.kill(supervisor, signal.SIGKILL)\n"
+        "os.kill(reaper, signal.SIGKILL); signal.pause()"
     )
     (scene / "killer.py").write_text(script)
     async with confined(scene, home) as context:

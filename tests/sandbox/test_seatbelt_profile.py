@@ -10,8 +10,7 @@ from crushpy.core.access import Privileges
 from crushpy.sandbox.confinement import confine_in
 from crushpy.sandbox.filesystem_view import SandboxConfig
 from crushpy.sandbox.finding import Sandbox
-from crushpy.sandbox.mounts import Mount, view
-from crushpy.sandbox.seatbelt_profile import seatbelt_profile
+from crushpy.sandbox.mounts import Mount, seatbelt_profile, view
 from crushpy.tools.base import ToolContext
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
@@ -70,11 +69,11 @@ async def test_commands_are_started_under_the_profile(tmp_path: Path) -> None:
     program.chmod(0o755)
     workspace = tmp_path / "workspace"
     workspace.mkdir()
-    grounds = SandboxConfig(
+    config = SandboxConfig(
         workspace, Path.home(), (tmp_path / "own",), tmp_path / "outputs", tmp_path / "aside"
     )
     sandbox = Sandbox("sandbox-exec", program=str(program))
-    jobs = Jobs((), lambda: confine_in(sandbox, grounds, tmp_path / "own" / "private"))
+    jobs = Jobs((), lambda: confine_in(sandbox, config, tmp_path / "own" / "private"))
     context = ToolContext(workspace, tmp_path / "outputs", FileMemory(), jobs)
     try:
         assert (await bash(context, 'echo "$TMPDIR"', Privileges())).text == str(tmp_path / "own/private/tmp")

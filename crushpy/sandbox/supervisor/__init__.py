@@ -1,4 +1,4 @@
-"""The program that starts the agent's commands and ends them, inside a sandbox or beside crushpy.
+"""The program that starts and ends the agent's commands, inside a sandbox or beside crushpy.
 
-It is a process of its own, imports nothing but Python's library, and little of that: its start is waited for.
+It is a process of its own. It imports little, and only the standard library, since commands wait for it.
 """

@@ -1,17 +1,53 @@
-"""Hands connections to a loopback port inside the sandbox over to a socket of the proxy outside it.
+"""Forwards connections to a loopback port inside the sandbox to the socket of the proxy outside it.
 
-The network is the conversation's, the hosts are those of this keeper's commands: others are not let through.
+All commands of a conversation share the loopback, but only those of this supervisor may reach its hosts:
+connections of other processes are closed.
 """
 
 import os
 import socket
 from threading import Thread
 
-from crushpy.sandbox.supervisor.own_connections import comes_from_here
+_LOCAL, _INODE = 1, 9
+"""Columns of /proc/net/tcp."""
+
+
+def comes_from_here(port: int, listening: int) -> bool:
+    """Whether a process of this pid namespace holds the client at `port` of our port `listening`."""
+    inode = _client_inode(port, listening)
+    return bool(inode) and _is_held(f"socket:[{inode}]")
+
+
+def _client_inode(port: int, listening: int) -> str:
+    ends = (f":{port:04X}", f":{listening:04X}")
+    with open("/proc/self/net/tcp") as table:
+        for line in table:
+            words = line.split()
+            if len(words) > _INODE and words[_LOCAL].endswith(ends[0]) and words[2].endswith(ends[1]):
+                return words[_INODE]
+    return ""
+
+
+def _is_held(name: str) -> bool:
+    for pid in filter(str.isdigit, os.listdir("/proc")):  # noqa: PTH208
+        try:
+            with os.scandir(f"/proc/{pid}/fd") as handles:
+                if any(_target(handle.path) == name for handle in handles):
+                    return True
+        except OSError:
+            continue  # it ended, or belongs to another user
+    return False
+
+
+def _target(path: str) -> str:
+    try:
+        return os.readlink(path)  # noqa: PTH115
+    except OSError:
+        return ""
 
 
 def start_forwarder(port: int, path: str, link: socket.socket) -> int:
-    """A child process that does it from now on; its number."""
+    """Starts a child process that forwards; returns its pid."""
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     listener.bind(("127.0.0.1", port))
@@ -20,7 +56,7 @@ def start_forwarder(port: int, path: str, link: socket.socket) -> int:
     if child:
         listener.close()
         return child
-    link.close()  # the end of the keeper must show there
+    link.close()  # crushpy must notice when the supervisor ends
     try:
         while True:
             client, (_, client_port) = listener.accept()

@@ -1,15 +1,15 @@
-"""The keeper: takes orders over a socket, starts commands, ends them, reports. All ends when the socket does.
+"""The supervisor: takes orders over a socket, starts and ends commands, and reports. It ends with the socket.
 
-Orders are lines, reports are lines:
+Orders and reports are lines:
 
     run ID       with two descriptors: what to run (NUL-separated), and where its output goes
-    end ID S     asks the command and all that it started to end, and kills them after S seconds
+    end ID S     terminates the command and everything it started, and kills them after S seconds
     kill ID      kills them at once
-    close S      the same as `end` for all of them, and for the keeper itself
+    close S      like `end` for all commands, then ends the supervisor
 
     exit ID N    the command ended, N as waitpid says it     failed ID N    it could not be started: errno N
-    over ID      nothing of it is left                       ended ID P..   `end` is done; P.. live on
-    limit ID W N is killed: it used more than N of W         closed P..     `close` is done; P.. live on
+    over ID      no process of it is left                    ended ID P..   `end` is done; P.. survived
+    limit ID W N it is killed: it used more than N of W      closed P..     `close` is done; P.. survived
 """
 
 import errno
@@ -38,49 +38,49 @@ from crushpy.sandbox.supervisor.processes import (
     reap_children,
     send,
 )
-from crushpy.sandbox.supervisor.watcher import CommandLimits, start_watcher
+from crushpy.sandbox.supervisor.reaper import CommandLimits, start_reaper
 
 _ROUNDS_FOR_ONE = 20
-"""How often one command's processes are looked for and killed before all others go with them."""
-_OFTEN, _SELDOM, _YOUNG = 0.2, 1.0, 10.0
-"""Seconds between two looks at what commands use: often while the latest is young."""
+"""Attempts to kill one command's processes before the whole namespace is killed."""
+_FAST_CHECK_S, _SLOW_CHECK_S, _YOUNG_COMMAND_S = 0.2, 1.0, 10.0
+"""Interval of the checks of resource use: fast while a command is young."""
 
 
 class _Command:
-    def __init__(self, name: str, watcher: int, shell: int) -> None:
+    def __init__(self, name: str, reaper: int, shell: int) -> None:
         self.name = name
-        self.watcher = watcher
+        self.reaper = reaper
         self.shell = shell
         self.started = time.monotonic()
         self.kill_at: float | None = None
-        """Set once it shall end."""
+        """Set once it should end."""
         self.rounds = 0
 
     def members(self) -> set[int]:
-        return descendants([self.watcher], parents_of_all()) if HAS_PROC else {-self.shell}
+        return descendants([self.reaper], parents_of_all()) if HAS_PROC else {-self.shell}
 
     def ask_to_end(self, grace: float) -> None:
         asked = self.members()
         send(asked, signal.SIGTERM)
         members = self.members()
-        send(members - asked, signal.SIGTERM)  # started while we looked: a listing is no snapshot
-        send(members, signal.SIGCONT)  # one that is stopped must wake up to hear it
+        send(members - asked, signal.SIGTERM)  # started during the listing
+        send(members, signal.SIGCONT)  # a stopped process must continue to receive it
         self.kill_at = time.monotonic() + grace
 
     def kill(self) -> None:
         self.rounds += 1
         self.kill_at = time.monotonic() + KILL_PAUSE
         if self.rounds > _ROUNDS_FOR_ONE and os.getpid() == 1:
-            kill_namespace()  # it starts others faster than we can look
+            kill_namespace()  # it forks faster than we can list
         elif HAS_PROC:
-            kill_below(self.watcher)
+            kill_below(self.reaper)
         else:
             send({-self.shell}, signal.SIGKILL)
         stubborn = self.rounds > KILL_ROUNDS // 2
-        send({self.watcher}, signal.SIGKILL if stubborn else signal.SIGCONT)
+        send({self.reaper}, signal.SIGKILL if stubborn else signal.SIGCONT)
 
 
-class _Keeper:
+class _Supervisor:
     def __init__(self, link: socket.socket, limits: CommandLimits) -> None:
         self._link = link
         self._limits = limits
@@ -88,9 +88,9 @@ class _Keeper:
         self._descriptors: list[int] = []
         self._unread = b""
         self._closing = False
-        self._next_look = 0.0
+        self._next_check = 0.0
         self.helpers: set[int] = set()
-        """Children of ours that are no watchers."""
+        """Children that are not reapers."""
         self._wake, wakes = os.pipe()
         for end in (self._wake, wakes):
             os.set_blocking(end, False)
@@ -103,25 +103,25 @@ class _Keeper:
         try:
             os.write(self._link.fileno(), (" ".join(map(str, words)) + "\n").encode())
         except OSError:
-            pass  # nobody listens any more
+            pass  # crushpy is gone
 
     def serve(self) -> None:
         while not (self._closing and not self._commands):
-            ready = select.select([self._link, self._wake], [], [], self._patience())[0]
+            ready = select.select([self._link, self._wake], [], [], self._next_timeout())[0]
             if self._wake in ready:
                 os.read(self._wake, 4096)
             self._reap()
             if self._link in ready and not self._take_orders():
                 return
-            self._see_to_endings()
-            self._see_to_limits()
+            self._handle_endings()
+            self._enforce_limits()
         self.report("closed", *sorted(self._strays()))
 
-    def _patience(self) -> float | None:
-        """Seconds until there is something to look at; None: until somebody says something."""
+    def _next_timeout(self) -> float | None:
+        """Seconds until the next deadline; None to wait for input."""
         moments = [each.kill_at for each in self._commands.values() if each.kill_at is not None]
         if self._commands and (self._limits.processes or self._limits.memory):
-            moments.append(self._next_look)
+            moments.append(self._next_check)
         return max(min(moments) - time.monotonic(), 0) if moments else None
 
     # --- orders -------------------------------------------------------------------------------------------
@@ -157,25 +157,25 @@ class _Keeper:
     def _start(self, name: str) -> None:
         order, output = self._descriptors.pop(0), self._descriptors.pop(0)
         try:
-            watcher, shell = start_watcher(name, order, output, self._limits, self.report)
-            self._commands[name] = _Command(name, watcher, shell)
+            reaper, shell = start_reaper(name, order, output, self._limits, self.report)
+            self._commands[name] = _Command(name, reaper, shell)
         except OSError as error:
             self.report("failed", name, error.errno or errno.EAGAIN)
             self.report("over", name)
         os.close(order)
         os.close(output)
-        self._next_look = min(self._next_look, time.monotonic() + _OFTEN)
+        self._next_check = min(self._next_check, time.monotonic() + _FAST_CHECK_S)
 
-    # --- what becomes of commands -------------------------------------------------------------------------
+    # --- commands that end --------------------------------------------------------------------------------
 
     def _reap(self) -> None:
-        watchers = {command.watcher: command for command in self._commands.values()}
+        reapers = {command.reaper: command for command in self._commands.values()}
         for pid, status in reap_children().items():
-            command = watchers.get(pid)
+            command = reapers.get(pid)
             if command is None:
                 continue
             del self._commands[command.name]
-            if status:  # somebody killed it: what it watched over is ours now, and nobody's
+            if status:  # the reaper was killed: its processes are orphans of ours now
                 self.report("exit", command.name, status)
                 send(self._strays(), signal.SIGKILL)
             if command.kill_at is not None:
@@ -183,13 +183,13 @@ class _Keeper:
             self.report("over", command.name)
 
     def _strays(self) -> set[int]:
-        """What descends from us and from no watcher."""
+        """Our descendants that no reaper owns."""
         parents = parents_of_all()
-        watchers = {command.watcher for command in self._commands.values()}
-        ours = watchers | self.helpers
+        reapers = {command.reaper for command in self._commands.values()}
+        ours = reapers | self.helpers
         return descendants([os.getpid()], parents) - ours - descendants(ours, parents)
 
-    def _see_to_endings(self) -> None:
+    def _handle_endings(self) -> None:
         now = time.monotonic()
         for command in list(self._commands.values()):
             if command.kill_at is None or now < command.kill_at:
@@ -202,16 +202,16 @@ class _Keeper:
                 if self._closing:
                     del self._commands[command.name]
 
-    def _see_to_limits(self) -> None:
+    def _enforce_limits(self) -> None:
         now = time.monotonic()
         processes, memory = self._limits.processes, self._limits.memory
-        if not self._commands or not (processes or memory) or now < self._next_look:
+        if not self._commands or not (processes or memory) or now < self._next_check:
             return
-        young = any(now - command.started < _YOUNG for command in self._commands.values())
-        self._next_look = now + (_OFTEN if young else _SELDOM)
+        young = any(now - command.started < _YOUNG_COMMAND_S for command in self._commands.values())
+        self._next_check = now + (_FAST_CHECK_S if young else _SLOW_CHECK_S)
         parents = parents_of_all()
         for command in self._commands.values():
-            members = descendants([command.watcher], parents)
+            members = descendants([command.reaper], parents)
             if command.kill_at is not None:
                 continue
             if processes and len(members) > processes:
@@ -224,7 +224,7 @@ class _Keeper:
 
 
 def _wake_up(_number: int, _frame: FrameType | None) -> None:
-    """A signal without a handler would not wake us."""
+    """Without a handler a signal would not wake `select`."""
 
 
 def main() -> None:
@@ -236,22 +236,22 @@ def main() -> None:
         from crushpy.sandbox.supervisor.landlock import enter
 
         enter(int(told["landlock"]), link, network=told["network"] == "1")
-    process_control(PR_SET_DUMPABLE, 0)  # commands of the same user could trace us otherwise
+    process_control(PR_SET_DUMPABLE, 0)  # otherwise commands of the same user could trace us
     process_control(PR_SET_CHILD_SUBREAPER, 1)
     if "scoped" in told:
-        from crushpy.sandbox.supervisor.abstract_sockets import leave_out_foreign_abstract_sockets
+        from crushpy.sandbox.supervisor.landlock import isolate_abstract_sockets
 
-        leave_out_foreign_abstract_sockets()
+        isolate_abstract_sockets()
     limits = CommandLimits(*(int(told.get(name, "0")) for name in ("processes", "memory", "file_size")))
-    keeper = _Keeper(link, limits)
+    supervisor = _Supervisor(link, limits)
     if "proxy" in told:
         from crushpy.sandbox.supervisor.forwarder import start_forwarder
 
-        keeper.helpers.add(start_forwarder(int(told["port"]), told["proxy"], link))
+        supervisor.helpers.add(start_forwarder(int(told["port"]), told["proxy"], link))
     gc.disable()
-    gc.freeze()  # what is not touched is not copied for every command
-    keeper.report("ready")
-    keeper.serve()
-    if os.getpid() != 1:  # the first process of a namespace takes all others with it
+    gc.freeze()  # pages that are not touched are not copied on fork
+    supervisor.report("ready")
+    supervisor.serve()
+    if os.getpid() != 1:  # the first process of a pid namespace takes all others with it
         kill_all_below_us()
     os._exit(0)

@@ -1,4 +1,4 @@
-"""What the system says about processes, and does to them. Numbers below 0 stand for process groups."""
+"""Listing, signalling and reaping processes. Negative numbers are process groups."""
 
 import os
 import time
@@ -15,11 +15,11 @@ PR_SET_PDEATHSIG, PR_SET_DUMPABLE, PR_SET_CHILD_SUBREAPER = 1, 4, 36
 
 
 _library: list[Callable[..., int]] = []
-"""Loaded once, by the keeper: its children find it there."""
+"""Loaded once by the supervisor, inherited by its children."""
 
 
 def process_control(option: int, value: int) -> None:
-    """Linux's prctl; nothing elsewhere."""
+    """Calls prctl on Linux; does nothing elsewhere."""
     if not _library:
         try:
             import ctypes
@@ -31,14 +31,14 @@ def process_control(option: int, value: int) -> None:
 
 
 def parents_of_all() -> dict[int, int]:
-    """The parent of each process by its number, without zombies."""
+    """The parent of each process by pid, without zombies."""
     parents: dict[int, int] = {}
     for name in os.listdir("/proc") if HAS_PROC else ():  # noqa: PTH208
         if not name.isdigit():
             continue
         try:
             with open(f"/proc/{name}/stat", "rb") as file:
-                # The program's name stands in brackets and may hold anything, brackets too.
+                # The program's name is in parentheses and may itself contain parentheses.
                 fields = file.read().rpartition(b")")[2].split()
         except OSError:
             continue
@@ -48,7 +48,7 @@ def parents_of_all() -> dict[int, int]:
 
 
 def descendants(roots: Iterable[int], parents: Mapping[int, int]) -> set[int]:
-    """All that `roots` started, and what those started; `roots` themselves left out."""
+    """All descendants of `roots`, without `roots`."""
     children: dict[int, list[int]] = {}
     for pid, parent in parents.items():
         children.setdefault(parent, []).append(pid)
@@ -67,11 +67,11 @@ def send(pids: Iterable[int], number: int) -> None:
         try:
             os.kill(pid, number)
         except OSError:
-            pass  # gone meanwhile, or another user's
+            pass  # it ended, or belongs to another user
 
 
 def kill_below(root: int) -> None:
-    """Kills what descends from `root`: all are stopped first, so that none can start another meanwhile."""
+    """Kills all descendants of `root`. They are stopped first, so that none can fork meanwhile."""
     stopped: set[int] = set()
     for _ in range(_STOP_ROUNDS):
         more = descendants([root], parents_of_all()) - stopped
@@ -83,7 +83,7 @@ def kill_below(root: int) -> None:
 
 
 def kill_namespace() -> None:
-    """Kills all but us in one step that nobody can outrun, where we are the first of a namespace."""
+    """Kills every other process at once if we are the first of a pid namespace. Forking cannot outrun it."""
     if os.getpid() == 1:
         send([-1], SIGKILL)
 
@@ -98,7 +98,7 @@ def kill_all_below_us() -> None:
 
 
 def reap_children() -> dict[int, int]:
-    """Numbers and states of those children that have ended."""
+    """The wait status of each child that has ended, by pid."""
     ended: dict[int, int] = {}
     while True:
         try:
@@ -111,7 +111,7 @@ def reap_children() -> dict[int, int]:
 
 
 def own_memory(pid: int) -> int:
-    """Bytes in memory that it shares with no other process."""
+    """Resident bytes that are not shared with other processes."""
     try:
         with open(f"/proc/{pid}/statm", "rb") as file:
             fields = file.read().split()

@@ -129,13 +129,13 @@ class Jobs:
         needs = needs or Privileges()
         self._noticed += self.confinement.begin()
         try:
-            keeper = self.confinement.keeper(needs)
+            supervisor = self.confinement.supervisor(needs)
         except OSError as error:
             if not cwd.is_dir():
                 raise ToolError(missing_folder(cwd)) from None
             raise ToolError(f"Nothing can be run: the sandbox could not be started: {error}.") from None
         environment = self.confinement.environment(self._environment(), needs)
-        return Process(keeper, command, cwd, output, environment)
+        return Process(supervisor, command, cwd, output, environment)
 
     def _environment(self) -> Mapping[str, str]:
         if self._whole_environment:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
 
-from crushpy.sandbox.supervisor_handle import Keeper
+from crushpy.sandbox.supervisor_handle import Supervisor
 from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
@@ -46,7 +46,7 @@ class Process:
     """One command, running from the moment it is made, and all that it starts."""
 
     def __init__(
-        self, keeper: Keeper, command: str, cwd: Path, output: Output, environment: Mapping[str, str]
+        self, supervisor: Supervisor, command: str, cwd: Path, output: Output, environment: Mapping[str, str]
     ) -> None:
         self.command = command
         self.output = output
@@ -65,7 +65,7 @@ class Process:
         self._started = time.monotonic()
         self._stopped = 0.0
         self._cwd = cwd
-        self._keeper = keeper
+        self._supervisor = supervisor
         self._loop = asyncio.get_running_loop()
         self._pipe = self._name = None
         self._start(_for_commands(environment))
@@ -75,7 +75,7 @@ class Process:
             raise ToolError(_why_not(errno.ENOENT, self._cwd))
         reading, writing = os.pipe()
         try:
-            self._name = self._keeper.run(
+            self._name = self._supervisor.run(
                 [*shell(), "-c", "--", self.command], str(self._cwd), environment, writing, self
             )
         except ValueError:
@@ -142,12 +142,12 @@ class Process:
             self._close()
             return []
         self._ended.clear()
-        self._keeper.end(self._name, END_GRACE)
+        self._supervisor.end(self._name, END_GRACE)
         ending = spawn(self._end())
         try:
             return await asyncio.shield(ending)
         except asyncio.CancelledError:
-            self._keeper.kill(self._name)
+            self._supervisor.kill(self._name)
             raise
 
     async def _end(self) -> list[int]:
@@ -178,7 +178,7 @@ class Process:
         self.output.close()
         self.drained.set()
 
-    # --- what its keeper tells ----------------------------------------------------------------------------
+    # --- callbacks of the supervisor ----------------------------------------------------------------------
 
     def on_exit(self, status: int) -> None:
         if not self.exited.is_set():

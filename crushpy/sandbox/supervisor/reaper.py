@@ -1,7 +1,7 @@
-"""The process above each command: adopts what the command's processes leave behind, until nothing is left.
+"""The process above each command, which adopts and reaps everything the command leaves behind.
 
-So all of a command are descendants of its watcher (PR_SET_CHILD_SUBREAPER), whatever sessions they open,
-however often they fork, and whatever their environment is.
+So all processes of a command are descendants of its reaper (PR_SET_CHILD_SUBREAPER), whatever sessions they
+open, however often they fork, and whatever their environment is.
 """
 
 import os
@@ -26,11 +26,11 @@ _IGNORED = (
     *(signal.SIGPIPE, signal.SIGXFSZ, signal.SIGINT, signal.SIGQUIT),
     *(signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1),
 )
-"""What a program would go on to ignore: by Python, by the keeper, or by who started crushpy."""
+"""Signals a program would inherit as ignored from Python, the supervisor, or crushpy's parent."""
 
 
 class CommandLimits:
-    """What one command may use; 0: as much as it likes."""
+    """Limits of one command; 0 means unlimited."""
 
     def __init__(self, processes: int = 0, memory: int = 0, file_size: int = 0) -> None:
         self.processes = processes
@@ -38,30 +38,30 @@ class CommandLimits:
         self.file_size = file_size
 
 
-def start_watcher(
+def start_reaper(
     name: str, order: int, output: int, limits: CommandLimits, report: Report
 ) -> tuple[int, int]:
-    """Starts a command under a watcher; the watcher's number, and the shell's where groups are signalled."""
+    """Starts a command under a reaper; returns the reaper's pid, and the shell's if groups are signalled."""
     tell, told = (-1, -1) if HAS_PROC else os.pipe()
-    watcher = os.fork()
-    if watcher == 0:
+    reaper = os.fork()
+    if reaper == 0:
         try:
             _watch(name, order, output, limits, report, told)
         finally:
             os._exit(1)
     if HAS_PROC:
-        return watcher, 0
+        return reaper, 0
     os.close(told)
     shell = int(os.read(tell, 20) or b"0")
     os.close(tell)
-    return watcher, shell
+    return reaper, shell
 
 
 def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Report, told: int) -> None:
-    keeper = os.getppid()
+    supervisor = os.getppid()
 
     def parent_died(_number: int = 0, _frame: FrameType | None = None) -> None:
-        if os.getppid() != keeper:
+        if os.getppid() != supervisor:
             kill_all_below_us()
             os._exit(0)
 
@@ -70,7 +70,7 @@ def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Re
     signal.signal(PARENT_DIED, parent_died)
     process_control(PR_SET_CHILD_SUBREAPER, 1)
     process_control(PR_SET_PDEATHSIG, PARENT_DIED)
-    parent_died()  # it may have died before we asked to be told
+    parent_died()  # it may have died before the signal was set up
     try:
         shell = _start_shell(order, output, limits)
     except OSError as error:
@@ -92,9 +92,9 @@ def _watch(name: str, order: int, output: int, limits: CommandLimits, report: Re
 
 
 def _start_shell(order: int, output: int, limits: CommandLimits) -> int:
-    """The program, in a session of its own; the folder and the limits it inherits from us.
+    """Starts the program in a new session; it inherits the working folder and the limits from us.
 
-    Spawned, not forked: a second copy of this process would take longer than the rest together.
+    Spawned, not forked: copying this process again would take longer than everything else.
     """
     with open(order, "rb", closefd=False) as file:
         cwd, count, *words = file.read().split(b"\0")
@@ -132,4 +132,4 @@ def _limit(limits: CommandLimits) -> None:
             allowed = most if hard == resource.RLIM_INFINITY else min(most, hard)
             resource.setrlimit(number, (allowed, allowed))
         except (OSError, ValueError):
-            pass  # less than is in use already: the keeper counts as well
+            pass  # less than is in use already; the supervisor checks as well
