@@ -12,8 +12,8 @@ from crushpy.context.render import transcript_chunks
 from crushpy.core.messages import Message, Seed, Text, ToolCall, ToolResult
 from crushpy.core.templates import Templates
 from crushpy.llm.demo import DemoProvider
-from crushpy.llm.demo.intents import understand
-from crushpy.llm.errors import BadRequest, ContextOverflow
+from crushpy.llm.demo.plans import understand
+from crushpy.llm.errors import BadRequest
 from crushpy.llm.protocol import Request, TextPiece
 
 STATUS = '<context_status>{{"used_pct":{},"remaining_tokens":1,"context_window":32000}}</context_status>'
@@ -63,7 +63,6 @@ async def test_the_first_turn_ends_with_what_is_speaking_and_the_next_does_not(p
         ("Please look around.", "ls", {}),
         ("what is in this folder?", "ls", {}),
         ("list the files", "ls", {}),
-        ("look around in ./src", "ls", {"path": "./src"}),
         ("read notes.txt", "view", {"file_path": "notes.txt"}),
         ("could you show me the file src/app.py?", "view", {"file_path": "src/app.py"}),
         ("cat Makefile", "view", {"file_path": "Makefile"}),
@@ -72,25 +71,13 @@ async def test_the_first_turn_ends_with_what_is_speaking_and_the_next_does_not(p
         ('read "my notes.txt"', "view", {"file_path": "my notes.txt"}),
         ("search for TODO", "grep", {"pattern": "TODO"}),
         ("search for print( in src", "grep", {"pattern": r"print\(", "path": "src"}),
-        ("where is main defined?", "grep", {"pattern": "main"}),
         ("find 'to the world'", "grep", {"pattern": "to the world"}),
-        ("find files named *.py", "glob", {"pattern": "**/*.py"}),
-        ("find the file app.py", "glob", {"pattern": "**/app.py"}),
         ("run `git status`", "bash", {"command": "git status"}),
         ("run echo a; echo b", "bash", {"command": "echo a; echo b"}),
         ("$ make test", "bash", {"command": "make test"}),
-        ("run sleep 5 in the background", "bash", {"command": "sleep 5", "background": True}),
-        ("run a command", "bash", {"command": "pwd"}),
-        ("fetch https://example.org/x?y=1", "fetch", {"url": "https://example.org/x?y=1"}),
         ('replace "two" with "2" in notes.txt', "view", {"file_path": "notes.txt"}),
         ("create a.txt with Hello", "write", {"file_path": "a.txt", "content": "Hello\n"}),
         ("create a file called b.md saying: # Hi", "write", {"file_path": "b.md", "content": "# Hi\n"}),
-        ('write "a b" to c/d.txt', "write", {"file_path": "c/d.txt", "content": "a b\n"}),
-        (
-            "create x.py with:\n```python\nprint(1)\nprint(2)\n```",
-            "write",
-            {"file_path": "x.py", "content": "print(1)\nprint(2)\n"},
-        ),
     ],
 )
 def test_a_request_in_free_words_leads_to_the_right_call(
@@ -105,26 +92,15 @@ def test_a_request_in_free_words_leads_to_the_right_call(
 # --- what it does --------------------------------------------------------------------------------------
 
 
-async def test_it_looks_around_and_reads_the_readme(project: Path) -> None:
+async def test_it_looks_around(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("look around")
-    assert talk.names == ["ls", "glob", "view"]
+    assert talk.names == ["ls"]
     assert "app.py" in answer
-    assert "# A small project" in answer
 
 
 async def test_an_empty_folder_is_no_trouble(workspace: Path) -> None:
-    talk = Talk(workspace)
-    await talk.ask("look around")
-    assert "no text file" in await talk.ask("read a file")
-
-
-async def test_a_file_elsewhere_is_found_by_its_name(project: Path) -> None:
-    talk = Talk(project)
-    answer = await talk.ask("read app.py")
-    assert talk.names == ["view", "glob", "view"]
-    assert "src/app.py" in answer
-    assert "politely" in answer
+    assert "This folder contains" in await Talk(workspace).ask("look around")
 
 
 async def test_a_file_that_is_nowhere_is_named_in_the_answer(project: Path) -> None:
@@ -145,14 +121,6 @@ async def test_a_failing_command_is_reported_as_such(project: Path) -> None:
     assert "exit code 3" in answer
 
 
-async def test_a_background_command_is_started_and_looked_after(project: Path) -> None:
-    talk = Talk(project)
-    answer = await talk.ask("run `echo ready; sleep 30` in the background")
-    assert talk.names == ["bash", "job_output"]
-    assert talk.calls[1].args["job_id"] in answer
-    await talk.context.jobs.close()
-
-
 async def test_it_reads_a_file_before_it_edits_it(project: Path) -> None:
     talk = Talk(project)
     await talk.ask('replace "hello" with "good morning" in src/app.py')
@@ -171,21 +139,6 @@ async def test_words_found_twice_are_left_alone_and_the_reason_is_told(project: 
     assert (project / "notes.txt").read_text() == "one\ntwo\nthree\ntwo\n"
 
 
-async def test_a_file_that_is_there_is_read_before_it_is_written_anew(project: Path) -> None:
-    talk = Talk(project)
-    await talk.ask("create notes.txt with all new")
-    assert talk.names == ["write", "view", "write"]
-    assert (project / "notes.txt").read_text() == "all new\n"
-
-
-async def test_make_an_edit_works_on_a_file_of_its_own(project: Path) -> None:
-    talk = Talk(project)
-    answer = await talk.ask("make an edit")
-    assert talk.names == ["write", "view", "edit"]
-    assert "changed it" in (project / "crushpy-tour.md").read_text()
-    assert "delete it" in answer
-
-
 async def test_a_refusal_is_answered_with_the_rule_that_would_allow_it(project: Path) -> None:
     denial = (
         "Permission needed: no rule covers `make`. Nobody can be asked in this run, so it was not done. "
@@ -201,7 +154,7 @@ async def test_a_denied_edit_is_not_tried_again(project: Path) -> None:
     talk = Talk(project, answers={"edit": "The user denied this call. Ask what they want instead."})
     answer = await talk.ask("replace one with 1 in notes.txt")
     assert talk.names == ["view", "edit"]
-    assert "refused" in answer
+    assert "The user denied this call" in answer
 
 
 async def test_a_tool_that_is_not_offered_is_not_called(project: Path) -> None:
@@ -245,25 +198,9 @@ async def test_what_fails_on_a_list_stays_open_and_the_rest_is_done(project: Pat
     assert "- [ ] dance a little" in answer
 
 
-async def test_two_requests_in_one_sentence_are_a_list(project: Path) -> None:
-    talk = Talk(project)
-    await talk.ask("read notes.txt and then search for TODO")
-    assert talk.names == ["todos", "view", "todos", "grep", "todos"]
-
-
 async def test_a_list_without_items_gets_some(project: Path) -> None:
     talk = Talk(project)
     assert "3 of 3" in await talk.ask("work through a list")
-
-
-async def test_go_on_takes_up_what_was_left_open(project: Path) -> None:
-    talk = Talk(project)
-    await talk.ask("todo: read later.txt; read notes.txt")
-    (project / "later.txt").write_text("here now\n")
-    answer = await talk.ask("go on")
-    assert "1 of 1" in answer
-    assert "here now" in talk.results("view")[-1].text
-    assert "nothing left open" in await talk.ask("continue")
 
 
 async def test_an_interrupted_list_does_not_get_in_the_way_of_the_next_request(project: Path) -> None:
@@ -276,13 +213,13 @@ async def test_an_interrupted_list_does_not_get_in_the_way_of_the_next_request(p
     assert "small project" in answer
 
 
-# --- the window and fresh starts -----------------------------------------------------------------------
+# --- the window and new sessions -----------------------------------------------------------------------
 
 
 async def test_it_fills_the_window_and_stops_before_it_overflows(project: Path) -> None:
     talk = Talk(project)
     answer = await talk.ask("fill the window")
-    assert "no fresh start came" in answer
+    assert "was not compacted" in answer
     assert talk.done is not None
     assert talk.done.usage is not None
     assert 0.90 * 32_000 < talk.done.usage.total < 32_000
@@ -294,12 +231,6 @@ async def test_the_number_of_steps_can_be_said(project: Path) -> None:
     talk = Talk(project)
     assert "I took 3 steps" in await talk.ask("fill the window with 3 steps")
     assert len(talk.calls) == 3
-
-
-async def test_it_overflows_the_window_when_asked_to(project: Path) -> None:
-    with pytest.raises(ContextOverflow) as caught:
-        await Talk(project, window=8_000).ask("overflow the window")
-    assert caught.value.limit == 8_000
 
 
 async def test_a_new_session_is_opened_with_a_summary_of_what_happened(project: Path) -> None:
@@ -362,13 +293,12 @@ async def test_in_the_new_session_it_goes_on_with_the_list_it_carried_over(proje
     assert (project / "done.txt").exists()
 
 
-async def test_a_session_that_starts_with_notes_alone_says_what_came_along(project: Path) -> None:
+async def test_a_session_that_starts_with_notes_alone_says_so(project: Path) -> None:
     talk = Talk(project)
     notes = "Opening.\n\n<summary>\n## Goal\n- User: tidy up\n</summary>\n\n<evidence>\nFiles\n</evidence>"
     talk.messages = [Message("seed", "user", (Text(notes),))]
     answer = await talk.go_on()
     assert "new session" in answer
-    assert "> - User: tidy up" in answer
     assert talk.calls == []
 
 
@@ -380,7 +310,7 @@ async def test_a_prompt_after_the_notes_is_what_counts(project: Path) -> None:
     assert talk.names == ["view"]
 
 
-async def test_a_fresh_start_in_the_middle_of_a_list_does_not_lose_the_thread(project: Path) -> None:
+async def test_a_compaction_in_the_middle_of_a_list_does_not_lose_the_thread(project: Path) -> None:
     parent = Talk(project)
     parent.say("work through a list: read notes.txt; search for TODO; create done.txt with yes")
     await parent.step()
@@ -402,8 +332,8 @@ fix the parser in src/parser.py
 [calls bash] {"command": "pytest -q tests/test_parser.py"}
 [bash failed; 2b]
 1 failed
-[calls todos] {"todos": [{"text": "mend it", "status": "pending"}]}
-[calls todos] {"todos": [{"text": "mend it", "status": "completed"}]}
+[calls todos] {"todos": [{"text": "fix it", "status": "pending"}]}
+[calls todos] {"todos": [{"text": "fix it", "status": "completed"}]}
 [calls todos] {"todos": [{"text": "document it", "status": "in_progress"}]}
 [user 3c]
 and update docs/parser.md
@@ -422,7 +352,7 @@ async def test_a_summariser_request_gets_what_was_asked_touched_and_left() -> No
     for fact in ("fix the parser", "src/parser.py", "docs/parser.md", "pytest -q tests/test_parser.py"):
         assert fact in summary
     assert "- [ ] document it" in summary
-    assert "- [ ] mend it" not in summary
+    assert "- [ ] fix it" not in summary
     assert len(summary) < len(TRANSCRIPT * 5) / 2
     assert summary == await written("Write a summary of the session below.", TRANSCRIPT * 5)
 
@@ -463,12 +393,6 @@ async def test_it_serves_as_the_summariser_of_its_own_sessions(project: Path) ->
         assert fact in summary
     assert "- [ ] dance a little" in summary
     assert "- [ ] run" not in summary
-
-
-async def test_a_short_summary_is_a_few_sentences() -> None:
-    text = await written("Summarise the result in 2-3 sentences.", TRANSCRIPT)
-    assert "\n" not in text
-    assert "src/parser.py" in text
 
 
 async def test_a_title_is_one_short_line() -> None:
@@ -539,7 +463,7 @@ def test_it_needs_no_network_and_no_heavy_package() -> None:
 
 def test_its_words_name_no_model_that_does_not_exist() -> None:
     from crushpy.llm import catalog
-    from crushpy.llm.demo.words import GUIDE
+    from crushpy.llm.demo.next_step import GUIDE
 
     for name in re.findall(r"\b(?:anthropic|openai|gemini)/[\w.-]+", GUIDE):
         assert name.endswith("/MODEL") or catalog.is_known(name), name

@@ -1,93 +1,82 @@
-"""The built-in model `demo/tour`: no network, no key, no learning; it works with the real tools.
+"""The built-in model `demo/tour`: no network and no key, but the real tools.
 
-It keeps nothing between requests: what comes next follows from the messages alone (`brain.py`).
+It keeps no state between requests: the next step follows from the messages alone (`next_step.py`).
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
+import re
+from collections.abc import AsyncIterator
 
 import msgspec
 
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Finish, Usage
 from crushpy.llm.catalog import DEMO, DEMO_INFO
-from crushpy.llm.demo.brain import next_step
-from crushpy.llm.demo.steps import Step
+from crushpy.llm.demo.next_step import next_step
+from crushpy.llm.demo.plans import Step
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.image_rules import OPENAI
 from crushpy.llm.protocol import CallPiece, Done, Piece, Request, Sent, TextPiece
 from crushpy.llm.tokens import BYTES_PER_TOKEN, sent_text
 
-_PIECE = 24
-"""Characters of text streamed at a time, give or take a word."""
+PIECES = re.compile(r".{1,24}\S*\s?", re.DOTALL)
+"""Text is streamed in pieces of about 24 characters, cut at a blank."""
 
 
 class DemoProvider:
-    """Answers requests for `demo/tour`. `pause`: seconds between pieces, for those who want to watch."""
+    """Answers requests for `demo/tour`."""
 
     slow_to_begin = False
 
-    def __init__(self, window: int | None = None, pause: float = 0.0) -> None:
+    def __init__(self, window: int | None = None) -> None:
         self._window = window or DEMO_INFO.context_window or 0
-        self._pause = pause
 
     async def stream(self, request: Request) -> AsyncIterator[Piece]:
         if request.model != DEMO:
             raise BadRequest(f"There is no model {request.model}.", f"The built-in model is {DEMO}.")
         yield Sent()
-        used = _size(request)
+        used = _input_tokens(request)
         if used > self._window:
             raise ContextOverflow(
                 f"The request has about {used:,} tokens; the window of {DEMO} has {self._window:,}.",
                 "Start a new session.",
                 limit=self._window,
             )
-        step, finish = _fitted(next_step(request, used / self._window), request.max_output_tokens)
-        for text in _pieces(step.text):
+        step, finish = _fit(next_step(request, used / self._window), request.max_output_tokens)
+        for text in re.findall(PIECES, step.text):
             yield TextPiece(text)
-            await asyncio.sleep(self._pause)
+            await asyncio.sleep(0)
         for index, call in enumerate(step.calls):
             args = msgspec.json.encode(call.args).decode()
             half = len(args) // 2
             yield CallPiece(index, id=f"call_{new_id()}", name=call.name, args=args[:half])
             yield CallPiece(index, args=args[half:])
             await asyncio.sleep(0)
-        yield Done(finish, Usage(input_tokens=used, output_tokens=_tokens(_written(step))))
+        yield Done(finish, Usage(input_tokens=used, output_tokens=_output_tokens(step)))
 
     async def close(self) -> None:
         pass
 
 
-def _fitted(step: Step, limit: int | None) -> tuple[Step, Finish]:
-    """The step within the output limit of the request; what is cut asks for no tool."""
-    if limit is not None and _tokens(_written(step)) > limit:
+def _fit(step: Step, limit: int | None) -> tuple[Step, Finish]:
+    """The step within the output limit; a truncated one makes no calls."""
+    if limit is not None and _output_tokens(step) > limit:
         return Step(step.text[: limit * BYTES_PER_TOKEN]), "length"
     return step, "tool_calls" if step.calls else "stop"
 
 
-def _written(step: Step) -> int:
-    return len(step.text) + sum(len(msgspec.json.encode(call)) for call in step.calls)
+def _output_tokens(step: Step) -> int:
+    return _tokens(len(step.text) + sum(len(msgspec.json.encode(call)) for call in step.calls))
 
 
-def _size(request: Request) -> int:
-    """What the request would count as with a real model, roughly."""
+def _input_tokens(request: Request) -> int:
+    """About what the request would count as with a real model."""
     chars = len(request.system) + len(request.status) + sum(map(len, map(msgspec.json.encode, request.tools)))
-    images = 0
-    for message in request.messages:
-        for part in message.parts:
-            chars += len(sent_text(part))
-        images += sum(map(OPENAI.tokens, message.images))
-    return _tokens(chars) + images
+    chars += sum(len(sent_text(part)) for message in request.messages for part in message.parts)
+    return _tokens(chars) + sum(
+        OPENAI.tokens(image) for message in request.messages for image in message.images
+    )
 
 
 def _tokens(chars: int) -> int:
     return -(-chars // BYTES_PER_TOKEN)
-
-
-def _pieces(text: str) -> Iterator[str]:
-    start = 0
-    while start < len(text):
-        blank = text.find(" ", start + _PIECE)
-        end = len(text) if blank < 0 else blank + 1
-        yield text[start:end]
-        start = end
