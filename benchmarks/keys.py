@@ -1,7 +1,6 @@
 """How long a key takes to show while a reply streams: the real app on a pty, a scripted model behind it.
 
     .venv/bin/python -m benchmarks.keys            at rest, then at 200 chunks a second
-    CRUSHPY_DIRECT_PAINT=0 .venv/bin/python -m benchmarks.keys     the same through Textual's compositor
 
 A key counts as shown once a terminal has drawn it: what the app sends is replayed after the run.
 """

@@ -32,14 +32,11 @@ def main() -> None:
         child(sys.argv[2])
         return
     for part in sys.argv[1:] or PARTS:
-        for direct in ("1", "0") if part in ("full", "rate") else ("1",):
-            figures = run(part, direct)
-            way = "" if part not in ("full", "rate") else " (direct)" if direct == "1" else " (compositor)"
-            for name, value in figures.items():
-                print(f"{part + way:18} {name:76} {value}", flush=True)
+        for name, value in run(part).items():
+            print(f"{part:6} {name:76} {value}", flush=True)
 
 
-def run(part: str, direct: str) -> dict[str, str]:
+def run(part: str) -> dict[str, str]:
     """The figures of one child, which draws on a pty that is read and thrown away."""
     terminal, end = pty.openpty()
     ioctl(end, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
@@ -49,7 +46,7 @@ def run(part: str, direct: str) -> dict[str, str]:
         stdin=end,
         stdout=end,
         stderr=end,
-        env={**os.environ, "CRUSHPY_DIRECT_PAINT": direct, "REPORT": str(write), "TERM": "xterm-256color"},
+        env={**os.environ, "REPORT": str(write), "TERM": "xterm-256color"},
         pass_fds=(write,),
         start_new_session=True,
     )

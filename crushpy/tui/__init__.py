@@ -8,19 +8,17 @@ def run_app(options: StartOptions, images: tuple[Image, ...] = ()) -> int:
     """Runs the app until the user leaves; the exit code. `images` go with the first prompt."""
     import gc
 
-    from crushpy.tui.terminal.background import ask_background
-    from crushpy.tui.terminal.raw_mode import held, typed_meanwhile
+    from crushpy.tui.terminal.raw_mode import EarlyKeys, ask_background, raw_terminal, read_typed_keys
 
-    with held() as typed:
+    with raw_terminal() as typed:
         ask_background()
         gc.disable()  # collecting while modules load costs more than it frees; the app turns it on again
         from crushpy.tui.app import CrushpyApp
-        from crushpy.tui.terminal.attention import give_title_back
-        from crushpy.tui.terminal.early_keys import EarlyKeys
+        from crushpy.tui.notify import restore_title
 
-        app = CrushpyApp(options, EarlyKeys(typed + typed_meanwhile()), images)
+        app = CrushpyApp(options, EarlyKeys(typed + read_typed_keys()), images)
         app.run()
-        give_title_back()
+        restore_title()
     if app.farewell:
         print(app.farewell)
     if app.ended_by:

@@ -4,26 +4,19 @@ import asyncio
 import gc
 import logging
 import signal
-import sys
 from typing import TYPE_CHECKING
 
-from rich.text import Text
-from textual._context import active_message_pump
-from textual.app import App
 from textual.binding import Binding
-from textual.css.query import NoMatches
-from textual.filter import Monochrome, NoColor
 from textual.screen import Screen
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.unexpected import unexpected
+from crushpy.tui.notify import save_title
 from crushpy.tui.screens.chat import ChatScreen
-from crushpy.tui.terminal.attention import keep_title
-from crushpy.tui.terminal.background import colours, guessed
-from crushpy.tui.terminal.early_keys import EarlyKeys
+from crushpy.tui.terminal.raw_mode import EarlyKeys, count_colours, guess_light_background
+from crushpy.tui.textual_adapter import AdaptedApp, BackgroundReported
 from crushpy.tui.themes import OWN_THEMES, TERMINAL_THEMES, fitting_theme
-from crushpy.util.freed_memory import hand_back_large_blocks
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -32,20 +25,15 @@ if TYPE_CHECKING:
     from textual.await_complete import AwaitComplete
     from textual.command import Provider
     from textual.dom import DOMNode
-    from textual.driver import Driver
     from textual.theme import Theme
 
     from crushpy.core.messages import Image
     from crushpy.settings import Settings
-    from crushpy.tui.terminal.keyboard import BackgroundTold
 
 log = logging.getLogger(__name__)
 
-COLLECT_AT_LAST = 10.0
-"""Seconds after which garbage is collected again, should no conversation have been opened by then."""
-
-AFTER_START = 2.0
-"""Seconds after which there is time for what no start should wait for."""
+GC_RESTART_S = 10.0
+"""Time after which garbage collection is enabled again even if no conversation has been opened by then."""
 
 VIM_REDO = "ctrl+r"
 
@@ -69,7 +57,7 @@ def _is_bare(node: "DOMNode | None") -> bool:
     return isinstance(node, Screen) and not node.children
 
 
-class CrushpyApp(App[object]):
+class CrushpyApp(AdaptedApp):
     """Everything a user can do is in `core/app_commands.py`, what it does in `actions/`."""
 
     TITLE = "crushpy"
@@ -104,7 +92,8 @@ class CrushpyApp(App[object]):
         """`early_keys` were read before the app was there; `images` go with the first prompt."""
         self.early_keys = early_keys or EarlyKeys()
         light = self.early_keys.light
-        fitting = fitting_theme(light=guessed() if light is None else light, colours=colours())
+        light = guess_light_background() if light is None else light
+        fitting = fitting_theme(light=light, colours=count_colours())
         self.set_reactive(CrushpyApp.theme, fitting)  # before: a later change would read all styles twice
         super().__init__()
         self.watch_theme()
@@ -120,14 +109,6 @@ class CrushpyApp(App[object]):
     @property
     def available_themes(self) -> "dict[str, Theme]":
         return super().available_themes | TERMINAL_THEMES | OWN_THEMES
-
-    def get_driver_class(self) -> "type[Driver]":
-        driver = super().get_driver_class()
-        if driver.__name__ != "LinuxDriver":  # Windows, or one that the user chose
-            return driver
-        from crushpy.tui.terminal.keyboard import Keyboard
-
-        return Keyboard
 
     def get_default_screen(self) -> Screen[str | None]:
         self._chat = ChatScreen(self._options, self.early_keys.typed, self._images)
@@ -150,20 +131,12 @@ class CrushpyApp(App[object]):
         loop = asyncio.get_running_loop()
         for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT"):
             loop.add_signal_handler(getattr(signal, name), self._leave, getattr(signal, name))
-        keep_title(self)
-        self.set_timer(COLLECT_AT_LAST, gc.enable)
-        self.set_timer(AFTER_START, hand_back_large_blocks)
+        save_title(self)
+        self.set_timer(GC_RESTART_S, gc.enable)
 
-    def on_background_told(self, event: "BackgroundTold") -> None:
+    def on_background_reported(self, event: BackgroundReported) -> None:
         if not self._chosen_theme:
-            self.theme = fitting_theme(light=event.light, colours=colours())
-
-    def watch_theme(self) -> None:
-        """Without colours, a theme of the terminal's own needs another filter than one that names them."""
-        filters = self._filters
-        for at, one in enumerate(filters):
-            if isinstance(one, Monochrome | NoColor):
-                filters[at] = NoColor() if self.native_ansi_color else Monochrome()
+            self.theme = fitting_theme(light=event.light, colours=count_colours())
 
     def on_resize(self) -> None:
         # Smaller and back again before we looked is no change to Textual, but the terminal has lost cells.
@@ -199,28 +172,11 @@ class CrushpyApp(App[object]):
                 self.chat.say(text, warning=True)
         self.set_keymap(self.keys)
 
-    def _fatal_error(self) -> None:
-        """A bug ends the app. Textual would print local variables, keys among them. The log has it all."""
-        error = sys.exc_info()[1] or self._exception
+    def describe_crash(self, error: BaseException | None) -> str:
         log.error("the app failed", exc_info=error)
-        story = unexpected(error) if isinstance(error, Exception) else "crushpy made a mistake."
-        self._exit_renderables.append(Text(f"crushpy: {story}"))
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)
-        self._close_messages_no_wait()
-
-    def _handle_exception(self, error: Exception) -> None:
-        if isinstance(getattr(error, "error", error), NoMatches) and self._of_a_closed_screen():
-            log.warning("a screen that was closed meanwhile looked for a part of it", exc_info=error)
-        else:
-            super()._handle_exception(error)
-
-    def _of_a_closed_screen(self) -> bool:
-        """Whether what is done now is done for a screen that is not open any more."""
-        node = active_message_pump.get(None)
-        while node is not None and not isinstance(node, Screen | App):
-            node = node._parent  # pyright: ignore[reportPrivateUsage]
-        return node is None or (isinstance(node, Screen) and node not in self.screen_stack)
+        return f"crushpy: {unexpected(error) if isinstance(error, Exception) else 'unexpected error'}"
 
     async def run_action(
         self,

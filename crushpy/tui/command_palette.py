@@ -23,7 +23,7 @@ from textual.widgets import Input, LoadingIndicator
 from textual.worker import Worker, WorkerError
 
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
-from crushpy.tui.app_type import app_of
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import LOW, key_name
 from crushpy.tui.widgets.settled_options import SettledOptions
 
@@ -120,8 +120,7 @@ class TablePalette(CommandPalette):
     VERTICAL_BREAKPOINTS = [(0, "-tiny"), (LOW, "-roomy")]
 
     def __init__(self) -> None:
-        super().__init__()  # without an id: the one before may not be gone yet
-        self._listing: Worker[None] | None = None
+        super().__init__()  # without an id: the previous one may not be removed yet
 
     def compose(self) -> ComposeResult:
         with Vertical(id="--container"):
@@ -135,24 +134,27 @@ class TablePalette(CommandPalette):
     def on_mount(self) -> None:
         self.query_one(SearchIcon).icon = "›"  # many fonts have no magnifying glass
 
-    def _gather_commands(self, search_value: str) -> "Worker[None]":
-        self._listing = super()._gather_commands(search_value)
-        if not self.is_active:  # a letter came after what closed it
-            self._listing.cancel()
-        return self._listing
+    @on(Input.Changed)
+    def _ignore_when_closed(self, event: Input.Changed) -> None:
+        if not self.is_active:  # typed behind the key that closed the palette
+            event.prevent_default()
+            event.stop()
 
     @on(Input.Submitted)
-    def _take(self, event: Input.Submitted) -> None:
+    def _submit(self, event: Input.Submitted) -> None:
         event.prevent_default()
         event.stop()
-        self.run_worker(self._take_when_listed(self._listing))
+        self.run_worker(self._run_when_listed([one for one in self.workers if one.node is self]))
 
-    async def _take_when_listed(self, listing: "Worker[None] | None") -> None:
-        if listing is not None:
+    async def _run_when_listed(self, listing: "Sequence[Worker[object]]") -> None:
+        for worker in listing:
             with suppress(WorkerError):
-                await listing.wait()
-        if self.is_active:
-            self._select_or_command()
+                await worker.wait()
+        commands = self.query_one(CommandList)
+        if self.is_active and commands.option_count:
+            if commands.highlighted is None:
+                commands.action_first()
+            commands.action_select()
 
     def dismiss(self, result: None = None) -> AwaitComplete:
         return super().dismiss(result) if self.is_active else AwaitComplete()  # as all our screens do

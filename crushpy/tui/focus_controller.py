@@ -5,13 +5,13 @@ and is typed there; so does a paste. The mouse never moves the focus away from h
 """
 
 from collections.abc import Callable
-from typing import Any, cast
+from typing import Any
 
 from textual import events
-from textual.app import App
 from textual.screen import Screen
 from textual.widget import Widget
 
+from crushpy.tui.textual_adapter import app_of, bindings_for_key
 from crushpy.tui.widgets.folding_text_area import FoldingTextArea
 
 
@@ -67,8 +67,8 @@ class Visited(Widget, can_focus=True):
 
     async def _act(self, key: str) -> bool:
         """Does what the key means here, if it means something now."""
-        app = cast("App[Any]", self.app)  # pyright: ignore[reportUnknownMemberType]
-        for binding in self._bindings.key_to_bindings.get(key, ()):
+        app = app_of(self)
+        for binding in bindings_for_key(self, key):
             if await app.run_action(binding.action, self):
                 return True
         return False

@@ -1,44 +1,69 @@
-"""Tells the user something in a corner of the screen, made harmless first."""
+"""Messages outside the transcript: toasts, the window title, and the bell. Their text is sanitized first."""
 
-# pyright: reportPrivateUsage=false
-
+import sys
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import Literal
 
+from textual.app import App
 from textual.notifications import Notification, Notify
 from textual.widget import Widget
 
-from crushpy.security.sanitize import clean
-from crushpy.tui.app_type import app_of
+from crushpy.security.sanitize import clean, one_line
+from crushpy.tui.textual_adapter import app_of, list_notifications, remove_notifications, write_to_terminal
 
-FOR_LONG = 86_400.0
+UNTIL_DISMISSED_S = 86_400.0
+"""Timeout of a toast that stays until it is taken back."""
+PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
 
 
 def tell(
     node: Widget, text: str, severity: Literal["information", "warning", "error"] = "information"
 ) -> None:
-    """Says it once: what is told again takes the place of what stands there."""
+    """Shows a toast; one with the same text is replaced."""
     app = app_of(node)
-    for same in [one for one in app._notifications if one.message == clean(text)]:
-        app._unnotify(same, refresh=False)
+    same = [toast for toast in list_notifications(app) if toast.message == clean(text)]
+    remove_notifications(app, same)
     node.notify(clean(text), severity=severity, markup=False)
 
 
 def dismiss_toasts(node: Widget) -> bool:
-    """Takes away what was told in passing; False where there is nothing of the kind."""
+    """Removes all toasts except those that stay; False if there are none."""
     app = app_of(node)
-    told = [one for one in app._notifications if one.timeout < FOR_LONG]
-    for notification in told:
-        app._unnotify(notification, refresh=False)
-    if told:
-        app._refresh_notifications()
-    return bool(told)
+    toasts = [toast for toast in list_notifications(app) if toast.timeout < UNTIL_DISMISSED_S]
+    remove_notifications(app, toasts)
+    return bool(toasts)
 
 
 def tell_for_now(node: Widget, text: str) -> Callable[[], None]:
-    """Says it, on whatever screen is open, until the function that it returns is called."""
+    """Shows a toast, on any screen, until the returned function is called."""
     app = app_of(node)
-    notification = Notification(clean(text), severity="warning", timeout=FOR_LONG)
-    app.post_message(Notify(notification))
-    return partial(app._unnotify, notification)
+    toast = Notification(clean(text), severity="warning", timeout=UNTIL_DISMISSED_S)
+    app.post_message(Notify(toast))
+    return partial(remove_notifications, app, [toast])
+
+
+def set_title(app: App[object], text: str) -> None:
+    """Sets the window title."""
+    write_to_terminal(app, f"\x1b]2;{one_line(text)[:80]}\x07")
+
+
+def save_title(app: App[object]) -> None:
+    write_to_terminal(app, PUSH_TITLE)
+
+
+def restore_title() -> None:
+    """Restores the saved title, after the app has released the terminal and can no longer write to it."""
+    terminal = sys.__stderr__
+    with suppress(OSError, ValueError):
+        if terminal is not None and terminal.isatty():
+            terminal.write(POP_TITLE)
+            terminal.flush()
+
+
+def call_attention(app: App[object], text: str) -> None:
+    """Rings and sends a desktop notification (OSC 9) if the window does not have the focus."""
+    if not app.app_focus:
+        app.bell()
+        write_to_terminal(app, f"\x1b]9;{one_line(text)[:120]}\x07")

@@ -15,7 +15,7 @@ from textual.screen import Screen
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.terminal.early_keys import EarlyKeys
+from crushpy.tui.terminal.raw_mode import EarlyKeys
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.widgets.approval import ApprovalPanel
 

@@ -14,8 +14,8 @@ from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import Greeting, card, short_card
 from crushpy.tui.screens.inspector import window_chart
-from crushpy.tui.terminal import background
-from crushpy.tui.terminal.background import LateAnswer, answered
+from crushpy.tui.terminal import raw_mode
+from crushpy.tui.terminal.raw_mode import LateAnswer, extract_background
 from crushpy.tui.themes import OWN_THEMES, fitting_theme
 from crushpy.tui.transcript.render.boundary_card import kept_words
 from crushpy.tui.transcript.render.styles import BLOCKS
@@ -88,7 +88,7 @@ async def test_everything_the_transcript_draws_can_be_read(start: Start, name: s
     ],
 )
 def test_the_answer_of_a_terminal_is_taken_out_of_what_was_typed(answer: str, light: bool) -> None:
-    assert answered(f"fix {answer}it\r") == ("fix it\r", light)
+    assert extract_background(f"fix {answer}it\r") == ("fix it\r", light)
     for cut in range(2, len(answer)):
         late = LateAnswer()
         first, told = late.take("a" + answer[:cut])
@@ -98,12 +98,12 @@ def test_the_answer_of_a_terminal_is_taken_out_of_what_was_typed(answer: str, li
 
 @pytest.mark.parametrize("keys", ["", "fix it", "\x1b", "\x1b[A", "\x1b]0;title\x07x"])
 def test_what_is_no_answer_stays(keys: str) -> None:
-    assert answered(keys) == (keys, None)
+    assert extract_background(keys) == (keys, None)
     assert LateAnswer().take(keys) == (keys, None)
 
 
 def test_after_a_while_no_answer_is_expected_any_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(background, "PATIENCE", -1.0)
+    monkeypatch.setattr(raw_mode, "ANSWER_TIMEOUT_S", -1.0)
     assert LateAnswer().take("\x1b]1") == ("\x1b]1", None)
 
 
@@ -119,7 +119,7 @@ def test_the_theme_fits_the_terminal() -> None:
 def test_the_environment_is_asked_where_the_terminal_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     for value, light in (("0;15", True), ("15;0", False), ("0;default;15", True), ("", False)):
         monkeypatch.setenv("COLORFGBG", value)
-        assert background.guessed() is light
+        assert raw_mode.guess_light_background() is light
 
 
 # --- the welcome -------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from prompt_host import Host, send, type_text
 from textual import events
 from textual.screen import ModalScreen
 
-from crushpy.tui.terminal.paste_reader import PasteReader
+from crushpy.tui.textual_adapter import PasteReader
 from crushpy.tui.widgets.prompt import PromptInput
 
 

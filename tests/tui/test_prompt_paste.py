@@ -9,8 +9,7 @@ from textual import events
 
 from crushpy.core.start_options import StartOptions
 from crushpy.tui.app import CrushpyApp
-from crushpy.tui.terminal.keyboard import Keyboard
-from crushpy.tui.terminal.paste_reader import PasteReader
+from crushpy.tui.textual_adapter import Keyboard, PasteReader
 
 LINES = "\n".join(f"line {number}" for number in range(1_234))
 MARK = "[pasted 1,234 lines #1]"

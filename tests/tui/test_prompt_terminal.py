@@ -17,7 +17,7 @@ import pytest
 HOST = """
 import sys
 from textual.app import App
-from crushpy.tui.terminal.keyboard import Keyboard
+from crushpy.tui.textual_adapter import Keyboard
 from crushpy.tui.widgets.prompt import PromptInput
 
 class Host(App):

@@ -49,12 +49,12 @@ async def fold_or_unfold_all(chat: CommandHost, argument: str) -> None:
 
 @performs("redraw")
 async def redraw(chat: CommandHost, argument: str) -> None:
-    """Wipes the terminal and draws everything anew."""
+    """Clears the terminal and draws everything again."""
     from crushpy.tui.terminal.raw_mode import WIPE
+    from crushpy.tui.textual_adapter import write_to_terminal
 
     app = chat.running_app
-    if app._driver is not None:  # pyright: ignore[reportPrivateUsage]
-        app._driver.write(WIPE)  # pyright: ignore[reportPrivateUsage]
+    write_to_terminal(app, WIPE)
     app.screen.refresh()
 
 

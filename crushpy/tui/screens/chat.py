@@ -29,14 +29,13 @@ from crushpy.core.events import (
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.unexpected import unexpected
 from crushpy.security.sanitize import one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
 from crushpy.tui.items import BoundaryItem, ItemAction, NoticeItem, TranscriptItem
 from crushpy.tui.long_replies import cut_long_replies
-from crushpy.tui.notify import dismiss_toasts
+from crushpy.tui.notify import call_attention, dismiss_toasts, set_title
 from crushpy.tui.screens.chat_layout import ChatLayout
-from crushpy.tui.terminal.attention import call, set_title
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.welcome import Welcome
 from crushpy.tui.widgets.activity_line import ActivityLine
 from crushpy.tui.widgets.prompt import PromptInput
@@ -223,7 +222,7 @@ class ChatScreen(ChatLayout):
 
                 self.add_class("-asking")
                 self.mount(ApprovalPanel(event, self.transcript.current_palette), before=self.prompt)
-                call(app_of(self), f"crushpy asks: {event.name}")
+                call_attention(app_of(self), f"crushpy asks: {event.name}")
             case ApprovalDone():
                 self.remove_class("-asking")
                 for panel in self.query("ApprovalPanel"):
@@ -233,7 +232,7 @@ class ChatScreen(ChatLayout):
                 self.run_worker(self._review(event))
             case PlanReady():
                 self._offer_plan()
-                call(app_of(self), "crushpy has a plan")
+                call_attention(app_of(self), "crushpy has a plan")
             case ModeChanged() if event.mode != "plan":
                 self._drop_plan()
             case PromptQueued() | PromptCommitted():
@@ -245,7 +244,7 @@ class ChatScreen(ChatLayout):
                 self._show_queue(waiting=event.status != "done")
                 self._name_window(busy=False)
                 if event.status != "interrupted":
-                    call(app_of(self), "crushpy is done")
+                    call_attention(app_of(self), "crushpy is done")
             case TitleChanged():
                 self._name_window()
             case TaskProgress():

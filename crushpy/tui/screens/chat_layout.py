@@ -10,12 +10,12 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from crushpy.core.app_commands import APP_COMMANDS
-from crushpy.tui.app_type import app_of
 from crushpy.tui.focus_controller import Home
 from crushpy.tui.items import NoticeItem
 from crushpy.tui.notify import dismiss_toasts
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.status_presenter import StatusPresenter
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
 from crushpy.tui.widgets.activity_line import ActivityLine

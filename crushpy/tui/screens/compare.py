@@ -12,8 +12,8 @@ from textual.widgets import Static
 
 from crushpy.core.messages import Data, Seed
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar
 
 WIDE = 100

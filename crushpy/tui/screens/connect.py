@@ -23,10 +23,10 @@ from crushpy.llm.provider_factory import BASE_VARIABLES, openai_base
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
-from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.picker import PickScreen, spread
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar
 
 

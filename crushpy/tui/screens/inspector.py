@@ -16,11 +16,11 @@ from crushpy.context.inspect import Inspection, Row
 from crushpy.context.requests_made import RequestMade
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
 from crushpy.tui.screens.picker import spread
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar, flow
 from crushpy.tui.widgets.row_list import RowList
 from crushpy.tui.widgets.status_bar import short

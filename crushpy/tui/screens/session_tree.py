@@ -30,10 +30,10 @@ from crushpy.engine.session.browser import Branch, Preview, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
-from crushpy.tui.app_type import app_of
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.status_bar import short
 

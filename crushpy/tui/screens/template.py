@@ -18,9 +18,9 @@ from crushpy.engine.compaction.boundary_record import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
 from crushpy.tui.widgets.key_bar import KeyBar
 

@@ -8,8 +8,8 @@ from textual.containers import VerticalScroll
 from textual.content import Content
 from textual.widgets import Static
 
-from crushpy.tui.app_type import app_of
 from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar
 
 

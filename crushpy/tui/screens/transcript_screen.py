@@ -7,9 +7,9 @@ from textual.screen import Screen
 from textual.widgets import Input
 
 from crushpy.security.sanitize import one_line
-from crushpy.tui.app_type import app_of
 from crushpy.tui.items import BoundaryItem, ItemAction, ReplyItem, ToolItem, TranscriptItem, source_text
 from crushpy.tui.notify import tell
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 
 if TYPE_CHECKING:

@@ -1,9 +1,11 @@
-"""Takes hold of the terminal before anything heavy is loaded, and gives it back as it was.
+"""The terminal before the app is up: raw mode, keys typed early, and the colour of its background.
 
-Keys typed while modules load are neither echoed nor changed by the kernel; they wait for the app.
+Everything here is imported before Textual and must stay light. Keys typed while modules load are neither
+echoed nor changed by the kernel; they wait for the prompt.
 """
 
 import os
+import re
 import select
 import signal
 import sys
@@ -13,16 +15,28 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-PATIENCE = 5.0
-"""Seconds to store what is left when the terminal has gone."""
+HANGUP_TIMEOUT_S = 5.0
+"""Time for storing unsaved data after the terminal has gone away."""
+ANSWER_TIMEOUT_S = 3.0
+"""Time within which the terminal's answer about its background is expected."""
 CC, IFLAG, LFLAG = 6, 0, 3
 WIPE = "\x1b[0m\x1b[2J"
-"""Empties the screen of the terminal."""
+"""Clears the terminal's screen."""
+BACKGROUND_QUESTION = "\x1b]11;?\x1b\\"
+_ANSWER = re.compile(
+    r"\x1b\]11;rgba?:([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})/([0-9a-fA-F]{1,4})[^\x07\x1b]{0,8}(?:\x07|\x1b\\)"
+)
+_PARTIAL_ANSWER = re.compile(r"\x1b\]1?1?;?[rgba:/0-9a-fA-F]*\x1b?")
+_ANSWER_START = "\x1b]"
+_MAX_ANSWER_LENGTH = 40
+_MIN_LIGHT_LUMINANCE = 0.5
+_PARTIAL_INPUT = re.compile(rb"(?:\x1b(?:\][^\x07\x1b]*\x1b?|\[[0-9;?]*|O)?|[\xc0-\xff][\x80-\xbf]*)\Z")
+"""The beginning of a character, a key or an answer, at the end of the input."""
 
 
 @contextmanager
-def held() -> Generator[bytes]:
-    """The terminal without echo and line editing, for the time of the block. Gives what was typed before."""
+def raw_terminal() -> Generator[bytes]:
+    """Turns echo and line editing off for the duration of the block. Yields what was typed before."""
     try:
         import termios
 
@@ -36,42 +50,115 @@ def held() -> Generator[bytes]:
     quiet[IFLAG] &= ~termios.ICRNL  # Enter stays Enter
     quiet[CC][termios.VMIN], quiet[CC][termios.VTIME] = 1, 0
     termios.tcsetattr(descriptor, termios.TCSANOW, quiet)
-    threading.Thread(target=_watch, args=(descriptor,), daemon=True).start()
+    threading.Thread(target=_exit_on_hangup, args=(descriptor,), daemon=True).start()
     try:
-        yield _typed(descriptor)
+        # The kernel has turned the Enter keys that were typed before into line feeds.
+        yield _read_available(descriptor).replace(b"\n", b"\r")
     finally:
         with suppress(termios.error):
             termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
-def typed_meanwhile() -> bytes:
-    """What was typed since, and the terminal's answers; inside `held`."""
+def read_typed_keys() -> bytes:
+    """What was typed since, and the terminal's answers; inside `raw_terminal`."""
     try:
-        return _waiting(sys.stdin.fileno())
+        return _read_available(sys.stdin.fileno())
     except (OSError, ValueError):
         return b""
 
 
-def _typed(descriptor: int) -> bytes:
-    """What waits to be read. The kernel has made line feeds of the Enter keys in it."""
-    return _waiting(descriptor).replace(b"\n", b"\r")
-
-
-def _waiting(descriptor: int) -> bytes:
+def _read_available(descriptor: int) -> bytes:
     typed = b""
     while select.select([descriptor], [], [], 0)[0]:
-        piece = os.read(descriptor, 4096)
-        if not piece:
+        chunk = os.read(descriptor, 4096)
+        if not chunk:
             break
-        typed += piece
+        typed += chunk
     return typed
 
 
-def _watch(descriptor: int) -> None:
-    """Leaves when the terminal goes away: reading from it would spin on nothing for ever."""
+def _exit_on_hangup(descriptor: int) -> None:
+    """Ends the process when the terminal goes away: reading from it would busy-loop."""
     poll = select.poll()
     poll.register(descriptor, 0)  # only hang-ups and errors
     poll.poll()
     os.kill(os.getpid(), signal.SIGHUP)
-    time.sleep(PATIENCE)
-    os._exit(128 + signal.SIGHUP)  # there is no terminal left to say goodbye to
+    time.sleep(HANGUP_TIMEOUT_S)
+    os._exit(128 + signal.SIGHUP)
+
+
+class EarlyKeys:
+    """Keys read before the app was up; later ones stay in the kernel's buffer until `wanted` is set.
+
+    Textual would dispatch them to a screen without a focused widget, where they are lost.
+    """
+
+    def __init__(self, data: bytes = b"") -> None:
+        found = _PARTIAL_INPUT.search(data)
+        end = found.start() if found else len(data)
+        self.typed, self.light = extract_background(data[:end].decode("utf-8", "replace"))
+        """What was typed, and whether the terminal reported a light background."""
+        self._rest = data[end:]
+        self.wanted = threading.Event()
+
+    def take_rest(self) -> bytes:
+        """What belongs before the next bytes that are read; once."""
+        rest, self._rest = self._rest, b""
+        return rest
+
+
+# --- the background --------------------------------------------------------------------------------------
+
+
+def ask_background() -> None:
+    """Asks for the background colour. The answer arrives as if it were typed; some terminals never answer."""
+    if os.environ.get("TERM", "") not in ("", "dumb", "linux"):
+        with suppress(OSError, ValueError):
+            sys.stdout.write(BACKGROUND_QUESTION)
+            sys.stdout.flush()
+
+
+def extract_background(typed: str) -> tuple[str, bool | None]:
+    """What was typed without the answer, and whether the background is light; None if there is no answer."""
+    found = _ANSWER.search(typed)
+    if found is None:
+        return typed, None
+    red, green, blue = (int(part, 16) / (16 ** len(part) - 1) for part in found.groups())
+    light = 0.299 * red + 0.587 * green + 0.114 * blue > _MIN_LIGHT_LUMINANCE
+    return typed[: found.start()] + typed[found.end() :], light
+
+
+def guess_light_background() -> bool:
+    """Whether the background is light according to the environment: `COLORFGBG=0;15` is a light one."""
+    last = os.environ.get("COLORFGBG", "").rpartition(";")[2]
+    return last in ("7", "15")
+
+
+def count_colours() -> int:
+    """How many colours the terminal has according to the environment; 0 if unknown."""
+    if os.environ.get("COLORTERM", "").lower() in ("truecolor", "24bit"):
+        return 1 << 24
+    term = os.environ.get("TERM", "")
+    if "256" in term or "direct" in term or "kitty" in term or "alacritty" in term:
+        return 256
+    return 16 if term in ("linux", "xterm", "screen", "tmux", "vt100", "rxvt", "ansi", "cons25") else 0
+
+
+class LateAnswer:
+    """Removes an answer that arrives after the app has started from the keys that are read."""
+
+    def __init__(self) -> None:
+        self._until = time.monotonic() + ANSWER_TIMEOUT_S
+        self._held = ""
+
+    def take(self, keys: str) -> tuple[str, bool | None]:
+        """The keys without the answer or the beginning of one, and whether the background is light."""
+        if not self._held and (_ANSWER_START not in keys or time.monotonic() > self._until):
+            return keys, None
+        keys, light = extract_background(self._held + keys)
+        self._held = ""
+        start = keys.rfind(_ANSWER_START)
+        partial = start >= 0 and _PARTIAL_ANSWER.fullmatch(keys, start)
+        if light is None and partial and len(keys) - start < _MAX_ANSWER_LENGTH:
+            keys, self._held = keys[:start], keys[start:]
+        return keys, light

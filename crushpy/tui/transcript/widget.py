@@ -5,10 +5,8 @@ It must have no border and no padding: it paints its lines itself.
 """
 
 import asyncio
-import os
 import time
 from collections.abc import Sequence
-from operator import is_not
 from typing import overload
 
 from rich.segment import Segment
@@ -19,11 +17,8 @@ from textual.message import Message
 from textual.selection import Selection
 from textual.strip import Strip
 
-from crushpy.tui.app_type import app_of
 from crushpy.tui.items import ItemAction, ReadingItem, TranscriptItem
-from crushpy.tui.terminal.paced_output import output_of
 from crushpy.tui.transcript.code_blocks import ShownBlock
-from crushpy.tui.transcript.direct_paint import paint_directly
 from crushpy.tui.transcript.entry_list import item_key
 from crushpy.tui.transcript.interaction import Interaction
 from crushpy.tui.transcript.markdown.inline import load_parser
@@ -41,8 +36,6 @@ class Transcript(Interaction):
 
     DEFAULT_CSS = CSS
     COMPONENT_CLASSES = COMPONENTS
-    DIRECT_PAINT = os.environ.get("CRUSHPY_DIRECT_PAINT", "1") == "1"
-    """Write changed lines straight to the terminal when nothing can be in the way (see `direct_paint.py`)."""
 
     class Scrolled(Message):
         """How many lines are below what is seen has changed; 0 at the end."""
@@ -93,8 +86,6 @@ class Transcript(Interaction):
         self._work_due: asyncio.TimerHandle | None = None
         self._last_frame = 0.0
         self._pause = FRAME_SECONDS
-        self.direct_frames = 0
-        """How often lines went straight to the terminal."""
 
     # --- what is shown -----------------------------------------------------------------------------------
 
@@ -234,12 +225,6 @@ class Transcript(Interaction):
         self._frame_due = None
         if not self.is_attached:
             return
-        output = output_of(app_of(self))
-        if (
-            output is not None and not output.room
-        ):  # what came before is still on its way: drawn once it is there
-            output.when_free(self._frame)
-            return
         began = time.monotonic()
         self._sheet.flush()
         self.show_changes()
@@ -253,28 +238,10 @@ class Transcript(Interaction):
         self._stale = True
         after = self._window()
         changed = [y for y, strip in enumerate(after) if y >= len(before) or strip is not before[y]]
-        if not changed:
-            self._painted = [*after]
-            return
-        output = output_of(app_of(self))
-        if output is not None and not output.room:
-            output.when_free(self._show_rest)
-            return
-        standing = paint_directly(self, before, after) if self.DIRECT_PAINT else None
-        if standing is None:
-            self._painted = [*after]
+        self._painted = [*after]
+        if changed:
             first, last = changed[0], changed[-1]
             self.refresh(Region(0, first, self.size.width, last - first + 1))
-            return
-        self.direct_frames += 1
-        self._painted = standing
-        if output is not None and any(map(is_not, standing, after)):
-            output.when_free(self._show_rest)
-
-    def _show_rest(self) -> None:
-        """What the terminal could not take before, as it is by now."""
-        if self.is_attached:
-            self.show_changes()
 
     def lines_changed(self) -> None:
         """Says how much is below, and has what is left drawn and coloured when there is time."""

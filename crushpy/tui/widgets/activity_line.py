@@ -14,9 +14,7 @@ from textual.widget import Widget
 
 from crushpy.core.events import Event, TextDelta
 from crushpy.tui.activity import Activity, ActivityRow
-from crushpy.tui.app_type import app_of
-from crushpy.tui.terminal.paced_output import room_for
-from crushpy.tui.transcript.direct_paint import paint_directly
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.render.styles import Palette
 from crushpy.tui.transcript.render.text_row import Span, TextRow
 from crushpy.tui.transcript.render.wrap import cells, fit
@@ -110,9 +108,7 @@ class ActivityLine(Widget):
         if self._height != before:
             self.refresh(layout=True)
         elif self.screen is app_of(self).screen:
-            has_room = room_for(app_of(self)) > 0  # else the next tick shows it
-            if has_room and paint_directly(self, (), self._strips()) is None:
-                self.refresh()
+            self.refresh()
 
     @property
     def _height(self) -> int:

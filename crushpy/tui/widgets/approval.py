@@ -18,8 +18,8 @@ from crushpy.core.access import AnswerChoice
 from crushpy.core.events import ApprovalNeeded
 from crushpy.core.messages import Diff
 from crushpy.security.sanitize import revealed, revealed_pieces
-from crushpy.tui.app_type import app_of
 from crushpy.tui.notify import tell_for_now
+from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff, shows_whole

@@ -12,6 +12,7 @@ from textual.widgets import TextArea
 from textual.widgets.text_area import EditResult, Location, Selection
 
 from crushpy.security.sanitize import clean
+from crushpy.tui.textual_adapter import bindings_with_keymap
 
 MAX_LINES = 10
 MAX_CHARS = 1_000
@@ -175,11 +176,7 @@ class FoldingTextArea(TextArea):
 
     def _bound(self) -> BindingsMap:
         """Our bindings as the user's keymap has them."""
-        keymap = self.host._keymap  # pyright: ignore[reportPrivateUsage]
-        if self._keys is None or self._keys[0] is not keymap:
-            bindings = self._bindings.copy()
-            bindings.apply_keymap(keymap)
-            self._keys = keymap, bindings
+        self._keys = bindings_with_keymap(self, self.host, self._keys)
         return self._keys[1]
 
     def find_matching_bracket(self, bracket: str, search_from: Location) -> Location | None:

@@ -8,7 +8,7 @@ from textual import events
 from textual.timer import Timer
 from textual.widget import Widget
 
-from crushpy.tui.app_type import app_of
+from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
     from textual.signal import Signal

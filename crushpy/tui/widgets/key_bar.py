@@ -10,7 +10,7 @@ from textual.screen import Screen
 from textual.style import Style
 from textual.widgets import Static
 
-from crushpy.tui.app_type import app_of
+from crushpy.tui.textual_adapter import app_of
 
 if TYPE_CHECKING:
     from textual.signal import Signal

@@ -1,0 +1,299 @@
+"""Everything crushpy needs from Textual that is not part of its public API.
+
+No other module uses a private name of Textual: `tests/tui/test_textual_adapter.py` checks that, and that each
+name used here still exists and behaves as expected. Each use states its reason.
+"""
+
+# pyright: reportPrivateUsage=false, reportUnknownMemberType=false
+
+import logging
+import os
+import re
+import select
+import sys
+from codecs import getincrementaldecoder
+from collections.abc import Generator, Iterable, Sequence
+from threading import Event
+from typing import TYPE_CHECKING, Any, cast
+
+from rich.text import Text
+from textual import events
+from textual._context import active_message_pump
+from textual._xterm_parser import BRACKETED_PASTE_END, BRACKETED_PASTE_START, XTermParser
+from textual.app import App
+from textual.binding import Binding, BindingsMap
+from textual.css.query import NoMatches
+from textual.dom import DOMNode
+from textual.drivers.linux_driver import LinuxDriver
+from textual.filter import Monochrome, NoColor
+from textual.message import Message
+from textual.notifications import Notification
+from textual.screen import Screen
+
+from crushpy.tui.terminal.raw_mode import EarlyKeys, LateAnswer
+
+if TYPE_CHECKING:
+    from textual.driver import Driver
+    from textual.message_pump import MessagePump
+
+log = logging.getLogger(__name__)
+
+PARTIAL_KEY_TIMEOUT_S = 0.1
+"""Interval between two checks of a key sequence of which only the beginning has arrived."""
+
+_HELD_BACK = len(BRACKETED_PASTE_END) - 1
+_MODIFIED_ENTER = re.compile(r"\x1b(?:\r|\n|\[27;([2-8]);13~)")
+"""Enter with a modifier, in the encodings that Textual reads as something else."""
+_ALT = "3"
+
+
+# --- the app ---------------------------------------------------------------------------------------------
+
+
+def app_of(node: "MessagePump") -> App[object]:
+    """The app of a widget. Textual types `widget.app` as `App[Unknown]`."""
+    return cast(Any, node).app
+
+
+class AdaptedApp(App[object]):
+    """An app with our keyboard reader, crash report and colour filters."""
+
+    def get_driver_class(self) -> "type[Driver]":
+        driver = super().get_driver_class()
+        # Windows has a driver of its own, and a user may choose one.
+        return Keyboard if driver is LinuxDriver else driver
+
+    def watch_theme(self) -> None:
+        """Selects the filter for NO_COLOR: a theme of ANSI colours needs another than one of RGB colours.
+
+        `_filters`: Textual selects the filter once, when the app is created, and offers no way to change it.
+        """
+        for at, line_filter in enumerate(self._filters):
+            if isinstance(line_filter, Monochrome | NoColor):
+                self._filters[at] = NoColor() if self.native_ansi_color else Monochrome()
+
+    def describe_crash(self, error: BaseException | None) -> str:
+        """The text to print after an unexpected error has ended the app."""
+        return f"crushpy: {error}"
+
+    def _fatal_error(self) -> None:
+        """Ends the app after an unexpected error.
+
+        Overridden because Textual prints a traceback with local variables, which may hold API keys.
+        """
+        error = sys.exc_info()[1] or self._exception
+        self._exit_renderables.append(Text(self.describe_crash(error)))
+        self._close_messages_no_wait()
+
+    def _handle_exception(self, error: Exception) -> None:
+        """Ignores a failed query of a screen that was closed while its handler ran; no public hook exists."""
+        if isinstance(getattr(error, "error", error), NoMatches) and self._is_from_closed_screen():
+            log.warning("a screen that was closed meanwhile queried its widgets", exc_info=error)
+        else:
+            super()._handle_exception(error)
+
+    def _is_from_closed_screen(self) -> bool:
+        node = active_message_pump.get(None)
+        while node is not None and not isinstance(node, Screen | App):
+            node = node._parent
+        return node is None or (isinstance(node, Screen) and node not in self.screen_stack)
+
+
+def write_to_terminal(app: App[object], sequence: str) -> None:
+    """Writes an escape sequence, unless there is no terminal or another program is using it.
+
+    `_driver` and `_running`: the public API has no way to write a sequence that draws nothing.
+    """
+    driver = app._driver
+    if driver is not None and not app.is_headless and app._running:
+        driver.write(sequence)
+        driver.flush()
+
+
+def list_notifications(app: App[object]) -> list[Notification]:
+    """The notifications on display. Textual can only clear all of them, which is why these are needed."""
+    return list(app._notifications)
+
+
+def remove_notifications(app: App[object], notifications: Sequence[Notification]) -> None:
+    for notification in notifications:
+        app._unnotify(notification, refresh=False)
+    if notifications:
+        app._refresh_notifications()
+
+
+def bindings_for_key(node: DOMNode, key: str) -> Sequence[Binding]:
+    """The bindings a widget has for a key. `Screen.active_bindings` computes those of all widgets."""
+    return node._bindings.key_to_bindings.get(key, ())
+
+
+def bindings_with_keymap(
+    node: DOMNode, app: App[object], known: tuple[object, BindingsMap] | None = None
+) -> tuple[object, BindingsMap]:
+    """A widget's bindings after the user's keymap was applied, together with that keymap.
+
+    Returns `known`, the previous result, if the keymap has not changed: this runs for every key.
+    """
+    keymap = app._keymap
+    if known is not None and known[0] is keymap:
+        return known
+    bindings = node._bindings.copy()
+    bindings.apply_keymap(keymap)
+    return keymap, bindings
+
+
+# --- the keyboard ----------------------------------------------------------------------------------------
+
+
+class WaitableEvent(Event):
+    """An event that can be waited for together with a file: `file` is readable once it is set."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.file, self._far_end = os.pipe()
+
+    def set(self) -> None:
+        super().set()
+        os.write(self._far_end, b"!")
+
+    def clear(self) -> None:
+        if self.is_set():
+            os.read(self.file, 100)
+        super().clear()
+
+
+class BackgroundReported(Message):
+    """The terminal reported its background colour after the app had started."""
+
+    def __init__(self, light: bool) -> None:
+        super().__init__()
+        self.light = light
+
+
+class Keyboard(LinuxDriver):
+    """Textual's driver with a reader that sleeps until a key arrives.
+
+    Textual's reader wakes ten times a second to check whether it should stop or a lone Esc is complete. This
+    one waits for input and for the stop event, and uses a timeout only after part of a key has arrived.
+    `_app`, `_debug`: attributes of Textual's driver.
+    """
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.exit_event = WaitableEvent()
+        self._early: EarlyKeys | None = getattr(self._app, "early_keys", None)
+
+    def disable_input(self) -> None:
+        if self._early is not None:
+            self._early.wanted.set()  # no prompt will come any more, and the reader thread is joined
+        super().disable_input()
+
+    def run_input_thread(self) -> None:
+        rest = b""
+        if self._early is not None:
+            self._early.wanted.wait()
+            rest = self._early.take_rest()
+            if rest and select.select([self.fileno], [], [], PARTIAL_KEY_TIMEOUT_S)[0]:
+                rest += os.read(self.fileno, 4096)
+        self._read_keys(rest)
+
+    def _read_keys(self, data: bytes) -> None:
+        """Reads until the stop event is set; `data` was read already."""
+        parser = PasteReader(self._debug)
+        decode = getincrementaldecoder("utf-8")("replace").decode
+        late = LateAnswer()
+        files = [self.fileno, self.exit_event.file]
+        while not self.exit_event.is_set():
+            if data:
+                keys, light = late.take(decode(data))
+                if light is not None:
+                    self._app.post_message(BackgroundReported(light))
+                for message in parser.feed(keys) if keys else ():
+                    self.process_message(message)
+            for message in parser.tick():
+                self.process_message(message)
+            timeout = PARTIAL_KEY_TIMEOUT_S if parser.has_partial_key else None
+            ready, _, _ = select.select(files, [], [], timeout)
+            data = os.read(self.fileno, 4096) if self.fileno in ready else b""
+            if self.fileno in ready and not data:  # end of file: no further input
+                self.exit_event.wait()
+                return
+
+
+class PasteReader(XTermParser):
+    """Reads the text between paste marks itself, and leaves everything else to Textual's parser.
+
+    Textual's parser takes a paste character by character (seven seconds for five megabytes), and turns what
+    follows an escape character in it into key presses: a pasted log with colours could press Enter.
+    """
+
+    def __init__(self, debug: bool = False) -> None:
+        self._pasted: list[str] | None = None
+        """Parts of the paste that is arriving; None outside a paste."""
+        self._open_end = ""
+        """The last characters read, if a paste mark may begin with them."""
+        self._parser_saw_mark = False
+        """Whether Textual's parser also got the opening mark, because it arrived in two parts."""
+        super().__init__(debug)
+
+    @property
+    def has_partial_key(self) -> bool:
+        """Only a timeout can tell whether what was read is a complete key (`_timeout_time`)."""
+        return self._timeout_time is not None
+
+    def feed(self, data: str) -> Iterable[Message]:
+        if not data:
+            yield from super().feed(data)
+        while data:
+            data = yield from (self._read_keys(data) if self._pasted is None else self._read_paste(data))
+
+    def _read_keys(self, data: str) -> Generator[Message, None, str]:
+        """Reads up to the beginning of a paste; returns the rest."""
+        if self._open_end == "\x1b" and self.has_partial_key and data[0] in "\r\n":  # Alt+Enter in two parts
+            data = f"[13;{_ALT}u{data[1:]}"
+        seen = len(self._open_end)
+        data = self._open_end + data
+        start = data.find(BRACKETED_PASTE_START)
+        if start < 0:
+            self._open_end = _possible_mark(data)
+            yield from super().feed(_encode_enters(data[seen:]))
+            return ""
+        end = start + len(BRACKETED_PASTE_START)
+        self._parser_saw_mark = start < seen
+        before = data[seen : end if self._parser_saw_mark else start]
+        if before:
+            yield from super().feed(_encode_enters(before))
+        self._pasted, self._open_end = [], ""
+        return data[end:]
+
+    def _read_paste(self, data: str) -> Generator[Message, None, str]:
+        """Reads up to the end of the paste; returns the rest."""
+        assert self._pasted is not None
+        data = self._open_end + data
+        end = data.find(BRACKETED_PASTE_END)
+        if end < 0:
+            self._pasted.append(data[:-_HELD_BACK])
+            self._open_end = data[-_HELD_BACK:]
+            return ""
+        text = "".join([*self._pasted, data[:end]])
+        self._pasted, self._open_end = None, ""
+        if self._parser_saw_mark:
+            for _empty_paste in super().feed(BRACKETED_PASTE_END):
+                pass
+        yield events.Paste(text.replace("\0", ""))
+        return data[end + len(BRACKETED_PASTE_END) :]
+
+
+def _encode_enters(keys: str) -> str:
+    """Keys with each modified Enter in the encoding that Textual understands."""
+    if "\x1b" not in keys:
+        return keys
+    return _MODIFIED_ENTER.sub(lambda found: f"\x1b[13;{found[1] or _ALT}u", keys)
+
+
+def _possible_mark(text: str) -> str:
+    """The longest end of `text` with which a paste mark may begin."""
+    for length in range(len(BRACKETED_PASTE_START) - 1, 0, -1):
+        if text.endswith(BRACKETED_PASTE_START[:length]):
+            return BRACKETED_PASTE_START[:length]
+    return ""

@@ -1,0 +1,13 @@
+"""What importing the transcript loads."""
+
+import subprocess
+import sys
+
+
+def test_neither_markdown_nor_pygments_is_loaded_before_it_is_needed() -> None:
+    code = (
+        "import sys, crushpy.tui.transcript.widget;"
+        "print([name for name in ('markdown_it', 'pygments.lexers') if name in sys.modules])"
+    )
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == "[]"
