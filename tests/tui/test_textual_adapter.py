@@ -107,10 +107,11 @@ async def test_attributes_that_are_read_exist() -> None:
 
 async def test_one_of_several_toasts_can_be_removed() -> None:
     app = Host()
-    async with app.run_test() as pilot:
+    async with app.run_test(notifications=True) as pilot:
         field = app.query_one(Input)
-        tell(field, "first")
-        tell(field, "first")
+        for _ in range(2):
+            tell(field, "first")
+            await pilot.pause()
         take_back = tell_for_now(field, "stays")
         await pilot.pause()
         assert len(app.query("Toast")) == 2
@@ -135,7 +136,7 @@ async def test_bindings_follow_the_keymap() -> None:
         assert "f5" not in bindings.key_to_bindings
 
 
-@pytest.mark.parametrize(("theme", "expected"), [("textual-dark", Monochrome), ("textual-ansi", NoColor)])
+@pytest.mark.parametrize(("theme", "expected"), [("textual-dark", Monochrome), ("ansi-dark", NoColor)])
 async def test_the_filter_for_no_color_fits_the_theme(
     theme: str, expected: type, monkeypatch: pytest.MonkeyPatch
 ) -> None:
