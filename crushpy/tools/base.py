@@ -1,4 +1,4 @@
-"""What a tool is: a name, arguments, what it would touch, and what it does. Knows no single tool."""
+"""The interface of a tool: name, arguments, what it would touch, and what it does."""
 
 import re
 from collections.abc import Awaitable, Callable
@@ -12,12 +12,19 @@ import msgspec
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
-from crushpy.tools.errors import ToolError
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
     from crushpy.tools.shell.jobs import Jobs
+
+
+class ToolError(Exception):
+    """A tool could not do what was asked, for a reason the model can act on. Becomes an error result."""
+
+
+class DoesNotFit(ToolError):
+    """An edit does not apply to a file whose current content the model has read: no question is needed."""
 
 
 class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -28,7 +35,7 @@ A = TypeVar("A", bound=Args)
 
 
 class Outcome(Data, frozen=True):
-    """What a tool gives back: `text` for the model, `display` for a person."""
+    """The result of a tool: `text` for the model, `display` for a person."""
 
     text: str
     is_error: bool = False
@@ -37,42 +44,42 @@ class Outcome(Data, frozen=True):
     todos: tuple[Todo, ...] | None = None
     """Set by `todos`: the new list."""
     ended: Literal["", "interrupted", "not_run"] = ""
-    """Set where the call was cut off, or never begun."""
+    """Set if the call was interrupted, or never started."""
 
 
 class Delegation(Data, frozen=True):
-    """A piece of work for a sub-agent."""
+    """A task for a sub-agent."""
 
     prompt: str
     read_only: bool = False
     model: str = ""
-    """Empty: the model of whoever asks."""
+    """Empty for the caller's model."""
     context_strategy: str = ""
-    """full or summarized; empty: what the settings say."""
+    """full or summarized; empty for the configured default."""
     call_id: str = ""
-    """The call that asked for it."""
+    """The call that requested it."""
 
 
 TakesImages = Callable[[], ImageLimits | None]
-"""How large a picture the model at work takes; None where it cannot look at any."""
+"""The image size limits of the current model; None if it does not take images."""
 LeavesOut = Callable[[str, Path, Path], Callable[[str], bool] | None]
-"""For the tool of a name that goes through a folder, as it was called and as it really is: which files in it,
-as paths below it, are not for that tool. None: all are."""
+"""Called with a tool's name and a folder, as named and as resolved: which relative paths in it the tool must
+skip; None if none."""
 BringOutput = Callable[[str], Awaitable[None]]
-"""Puts a whole output of that name, which another machine made, into the folder of outputs."""
+"""Fetches a stored output by name, which another machine produced, into the folder of outputs."""
 _OUTPUT = re.compile(r"output-\w+\.txt")
 Recall = Callable[[str, str], Awaitable[str]]
 """Finds earlier messages by words or by id, as text for the model."""
 Delegate = Callable[[Delegation, Callable[[str], None]], Awaitable[Outcome]]
-"""Has a sub-agent do something; shows meanwhile what it does."""
+"""Runs a sub-agent and shows its progress."""
 
 
 def _ignore(_: str) -> None:
     pass
 
 
-async def _nobody(order: Delegation, show: Callable[[str], None]) -> "Outcome":
-    raise ToolError("There is nobody to give a task to here. Do it yourself.")
+async def _no_delegate(order: Delegation, show: Callable[[str], None]) -> "Outcome":
+    raise ToolError("Tasks are not available here. Do it yourself.")
 
 
 def _any_model() -> ImageLimits | None:
@@ -84,7 +91,7 @@ def _all_is_read(tool: str, place: Path, real: Path) -> Callable[[str], bool] | 
 
 
 async def _kept_here(name: str) -> None:
-    """Outputs are files of this machine."""
+    """Outputs are on this machine already."""
 
 
 async def _nothing_stored(query: str, message_id: str) -> str:
@@ -92,7 +99,7 @@ async def _nothing_stored(query: str, message_id: str) -> str:
 
 
 class ToolContext:
-    """What a conversation lends its tools while they run."""
+    """The services of a conversation that its tools use."""
 
     def __init__(
         self,
@@ -103,37 +110,37 @@ class ToolContext:
         *,
         allow_private_hosts: bool = False,
         recall: Recall = _nothing_stored,
-        delegate: Delegate = _nobody,
+        delegate: Delegate = _no_delegate,
         takes_images: TakesImages = _any_model,
         bring_output: BringOutput = _kept_here,
     ) -> None:
         self.cwd = cwd
         """The workspace: relative paths start here."""
         self.output_dir = output_dir
-        """Where the whole of a large output is kept."""
+        """Where large outputs are stored in full."""
         self.memory = memory
-        """Which files the model has read, and their content at that moment."""
+        """Which files the model has read, and their content at that time."""
         self.jobs = jobs
         """Background commands."""
         self.allow_private_hosts = allow_private_hosts
         self.emit: Callable[[str], None] = _ignore
-        """Shows a piece of live output. Never blocks."""
+        """Shows live output. Never blocks."""
         self.recall = recall
         """Finds earlier messages by words or by id, as text for the model."""
         self.delegate = delegate
-        """Has a sub-agent do something; shows meanwhile what it does."""
+        """Runs a sub-agent and shows its progress."""
         self.takes_images = takes_images
-        """How large a picture the model at work takes; None where it cannot look at any."""
+        """The image size limits of the current model; None if it does not take images."""
         self.left_out: LeavesOut = _all_is_read
-        """What of a folder that may be searched may not be read."""
+        """Which files of a searchable folder may not be read."""
         self._bring_output = bring_output
         self.call_id = ""
         self.resolved: dict[str, str] | None = None
-        """The real paths that calls are judged by; None where nothing is remembered."""
+        """The resolved paths that permissions are decided on; None if they are not cached."""
         self._meant: dict[str, Path] | None = None
-        """The same before links are followed."""
+        """The same before links are resolved."""
         self.needs = Privileges()
-        """What a command of this call was granted beyond the usual."""
+        """What a command of this call was granted beyond the sandbox."""
 
     def for_agent(
         self,
@@ -143,16 +150,16 @@ class ToolContext:
         takes_images: TakesImages,
         left_out: LeavesOut,
     ) -> "ToolContext":
-        """The same workspace for one agent; without `delegate` it works alone."""
+        """A copy for one agent in the same workspace; without `delegate` it cannot start tasks."""
         lent = copy(self)
-        lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _nobody
+        lent.memory, lent.recall, lent.delegate = memory, recall, delegate or _no_delegate
         lent.takes_images, lent.left_out = takes_images, left_out
         return lent
 
     def for_call(
         self, call_id: str, emit: Callable[[str], None], needs: Privileges | None = None
     ) -> "ToolContext":
-        """The same context for one call: live output goes to `emit`, a command has `needs`."""
+        """A copy for one call: live output goes to `emit`, commands are granted `needs`."""
         lent = copy(self)
         lent.emit = emit
         lent.call_id = call_id
@@ -160,8 +167,7 @@ class ToolContext:
         return lent
 
     def resolving_once(self) -> "ToolContext":
-        """The same context in which each path is resolved once: for a call, from its check to its end, or for
-        calls that begin side by side."""
+        """A copy that resolves each path once: for one call from check to end, or for parallel calls."""
         lent = copy(self)
         lent.resolved = {}
         lent._meant = {}
@@ -183,7 +189,7 @@ class ToolContext:
         return self.jobs.seen_at(expanded if expanded.is_absolute() else self.cwd / expanded)
 
     def _is_output_elsewhere(self, path: Path) -> bool:
-        """Whether this is where another machine keeps an output of the same conversation."""
+        """Whether this is the path of an output of the same conversation on another machine."""
         return (
             path.parts[-3:-1] == ("outputs", self.output_dir.name)
             and _OUTPUT.fullmatch(path.name) is not None
@@ -191,14 +197,14 @@ class ToolContext:
         )
 
     async def bring_output(self, path: str) -> None:
-        """Puts an output that another machine made where it can be viewed. Never raises."""
+        """Makes an output of another machine available for `view`. Never raises."""
         with suppress(CrushpyError, OSError, ValueError, RuntimeError):
             found = self.resolve(path)
             if found.parent == self.output_dir and not found.exists():
                 await self._bring_output(found.name)
 
     def shown(self, path: Path) -> str:
-        """`path` as a person reads it: relative inside the workspace."""
+        """`path` for display: relative if inside the workspace."""
         try:
             return str(path.relative_to(self.cwd))
         except ValueError:
@@ -215,28 +221,28 @@ class Tool(Generic[A]):
     name: ClassVar[str]
     args: type[A]
     access: ClassVar[ToolAccess]
-    """What its calls touch; permission rules for it follow from this."""
+    """What its calls touch, which determines the patterns of its permission rules."""
     in_reading_tasks: ClassVar[bool] = False
-    """True where a sub-agent that may change nothing has it."""
+    """True if read-only sub-agents have it."""
     parallel: ClassVar[bool] = False
-    """True where it changes nothing, so that several may run side by side."""
+    """True if it changes nothing, so that calls may run in parallel."""
 
     def side_by_side(self, args: Json) -> bool:
-        """Whether this very call, its arguments as the model wrote them, may run beside its neighbours."""
+        """Whether this call, with its unvalidated arguments, may run in parallel with others."""
         return self.parallel
 
     def accesses(self, args: A, context: ToolContext) -> tuple[Access, ...]:
-        """What this call would touch. Pure: looks at the arguments and at paths, runs nothing."""
+        """What this call would touch. Looks at arguments and paths only."""
         if self.access.kind != "none":
             raise NotImplementedError(f"{self.name} does not say which {self.access.kind} a call touches")
         return self.touches()
 
     def touches(self, value: str = "") -> tuple[Access, ...]:
-        """The access to one thing, of the kind that the tool declares."""
+        """The access to one thing of the kind that the tool declares."""
         return (Access(self.name, self.access.kind, value, self.access.writes),)
 
     async def preview(self, args: A, context: ToolContext) -> Display | None:
-        """What to show a person who is asked to allow this call. Must not change anything nor raise."""
+        """What to show with the question about this call. Must not change anything, and must not raise."""
         return None
 
     async def run(self, args: A, context: ToolContext) -> Outcome:

@@ -1,4 +1,4 @@
-"""The tool that runs a shell command in the workspace, to its end or in the background."""
+"""The tool `bash`: runs a shell command in the workspace, in the foreground or in the background."""
 
 import asyncio
 import os
@@ -10,12 +10,67 @@ from msgspec import Meta
 
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
-from crushpy.tools.shell.command_output import Output, describe_output
-from crushpy.tools.shell.live_output import LiveOutput
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.process import Process, cannot_kill
-from crushpy.tools.shell.sandbox_failures import why_it_failed
+
+_TAIL = 20_000
+"""Characters at the end of the output that are searched for errors."""
+_NETWORK = re.compile(
+    r"Network is unreachable|Could not resolve host|Temporary failure in name resolution"
+    r"|Name or service not known"
+    r"|nodename nor servname|No address associated with hostname|EAI_AGAIN|ENETUNREACH|ENOTFOUND|getaddrinfo"
+    r"|failed to lookup address|dial tcp|Couldn't connect to server|Failed to establish a new connection"
+    r"|Could not connect to|Could not resolve|unable to access 'http|Connection refused",
+    re.IGNORECASE,
+)
+_NOT_NEAR = re.compile(
+    r"(?:localhost|127\.0\.0\.1|\[::1\])[^\n]{0,200}(?:refused|connect to server)"
+    r"|refused[^\n]{0,200}(?:localhost|127\.0\.0\.1)",
+    re.IGNORECASE,
+)
+"""A refused connection to loopback."""
+_READ_ONLY = re.compile(r"Read-only file system|EROFS|os error 30", re.IGNORECASE)
+_DENIED = re.compile(
+    r"Permission denied|Operation not permitted|EACCES|EPERM|Device or resource busy|EBUSY|os error 1\b",
+    re.IGNORECASE,
+)
+_GIT = re.compile(
+    r"(?:^|[\s'\"`/])\.git(?:/|['\"`:\s]|$)|\.lock['\"`]?:|could not write (?:config|index)", re.MULTILINE
+)
+
+
+def why_it_failed(output: str, exit_code: int | None, needs: Privileges, *, mounts: bool = True) -> str:
+    """What the sandbox refused a command, and how to ask for it; empty if the sandbox was not the cause.
+
+    `mounts`: whether the sandbox has its own mounts; otherwise it refuses what was not granted.
+    """
+    if exit_code == 0:
+        return ""
+    output = output[-_TAIL:]
+    held = bool(_READ_ONLY.search(output))
+    if (held or _DENIED.search(output)) and _GIT.search(output) and not needs.git and mounts:
+        return "`.git` is read-only in the sandbox: run the git command that changes it in a call of its own"
+    if _NETWORK.search(output) and not needs.network:
+        only = f" beyond {', '.join(needs.hosts)}" if needs.hosts else ""
+        return f"the sandbox has no network access{only}: call again with needs.network, naming the hosts"
+    if needs.network and mounts and _NOT_NEAR.search(output):
+        return (
+            "a command with full network access reaches the machine's servers, not those of the sandbox: "
+            "call again without needs.network, or with needs.network naming hosts"
+        )
+    if not mounts and _DENIED.search(output):
+        return (
+            "commands in the sandbox may write only in the workspace and $TMPDIR (not in /tmp), and may not "
+            "read secrets: use $TMPDIR, or call again with needs.write, naming the folder"
+        )
+    if held:
+        return (
+            "commands in the sandbox may write only in the workspace and /tmp: "
+            "call again with needs.write, naming the folder"
+        )
+    return ""
+
 
 DEFAULT_TIMEOUT = 120
 MAX_TIMEOUT = 600
@@ -70,7 +125,7 @@ class BashTool(Tool[BashArgs]):
 
 
 def asked_needs(args: PrivilegesArgs, context: ToolContext) -> Privileges:
-    """What the agent asks for, in the words of permissions. Raises ToolError for what cannot be meant."""
+    """The privileges the agent asks for. Raises ToolError if they are invalid."""
     named = () if isinstance(args.network, bool) else args.network
     hosts = tuple(dict.fromkeys(_host(name) for name in named if name != "*"))
     folders = tuple(os.path.normpath(context.cwd / Path(folder).expanduser()) for folder in args.write)
@@ -80,7 +135,7 @@ def asked_needs(args: PrivilegesArgs, context: ToolContext) -> Privileges:
 def _host(name: str) -> str:
     host = re.sub(r"^[a-z]+://", "", name.strip().lower()).split("/")[0].partition(":")[0]
     if not re.fullmatch(r"(?:\*\.)?[a-z0-9_][a-z0-9_.-]*", host):
-        raise ToolError(f"needs.network: {name!r} is no host. Name hosts as in example.com, or true for any.")
+        raise ToolError(f"needs.network: {name!r} is not a host. Name hosts such as example.com, or true.")
     return host
 
 
@@ -113,7 +168,7 @@ def _ended(process: Process, context: ToolContext) -> Outcome:
 def _outcome(
     process: Process, *notes: str, is_error: bool, held_by: Privileges | None = None, mounts: bool = True
 ) -> Outcome:
-    """`held_by`: what it was granted, where a sandbox kept it from all else, by `mounts` or by refusing."""
+    """`held_by`: what it was granted in a sandbox; None without a sandbox."""
     taken = process.output.take()
     why = ""
     if is_error and held_by is not None:

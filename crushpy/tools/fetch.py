@@ -1,10 +1,9 @@
-"""The tool that reads a page from the web. The work is in `visit.py`, loaded when the first page is."""
+"""The tool `fetch`: reads a web page. `web/page_visit.py` does the work and is imported on first use."""
 
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 
 if TYPE_CHECKING:
     from crushpy.tools.web.page_visit import LookUp
@@ -33,12 +32,11 @@ class FetchTool(Tool[FetchArgs]):
         try:
             target = target_of(args.url)
         except ToolError:
-            return ()  # `run` refuses it before anything is real_path
-        # Nothing is changed, but a request can carry secrets out: it is asked about like a change.
+            return ()  # `run` refuses it before any request
+        # It changes nothing, but a request can carry secrets out, so it asks like a change.
         return self.touches(target.authority)
 
     async def run(self, args: FetchArgs, context: ToolContext) -> Outcome:
-        from crushpy.tools.web.addresses import resolve
-        from crushpy.tools.web.page_visit import visit
+        from crushpy.tools.web.page_visit import resolve, visit
 
         return await visit(args.url.strip(), context, self._max_seconds, self._look_up or resolve)

@@ -12,13 +12,17 @@ from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import Folder, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.search.files_below import NOT_SEARCHED, changed_times
-from crushpy.tools.search.glob_patterns import GlobPattern
-from crushpy.tools.search.program_output import ProgramEnd, read_records
-from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, list_files, required
+from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, changed_times
+from crushpy.tools.search.ripgrep import (
+    FindRipgrep,
+    ProgramEnd,
+    find_ripgrep,
+    list_files,
+    read_records,
+    required,
+)
 
 _MAX_FILES = 100
 _TIMEOUT = 30.0
@@ -82,7 +86,7 @@ class GlobTool(Tool[GlobArgs]):
 
 
 def _below(pattern: str, folder: Path) -> str:
-    """The pattern relative to `folder`; a ToolError where it would lead out of it."""
+    """The pattern relative to `folder`. Raises ToolError if it leads out of it."""
     if not pattern.strip():
         raise ToolError("The pattern is empty. Use one like **/*.py.")
     pattern = encodable(pattern)

@@ -11,14 +11,11 @@ from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import NotRegular, open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.search.files_below import NOT_SEARCHED, OpenedFile, close_files
-from crushpy.tools.search.glob_patterns import GlobPattern
+from crushpy.tools.search.files_below import NOT_SEARCHED, GlobPattern, OpenedFile, close_files
 from crushpy.tools.search.line_search import LineSearch
-from crushpy.tools.search.program_output import ProgramEnd
-from crushpy.tools.search.ripgrep import FindRipgrep, find_ripgrep, required
+from crushpy.tools.search.ripgrep import FindRipgrep, ProgramEnd, find_ripgrep, required
 from crushpy.tools.truncate import MAX_RESULT_CHARS
 
 _TIMEOUT = 30.0
@@ -83,7 +80,7 @@ class GrepTool(Tool[GrepArgs]):
 async def _search_file(
     search: LineSearch, context: ToolContext, place: Path, real: Path, found: "_Found"
 ) -> ProgramEnd:
-    """The file is handed over open, so that it is the one that was judged."""
+    """The file is passed as a descriptor, so that it is the one that was checked."""
     shown = encodable(context.shown(place))
     try:
         with open_folder(real.parent) as folder:
@@ -101,17 +98,17 @@ async def _search_file(
 
 
 class _Found:
-    """The matches so far: the first ones kept, the rest counted."""
+    """The matches so far: the first ones are kept, the rest is counted."""
 
     def __init__(self, shown: Callable[[str], str]) -> None:
-        """`shown`: what a person reads for a path that was found."""
+        """`shown`: the display form of a found path."""
         self._shown = shown
         self.by_file: dict[str, list[str]] = {}
         self.kept = self.total = 0
         self._room = MAX_RESULT_CHARS - _NOTE_ROOM
 
     def take(self, path: str, number: str, text: str) -> bool:
-        """Keeps or counts one matching line. False: enough."""
+        """Keeps or counts one matching line; False to stop."""
         self.total += 1
         if self.kept == self.total - 1 and self.kept < _MAX_MATCHES:
             self._keep(path, f"{number}: {text}")
@@ -130,7 +127,7 @@ def _check(pattern: str, include: str) -> None:
     if not pattern:
         raise ToolError("The pattern is empty. Use ls or glob to list files.")
     if "\0" in pattern + include or encodable(pattern + include) != pattern + include:
-        raise ToolError("The pattern holds a character that is in no text (NUL, or half of a pair).")
+        raise ToolError("The pattern contains NUL or a lone surrogate, which no text contains.")
     if _LINE_BREAK.search(pattern):
         raise ToolError(
             "grep looks at one line at a time, so a pattern with \\n finds nothing: search one line."

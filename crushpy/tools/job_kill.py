@@ -1,4 +1,4 @@
-"""The tool that ends a background job and all that it started."""
+"""The tool `job_kill`: ends a background job and everything it started."""
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Terminal

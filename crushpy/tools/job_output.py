@@ -1,4 +1,4 @@
-"""The tool that reads what a background job printed since the last time."""
+"""The tool `job_output`: reads what a background job printed since the last call."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""The tool `ls`: what a folder holds, as a tree."""
+"""The tool `ls`: the contents of a folder as a tree."""
 
 import asyncio
 from collections import deque
@@ -9,8 +9,7 @@ from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import FileList
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.search.files_below import NOT_SEARCHED
 from crushpy.tools.search.ignore_rules import FolderEntries, IgnoreRules
@@ -38,7 +37,7 @@ class LsTool(Tool[LsArgs]):
 
 
 class _Folder:
-    """A folder of the tree. What it holds is counted at once, and shown where there is room."""
+    """A folder of the tree. Its entries are counted at once, and shown if there is room."""
 
     def __init__(self, path: Path, rules: IgnoreRules, is_left_out: IsLeftOut) -> None:
         self.path = path
@@ -92,7 +91,7 @@ def _without(found: FolderEntries, folder: Path, is_left_out: Callable[[Path], b
 
 
 def _fill(root: _Folder, is_left_out: IsLeftOut) -> int:
-    """Opens folders level by level while there is room; how many entries were seen but are not shown."""
+    """Expands folders level by level while there is room; returns how many entries are not shown."""
     root.shown = min(root.size, _MAX_ENTRIES)
     left_out = root.size - root.shown
     room = _MAX_ENTRIES - root.shown

@@ -1,12 +1,11 @@
-"""Lets the agent end its session and go on in a fresh one. The engine carries it out."""
+"""The tool `new_session`: ends the session and continues in a new one. The engine executes it."""
 
 from typing import Annotated
 
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 
 
 class NewSessionArgs(Args, frozen=True):
@@ -20,7 +19,7 @@ class NewSessionArgs(Args, frozen=True):
 
 
 class NewSessionTool(Tool[NewSessionArgs]):
-    """Offered only while the compaction method is `llm`. It is the engine that runs it, last of its batch."""
+    """Offered only while the compaction method is `llm`. The engine runs it last in its batch."""
 
     name = "new_session"
     args = NewSessionArgs

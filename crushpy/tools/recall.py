@@ -1,4 +1,4 @@
-"""Finds what was said and done before: in this session, in those it continues, and in their tasks."""
+"""The tool `recall`: searches this session, the sessions it continues, and their tasks."""
 
 from typing import Annotated
 
@@ -6,8 +6,7 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Excerpt
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.truncate import truncate
 
 

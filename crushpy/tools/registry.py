@@ -1,4 +1,4 @@
-"""Every tool there is, their schemas, and the check of what a model wrote as arguments."""
+"""All tools, their schemas, and the validation of arguments."""
 
 from collections.abc import Iterable, Mapping
 from functools import cache
@@ -9,8 +9,7 @@ from msgspec.inspect import BoolType, FloatType, IntType, Metadata, NoneType, Ty
 
 from crushpy.core.access import ToolTable, declare_tools
 from crushpy.core.messages import Json
-from crushpy.tools.base import AnyTool, Args
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import AnyTool, Args, ToolError
 
 
 def all_tools() -> tuple[AnyTool, ...]:
@@ -51,7 +50,7 @@ def all_tools() -> tuple[AnyTool, ...]:
 
 
 def tool_table() -> ToolTable:
-    """What the calls of each tool touch. Declares it too, for whoever reads permission rules later on."""
+    """What the calls of each tool touch. Also declares it for parsing permission rules."""
     table = {tool.name: tool.access for tool in all_tools()}
     declare_tools(table)
     return table
@@ -59,7 +58,7 @@ def tool_table() -> ToolTable:
 
 @cache
 def schema(args: type[Args]) -> Json:
-    """The JSON schema of a tool's arguments: inlined, and without what a model does not need."""
+    """The JSON schema of a tool's arguments, inlined and without what a model does not need."""
     (root,), definitions = msgspec.json.schema_components([args], ref_template="{name}")
     return _lean(_inline(root, definitions))
 
@@ -76,7 +75,7 @@ def _inline(node: Any, definitions: Mapping[str, Any]) -> Any:
 
 
 def _lean(node: Any, *, names: bool = False) -> Any:
-    """Drops titles, docstrings of structs and defaults; `names` is True where keys are argument names."""
+    """Drops titles, docstrings of structs and defaults; `names` is True if keys are argument names."""
     if isinstance(node, list):
         return [_lean(value) for value in node]  # pyright: ignore[reportUnknownVariableType]
     if not isinstance(node, dict):
@@ -99,7 +98,7 @@ def _lean(node: Any, *, names: bool = False) -> Any:
 
 
 def check_args(tool: AnyTool, args: Json) -> Args:
-    """`args` as the tool's own type, or a ToolError that tells the model what to mend."""
+    """`args` as the tool's own type. Raises a ToolError that tells the model what to fix."""
     try:
         return msgspec.convert(_forgive(tool.args, args), tool.args)
     except msgspec.ValidationError as error:
@@ -108,7 +107,7 @@ def check_args(tool: AnyTool, args: Json) -> Args:
 
 
 def _forgive(args: type[Args], values: Json) -> Json:
-    """Models write null for "not given", and numbers as text: both are understood."""
+    """Models write null for a missing argument, and numbers as text: both are accepted."""
     forgiving = _forgiving(args)
     forgiven: Json = {}
     for name, value in values.items():
@@ -121,7 +120,7 @@ def _forgive(args: type[Args], values: Json) -> Json:
 
 @cache
 def _forgiving(args: type[Args]) -> dict[str, tuple[bool, bool]]:
-    """For each argument: whether it may be left out, and whether a text can only be meant as a number."""
+    """For each argument: whether it is optional, and whether text can only mean a number."""
     return {
         field.encode_name: (not field.required, _is_number_or_flag(type_info(field.type)))
         for field in msgspec.structs.fields(args)
@@ -129,7 +128,7 @@ def _forgiving(args: type[Args]) -> dict[str, tuple[bool, bool]]:
 
 
 def _is_number_or_flag(wanted: Type) -> bool:
-    """True where a number, a flag or nothing is taken, so that a text can only be meant as one of them."""
+    """True if only a number, a boolean or null is accepted, so that text can only mean one of them."""
     if isinstance(wanted, Metadata):  # a field with a description
         return _is_number_or_flag(wanted.type)
     if isinstance(wanted, UnionType):

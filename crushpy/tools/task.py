@@ -1,4 +1,4 @@
-"""Gives a piece of work to a sub-agent, which has a context of its own. The engine carries it out."""
+"""The tool `task`: runs a sub-agent with its own context. The engine executes it."""
 
 from typing import Annotated, Literal
 
@@ -6,8 +6,7 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Json
-from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext, ToolError
 
 
 class TaskArgs(Args, frozen=True):
@@ -22,7 +21,7 @@ class TaskArgs(Args, frozen=True):
 class TaskTool(Tool[TaskArgs]):
     name = "task"
     args = TaskArgs
-    access = ToolAccess("none")  # each call of the sub-agent is judged by itself
+    access = ToolAccess("none")  # each call of the sub-agent is decided separately
 
     def side_by_side(self, args: Json) -> bool:
         return args.get("read_only") is True

@@ -1,11 +1,10 @@
-"""The tool `todos`: the model's list of what is to be done."""
+"""The tool `todos`: the model's to-do list."""
 
 from typing import Literal
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Todo, TodoList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 
 
 class Item(Args, frozen=True):
@@ -26,7 +25,7 @@ class TodosTool(Tool[TodosArgs]):
     async def run(self, args: TodosArgs, context: ToolContext) -> Outcome:
         for number, item in enumerate(args.todos, start=1):
             if not item.text.strip():
-                raise ToolError(f"Todo {number} has no text. Say what is to be done.")
+                raise ToolError(f"Todo {number} has no text. Say what to do.")
         todos = tuple(Todo(item.text.strip(), item.status) for item in args.todos)
         return Outcome(_summary(todos), display=TodoList(todos), todos=todos)
 

@@ -1,4 +1,4 @@
-"""How large things may get, and the one way to make a text shorter: keep head and tail, say what was cut."""
+"""Size limits, and the one way to shorten a text: keep head and tail, and mark what was cut."""
 
 from crushpy.core.messages import Data
 
@@ -9,7 +9,7 @@ MAX_LINE_CHARS = 2_000
 MAX_LIVE_CHARS = 4_000
 """One piece of live output, as a person sees it."""
 MAX_OUTPUT_FILE_BYTES = 50_000_000
-"""The file that keeps the whole of one large output."""
+"""The file with one full large output."""
 MAX_FETCH_BYTES = 5_000_000
 """One fetched page, as it comes from the server."""
 
@@ -17,13 +17,13 @@ MAX_FETCH_BYTES = 5_000_000
 class Truncated(Data, frozen=True):
     text: str
     truncated_chars: int = 0
-    """How many characters of the original are missing; 0 where it came through whole."""
+    """How many characters of the original are missing; 0 if it is complete."""
     lines: int = 0
-    """How many lines the original had, where some of it is missing."""
+    """How many lines the original had, if some are missing."""
 
 
 def truncate(text: str, limit: int = MAX_RESULT_CHARS) -> Truncated:
-    """`text` in at most `limit` characters and a marker line: the middle is cut, between lines if it can."""
+    """`text` in at most `limit` characters and a marker line: the middle is cut, at lines if possible."""
     if len(text) <= limit:
         return Truncated(text)
     return _cut_middle(text, text, len(text), limit, text.count("\n") + (not text.endswith("\n")))
@@ -40,14 +40,14 @@ def marker(truncated_chars: int) -> str:
 
 
 def cut_line(line: str, limit: int = MAX_LINE_CHARS) -> str:
-    """The beginning of one line, with the marker behind it where something was cut."""
+    """The beginning of one line, followed by the marker if something was cut."""
     if len(line) <= limit:
         return line
     return f"{line[:limit]} {marker(len(line) - limit)}"
 
 
 class HeadTail:
-    """A text that grows without end in bounded memory: what `truncate` would leave of it, and no more."""
+    """A growing text in bounded memory: keeps only what `truncate` would leave of it."""
 
     def __init__(self, limit: int = MAX_RESULT_CHARS) -> None:
         self._limit = limit
@@ -58,7 +58,7 @@ class HeadTail:
         self.total = 0
         self._breaks = 0
         self._open = False
-        """Whether the last line has no end yet."""
+        """Whether the last line is incomplete."""
 
     def add(self, text: str) -> None:
         self.total += len(text)
@@ -76,7 +76,7 @@ class HeadTail:
         return _cut_middle(self._head or rest, rest, self.total, self._limit, self._breaks + self._open)
 
     def _let_go(self) -> None:
-        """Forgets what will not be shown. Rare by design: each time at least `limit` characters came in."""
+        """Drops what will not be shown. Rare: at least `limit` characters arrive between two calls."""
         rest = "".join(self._pieces)
         self._head = self._head or rest[: self._limit]
         rest = rest[len(rest) - self._limit :]

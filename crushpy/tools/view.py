@@ -13,20 +13,18 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.safe_open import NotRegular
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
-from crushpy.tools.files.file_types import describe_binary
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.files.file_window import is_windowed, read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
-from crushpy.tools.files.text_file import decode, normalize, read_regular, split_lines
+from crushpy.tools.files.text_file import decode, describe_binary, normalize, read_regular, split_lines
 from crushpy.tools.truncate import MAX_RESULT_CHARS, cut_line
 from crushpy.util.images import ImageLimits, image_type, scale_image
 
 _DEFAULT_LINES = 2_000
 _NOTE_ROOM = 300
-"""What is left free of a result for what is said below the lines."""
+"""Characters of a result reserved for the notes below the lines."""
 _EXCERPT_LINES = 100
-"""A person sees the beginning; the model gets it all."""
+"""Lines shown to a person; the model gets all of them."""
 
 
 class ViewArgs(Args, frozen=True):
@@ -59,7 +57,7 @@ def _view(args: ViewArgs, context: ToolContext) -> Outcome:
     shown = encodable(context.shown(path))
     real = Path(real_path(context, args.file_path))
     offset = max(args.offset, 1)
-    with suppress(OSError, NotRegular):  # said below, in words
+    with suppress(OSError, NotRegular):  # reported below
         if is_windowed(real) and (window := read_window(real, offset, args.limit)):
             outcome = _lines(shown, "", window.lines, window.total, offset, args.limit)
             context.memory.remember_digest(real, window.digest)
@@ -92,7 +90,7 @@ def _read(path: Path, real: Path, shown: str, context: ToolContext) -> bytes:
 
 
 def _lines(shown: str, form: str, lines: Sequence[str], total: int, offset: int, limit: int) -> Outcome:
-    """The lines from number `offset` on, cut, `total` of which the file has, as far as there is room."""
+    """The numbered lines from `offset` on, shortened, as far as there is room; the file has `total` lines."""
     if not total:
         return Outcome(f"{shown} is empty.", display=Excerpt(shown, ""))
     if offset > total:

@@ -4,8 +4,7 @@ from pathlib import Path
 
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import Diff
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
 from crushpy.tools.files.file_change import (
     FileChange,
     make_change,
@@ -23,10 +22,10 @@ class WriteArgs(Args, frozen=True):
 
 
 class _Unchanged(ToolError):
-    """The file holds exactly this already: nothing to do, and no error for the model."""
+    """The file already has this content: nothing to do, and not an error for the model."""
 
     def __init__(self, path: Path, shown: str, raw: bytes) -> None:
-        super().__init__(f"{shown} holds exactly this already: nothing was written.")
+        super().__init__(f"{shown} already has exactly this content: nothing was written.")
         self.path = path
         self.raw = raw
 
@@ -73,10 +72,10 @@ def _plan(context: ToolContext, args: WriteArgs) -> FileChange:
 
 
 def _in_form_of(file: TextFile, content: str) -> tuple[str, str]:
-    """`content` with the line endings of the file it replaces, and a note where those were mixed."""
+    """`content` with the line endings of the file it replaces, and a note if those were mixed."""
     if file.bom:
         content = content.removeprefix("\ufeff")
     if "\r" in content or not file.text:
         return content, ""
-    note = "line endings were mixed and are now all alike" if file.mixed_newlines else ""
+    note = "line endings were mixed and are now uniform" if file.mixed_newlines else ""
     return content.replace("\n", file.newline), note

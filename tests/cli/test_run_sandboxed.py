@@ -56,7 +56,7 @@ def test_the_network_is_refused_by_name_with_the_ways_to_grant_it(run: Run, llm:
     assert "sandbox.network" in curl
     assert "needs network access: pypi.org" in make and "--allow 'network(pypi.org)'" in make
     assert "--allow network" in anything
-    assert "'a b' is no host" in wrong
+    assert "'a b' is not a host" in wrong
     assert done.code == 3
 
 

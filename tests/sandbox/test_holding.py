@@ -84,7 +84,7 @@ async def test_git_is_changed_by_whom_it_was_granted_alone_and_its_hooks_by_nobo
         made = await bash(context, f"git init -q . && {commit}", Privileges(git=True))
         assert made.text == "(no output)", made.text
         held = await bash(context, f"{commit}; mv .git away; touch .git/hooks/pre-commit; ln .git/config c")
-        assert "keeps `.git` read-only" in held.text
+        assert "`.git` is read-only in the sandbox" in held.text
         assert {"away", "c"}.isdisjoint(os.listdir(workspace))
         granted = await bash(
             context,

@@ -14,9 +14,8 @@ from pathlib import Path
 import pytest
 from filetools import call, knows, lend, names, refused
 
-from crushpy.tools.base import ToolContext
+from crushpy.tools.base import ToolContext, ToolError
 from crushpy.tools.edit import EditTool
-from crushpy.tools.errors import ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.file_change import FileChange, make_change, open_original
 from crushpy.tools.write import WriteTool
@@ -124,7 +123,7 @@ async def test_a_read_only_file_is_not_replaced(context: ToolContext) -> None:
 def test_a_file_changed_at_the_last_moment_is_not_overwritten(workspace: Path) -> None:
     file = workspace / "a"
     file.write_bytes(b"someone else's")
-    with pytest.raises(ToolError, match="changed by someone else just now"):
+    with pytest.raises(ToolError, match="changed by another program just now"):
         write_file(file, "a", b"ours", b"what we read")
     assert (file.read_bytes(), names(workspace)) == (b"someone else's", ["a"])
 
@@ -132,7 +131,7 @@ def test_a_file_changed_at_the_last_moment_is_not_overwritten(workspace: Path) -
 def test_a_file_that_appears_at_the_last_moment_is_not_overwritten(workspace: Path) -> None:
     file = workspace / "a"
     file.write_bytes(b"someone else's")
-    with pytest.raises(ToolError, match="came into being meanwhile"):
+    with pytest.raises(ToolError, match="was created meanwhile"):
         write_file(file, "a", b"ours", None)
     assert (file.read_bytes(), names(workspace)) == (b"someone else's", ["a"])
 
@@ -239,8 +238,8 @@ def test_a_read_only_folder_is_refused_with_its_name() -> None:
             _, edited, written, rest = in_a_process(_WRITE_AS_SOMEBODY, folder).splitlines()
         finally:
             folder.chmod(0o755)
-    assert edited.startswith(f"a was not written: no right to write in {folder} (permission denied)")
-    assert written.startswith(f"b was not written: no right to write in {folder} (permission denied)")
+    assert edited.startswith(f"a was not written: no permission to write in {folder} (permission denied)")
+    assert written.startswith(f"b was not written: no permission to write in {folder} (permission denied)")
     assert rest == "True ['a']"
 
 

@@ -12,12 +12,11 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Outcome
+from crushpy.tools.base import Outcome, ToolError
 from crushpy.tools.bash import BashArgs, BashTool
-from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
+from crushpy.tools.shell.command_output import as_plain_text
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.tools.shell.terminal_text import as_plain_text
 
 # --- what comes back ---------------------------------------------------------------------------------------
 
@@ -138,7 +137,7 @@ async def test_start_up_files_and_the_login_shell_have_no_say(
 async def test_a_deleted_workspace_is_named(workspace: Path) -> None:
     async with lent(workspace) as context:
         workspace.rmdir()
-        with pytest.raises(ToolError, match=f"{workspace} does not exist any more"):
+        with pytest.raises(ToolError, match=f"{workspace} no longer exists"):
             await bash(context, "echo hi")
 
 

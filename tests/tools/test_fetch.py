@@ -14,12 +14,11 @@ from crushpy import __version__
 from crushpy.core.access import Access
 from crushpy.core.messages import Excerpt
 from crushpy.http.public_addresses import is_public
-from crushpy.tools.base import Outcome, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import Outcome, ToolContext, ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.tools.web.addresses import resolve
+from crushpy.tools.web.page_visit import resolve
 
 
 def context(workspace: Path, allow_private: bool = True) -> ToolContext:
@@ -111,7 +110,7 @@ async def test_anything_else_is_refused_with_type_and_size(workspace: Path) -> N
 
 
 async def test_bytes_without_a_type_are_not_shown_as_text(workspace: Path) -> None:
-    assert (await fetched(workspace, answer(bytes(100), ""))).text == "(empty)\n[100 bytes that are no text]"
+    assert (await fetched(workspace, answer(bytes(100), ""))).text == "(empty)\n[100 bytes that are not text]"
 
 
 async def test_a_compressed_page_is_read(workspace: Path) -> None:

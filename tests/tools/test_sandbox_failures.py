@@ -3,7 +3,7 @@
 import pytest
 
 from crushpy.core.access import Privileges
-from crushpy.tools.shell.sandbox_failures import why_it_failed
+from crushpy.tools.bash import why_it_failed
 
 NOTHING = Privileges()
 

@@ -57,7 +57,7 @@ async def test_the_same_content_is_not_written_again(context: ToolContext) -> No
     before = file.stat()
     outcome = await call(WriteTool(), context, file_path="a", content="one\n")
     after = file.stat()
-    assert outcome.text == "a holds exactly this already: nothing was written."
+    assert outcome.text == "a already has exactly this content: nothing was written."
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
     assert outcome.display is None and not outcome.is_error
 
@@ -92,7 +92,7 @@ async def test_mixed_line_endings_become_alike_and_that_is_said(context: ToolCon
     knows(context, file)
     outcome = await call(WriteTool(), context, file_path="a", content="x\ny\n")
     assert file.read_bytes() == b"x\r\ny\r\n"
-    assert "Note: line endings were mixed and are now all alike." in outcome.text
+    assert "Note: line endings were mixed and are now uniform." in outcome.text
 
 
 async def test_what_the_encoding_cannot_hold_is_refused(context: ToolContext) -> None:

@@ -188,4 +188,4 @@ async def test_a_folder_that_is_gone_is_told(start: Start, workspace: Path) -> N
     async with start() as app:
         os.rmdir(workspace)
         await run(app, "echo hi")
-        await app.until(lambda: "does not exist any more" in " ".join(app.text.split()), "the reason")
+        await app.until(lambda: "no longer exists" in " ".join(app.text.split()), "the reason")

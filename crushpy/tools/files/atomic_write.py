@@ -1,7 +1,6 @@
-"""Writes a file whole or not at all: new content takes the place of the old in one step.
+"""Replaces a file atomically.
 
-The path is the real one, and no link on the way is followed. Mode, owner and extended attributes stay as
-they were.
+The path is resolved, and no link on the way is followed. Mode, owner and extended attributes are kept.
 """
 
 import errno
@@ -10,20 +9,20 @@ import stat
 from pathlib import Path
 
 from crushpy.security.safe_open import Folder, make_folders, open_folder, remove_if_empty
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import ToolError
 from crushpy.tools.files.locate import reason
 from crushpy.tools.files.text_file import read_regular_in
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK}
-"""What file systems without hard links answer."""
+"""Errors of file systems without hard links."""
 
 
 def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -> str:
-    """Puts `content` in place of `before`, which `target` must still hold; None: there must be no file yet.
+    """Replaces `before`, which `target` must still contain, with `content`; None: there must be no file yet.
 
-    Gives a note for the model, mostly empty. Raises ToolError, and then the old content is intact.
+    Returns a note for the model, usually empty. Raises ToolError; the old content is intact then.
     """
     made: list[Path] = []
     try:
@@ -37,7 +36,7 @@ def write_file(target: Path, shown: str, content: bytes, before: bytes | None) -
     except OSError as error:
         raise _refusal(error, shown, target) from error
     finally:
-        # Folders that were made for a file that could not be written are empty, and go.
+        # Remove folders that were created for a file that could not be written.
         remove_if_empty(made)
 
 
@@ -46,10 +45,10 @@ def _create(folder: Folder, name: str, shown: str, content: bytes) -> None:
     handle = folder.write_new(temporary, content, 0o666)
     try:
         try:
-            # Unlike a rename, this fails where another file has come into being meanwhile.
+            # Unlike a rename, this fails if another file was created meanwhile.
             folder.link(temporary, name)
         except FileExistsError as error:
-            raise ToolError(f"{shown} came into being meanwhile. View it first.") from error
+            raise ToolError(f"{shown} was created meanwhile. View it first.") from error
         except OSError as error:
             if error.errno not in _NO_LINKS or folder.exists(name):
                 raise
@@ -69,7 +68,7 @@ def _replace(folder: Folder, name: str, shown: str, content: bytes, before: byte
     try:
         _take_over(folder, name, handle, status)
         if read_regular_in(folder, name, shown) != before:
-            raise ToolError(f"{shown} was changed by someone else just now. View it again first.")
+            raise ToolError(f"{shown} was changed by another program just now. View it again first.")
         folder.rename(temporary, name)
         _require_ours(folder, name, handle, shown)
     finally:
@@ -85,14 +84,14 @@ def _temporary_name() -> str:
 
 
 def _require_ours(folder: Folder, name: str, handle: int, shown: str) -> None:
-    """What has the name now is what was written, not something that was put in the place of the new file."""
+    """Checks that the name still refers to the file that was written."""
     try:
         found = folder.status(name)
     except FileNotFoundError:
-        return  # removed since; that is somebody's right
+        return  # removed since, which is allowed
     ours = os.fstat(handle)
     if (found.st_dev, found.st_ino) != (ours.st_dev, ours.st_ino):
-        raise ToolError(f"{shown} was replaced by someone else while it was written. Look at it again first.")
+        raise ToolError(f"{shown} was replaced by another program while it was written. View it again first.")
 
 
 def _take_over(folder: Folder, name: str, handle: int, status: os.stat_result) -> None:
@@ -108,7 +107,7 @@ def _try_chown(handle: int, user: int, group: int) -> None:
     try:
         os.fchown(handle, user, group)
     except OSError:
-        # Only root gives files away; a group one belongs to can still be kept.
+        # Only root can change the owner; the group can be kept by its members.
         try:
             os.fchown(handle, -1, group)
         except OSError:
@@ -116,7 +115,7 @@ def _try_chown(handle: int, user: int, group: int) -> None:
 
 
 def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
-    """Access lists, labels and the like, where the system has them and lets us."""
+    """Copies ACLs, labels and other extended attributes, as far as the system allows."""
     if not hasattr(os, "listxattr"):
         return
     try:
@@ -136,15 +135,15 @@ def _copy_attributes(folder: Folder, name: str, handle: int) -> None:
 
 
 def _refusal(error: OSError, shown: str, target: Path) -> ToolError:
-    """Why a file could not be written, and the way out."""
+    """Why a file could not be written, and what to do."""
     if error.errno in _FULL:
         why = "there is no space left for it. Free some space first"
     elif error.errno in _DENIED:
-        why = f"no right to write in {target.parent} ({reason(error)}). Ask the user"
+        why = f"no permission to write in {target.parent} ({reason(error)}). Ask the user"
     elif error.errno in (errno.ENOTDIR, errno.EEXIST):
         why = "a part of its path is a file, not a folder"
     elif error.errno == errno.ENOENT:
-        why = "it is gone. Use write to make it again"
+        why = "it no longer exists. Use write to create it again"
     else:
         why = reason(error)
-    return ToolError(f"{shown} was not written: {why}. What was there is unchanged.")
+    return ToolError(f"{shown} was not written: {why}. Its content is unchanged.")

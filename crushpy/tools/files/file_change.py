@@ -1,4 +1,4 @@
-"""One change to one text file: worked out first, so that it can be shown, then made."""
+"""One change to one text file: planned first, so that it can be shown, then made."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -6,8 +6,7 @@ from pathlib import Path
 
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext
-from crushpy.tools.errors import DoesNotFit, ToolError
+from crushpy.tools.base import DoesNotFit, ToolContext, ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, real_path, reason
@@ -18,7 +17,7 @@ from crushpy.util.uncancellable import in_thread
 _CONTEXT = 2
 _SHOWN_CHANGES = 3
 _SHOWN_LINES = 6
-"""Of one change; a longer one is shown by both ends."""
+"""Lines shown of one change; of a longer one both ends are shown."""
 _LINE_CHARS = 200
 
 
@@ -26,17 +25,17 @@ class OriginalFile(Data, frozen=True):
     """The file to change, as it is now."""
 
     path: Path
-    """As it was named."""
+    """As named by the model."""
     real: Path
-    """Behind all links, as it was judged."""
+    """With links resolved, as permissions were decided on it."""
     shown: str
     raw: bytes | None
-    """None where there is no file yet."""
+    """None if there is no file yet."""
     file: TextFile
 
 
 class FileChange(Data, frozen=True):
-    """What a file would hold after a change."""
+    """The content of a file after a change."""
 
     original: OriginalFile
     text: str
@@ -54,7 +53,7 @@ PlanChange = Callable[[], FileChange]
 
 
 def open_original(context: ToolContext, file_path: str) -> OriginalFile:
-    """The text file that `file_path` names, or the place for a new one; ToolError for anything else."""
+    """The text file at `file_path`, or the path for a new one. Raises ToolError for anything else."""
     path = locate(context, file_path)
     real = Path(real_path(context, file_path))
     shown = encodable(context.shown(path))
@@ -71,7 +70,7 @@ def open_original(context: ToolContext, file_path: str) -> OriginalFile:
 
 
 def require_known(context: ToolContext, original: OriginalFile) -> None:
-    """A ToolError unless the model has seen the file as it is now."""
+    """Raises ToolError unless the model has read the current content of the file."""
     if original.raw is None:
         return
     state = context.memory.state(original.real, original.raw)
@@ -82,9 +81,9 @@ def require_known(context: ToolContext, original: OriginalFile) -> None:
 
 
 async def preview_change(plan: PlanChange) -> Diff | None:
-    """The diff that `plan` would make; None where it would fail.
+    """The diff that `plan` would make; None if it would fail.
 
-    Raises DoesNotFit: of a file that the model has read it learns nothing that it does not know.
+    Raises DoesNotFit, which reveals nothing new: the model has read that file.
     """
     try:
         return await asyncio.to_thread(lambda: plan().diff())
@@ -95,7 +94,7 @@ async def preview_change(plan: PlanChange) -> Diff | None:
 
 
 async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChange, Diff]:
-    """Works the change out and makes it."""
+    """Plans the change and makes it."""
 
     def work() -> tuple[FileChange, Diff]:
         change = plan()
@@ -112,7 +111,7 @@ async def make_change(context: ToolContext, plan: PlanChange) -> tuple[FileChang
 
 
 def describe_change(change: FileChange, diff: Diff, what: str) -> str:
-    """A change in words for the model: what was done, and the changed lines with their new numbers."""
+    """Describes a change for the model: what was done, and the changed lines with their new numbers."""
     notes = "".join(f"\nNote: {note}." for note in change.notes)
     after = split_lines(normalize(change.text))
     places = changed_lines(split_lines(normalize(change.before or "")), after)

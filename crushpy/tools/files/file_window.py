@@ -1,4 +1,4 @@
-"""Some lines of a large text file, read in pieces: what it costs depends on the lines, not on the file."""
+"""Reads some lines of a large text file in chunks: the memory used depends on the lines, not on the file."""
 
 import codecs
 import os
@@ -14,15 +14,15 @@ from crushpy.tools.truncate import MAX_LINE_CHARS, MAX_RESULT_CHARS, marker
 from crushpy.util.images import image_type
 
 _FROM = 2_000_000
-"""Smaller files are read whole."""
+"""Smaller files are read at once."""
 _CHUNK = 1 << 18
 _KEPT = 2 * MAX_RESULT_CHARS
-"""Characters of lines that are kept: more do not fit into a result."""
+"""Characters of lines that are kept; more do not fit into a result."""
 
 
 class FileWindow(Data, frozen=True):
     lines: list[str]
-    """From the first one asked for on, as many as can be shown, long ones cut."""
+    """From the first requested line on, as many as can be shown, long ones shortened."""
     total: int
     """Lines of the whole file."""
     digest: str
@@ -30,7 +30,7 @@ class FileWindow(Data, frozen=True):
 
 
 def is_windowed(path: Path) -> bool:
-    """Whether the file is so large that only a part of it should be read. False where that is not known."""
+    """Whether the file is so large that only part of it should be read; False if unknown."""
     try:
         return os.lstat(path).st_size > _FROM
     except (OSError, ValueError):
@@ -38,9 +38,9 @@ def is_windowed(path: Path) -> bool:
 
 
 def read_window(path: Path, offset: int, limit: int) -> FileWindow | None:
-    """`limit` lines from number `offset` on; None where the file is better read whole.
+    """`limit` lines from number `offset` on; None if the file should be read at once.
 
-    That is: a small one, or one that is not plain UTF-8 with newlines.
+    That is the case for a small file, and for one that is not plain UTF-8 with newlines.
     """
     handle = open_regular(path)
     with os.fdopen(handle, "rb", buffering=0) as file:
@@ -71,19 +71,19 @@ def _window(chunks: Iterator[bytes], offset: int, limit: int) -> FileWindow | No
 
 
 class _FoundLines:
-    """Takes a text in pieces; keeps the beginnings of the lines that are wanted, as many as can be shown."""
+    """Takes a text in chunks; keeps the beginnings of the requested lines, as many as can be shown."""
 
     def __init__(self, offset: int, limit: int) -> None:
         self._wanted = range(offset, offset + limit)
         self._room = _KEPT
         self._head = ""
-        """Of the line at hand, where it is wanted."""
+        """The beginning of the current line, if it is requested."""
         self._length = 0
-        """Of that line."""
+        """The length of that line."""
         self._last = ""
         """The last character so far."""
         self._ended = 0
-        """Lines that have."""
+        """Complete lines so far."""
         self._newlines = self._returns = False
         self.lines: list[str] = []
 
@@ -93,7 +93,7 @@ class _FoundLines:
 
     @property
     def has_old_endings(self) -> bool:
-        """No newline, but carriage returns alone."""
+        """True if lines end with carriage returns only."""
         return self._returns and not self._newlines
 
     def add(self, text: str) -> None:
@@ -115,7 +115,7 @@ class _FoundLines:
         self._returns = self._returns or (not self._newlines and "\r" in text)
 
     def end(self) -> None:
-        """The last line may go without an ending."""
+        """Completes the last line, which may have no newline."""
         if self._last not in ("", "\n"):
             self._end_line(returned=False)
             self._last = "\n"

@@ -1,4 +1,4 @@
-"""Compares two texts line by line: the diff a person sees, and where the changes are. Pure."""
+"""Compares two texts line by line: a unified diff, and the changed ranges. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -24,7 +24,7 @@ class Change(Data, frozen=True):
 
 
 def make_diff(path: str, before: str | None, after: str) -> Diff:
-    """What a person sees of a change to one file; `before` is None where the file is new."""
+    """The diff of a change to one file; `before` is None if the file is new."""
     old, new = _lines(before or ""), _lines(after)
     changes = changed_lines(old, new)
     unified = list(_unified(old, new, changes))
@@ -43,7 +43,7 @@ def make_diff(path: str, before: str | None, after: str) -> Diff:
 
 
 def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
-    """The changes that turn `old` into `new`, in order. Linear in time where the texts are large."""
+    """The changes that turn `old` into `new`, in order. Linear in time for large texts."""
     head = _common(old, new)
     tail = _common(old[head:][::-1], new[head:][::-1])
     a, b = old[head : len(old) - tail], new[head : len(new) - tail]
@@ -59,7 +59,7 @@ def changed_lines(old: Sequence[str], new: Sequence[str]) -> list[Change]:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines with their ends, so that a missing last newline shows."""
+    """Lines with their newlines, so that a missing last one is visible."""
     lines = [line + "\n" for line in normalize(text).split("\n")]
     last = lines.pop()[:-1]
     return [*lines, last] if last else lines
@@ -83,7 +83,7 @@ def _compare(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
 
 
 def _side_by_side(a: Sequence[str], b: Sequence[str]) -> Iterator[Change]:
-    """Line by line: what a replacement all over a file leaves behind."""
+    """Compares line by line, for replacements all over a file."""
     start: int | None = None
     for number, (x, y) in enumerate(zip(a, b, strict=True)):
         if x != y and start is None:
@@ -112,7 +112,7 @@ def _unified(old: Sequence[str], new: Sequence[str], changes: Sequence[Change]) 
 
 
 def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
-    """Changes whose context would touch, together."""
+    """Groups changes whose context would overlap."""
     group: list[Change] = []
     for change in changes:
         if group and change.start - group[-1].end > 2 * _CONTEXT:
@@ -124,7 +124,7 @@ def _hunks(changes: Sequence[Change]) -> Iterator[list[Change]]:
 
 
 def _range(start: int, end: int) -> str:
-    """A hunk's place as diff writes it: an empty one is named by the line before it."""
+    """A range as diff writes it: an empty one is named by the line before it."""
     return f"{start + 1 if end > start else start},{end - start}"
 
 

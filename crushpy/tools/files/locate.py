@@ -1,4 +1,4 @@
-"""Finds the file a model means by a path it wrote, and suggests names where there is none."""
+"""Resolves paths that a model wrote, and suggests names if there is no such file."""
 
 import errno
 import os
@@ -7,19 +7,18 @@ from pathlib import Path
 
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import ToolContext, ToolError
 
 _MAX_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""
 
 
 def locate(context: ToolContext, path: str) -> Path:
-    """`path` as an absolute path that can be looked at; a ToolError where it cannot be one at all."""
+    """`path` as an absolute path. Raises ToolError if it cannot be one."""
     if not path.strip():
         raise ToolError("The path is empty: name a file or a folder.")
     if "\0" in path:
-        raise ToolError("The path holds a NUL character: no file can have that name.")
+        raise ToolError("The path contains a NUL character, which no file name can.")
     try:
         found = context.resolve(path)
     except RuntimeError as error:
@@ -29,23 +28,23 @@ def locate(context: ToolContext, path: str) -> Path:
     try:
         found.lstat()
     except (FileNotFoundError, NotADirectoryError):
-        pass  # Some tools make it; the others say what is near.
+        pass  # some tools create it; the others suggest similar names
     except (OSError, ValueError) as error:
         raise ToolError(f"{encodable(path)} cannot be used as a path: {reason(error)}.") from error
     return found
 
 
 def real_path(context: ToolContext, path: str) -> str:
-    """The file that a call on `path` would touch, behind all links. Never raises.
+    """The file that a call on `path` would touch, with links resolved. Never raises.
 
-    Within a call the answer stays the same: what was judged is opened, with `crushpy.security.safe_open`.
+    The result is cached within a call: the path that was checked is opened, by `crushpy.security.safe_open`.
     """
     if context.resolved is not None and path in context.resolved:
         return context.resolved[path]
     try:
         found = os.path.realpath(context.resolve(path))
     except (OSError, ValueError, RuntimeError):
-        # `run` will refuse it; until then it stands for itself.
+        # `run` will refuse it.
         found = str(context.cwd / path)
     if context.resolved is not None:
         context.resolved[path] = found
@@ -53,7 +52,7 @@ def real_path(context: ToolContext, path: str) -> str:
 
 
 def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
-    """The error for a file that is not there, with the names that come nearest to its real one."""
+    """The error for a missing file, with the most similar names."""
     what = "file"
     while (there := _names(real.parent)) is None and real != real.parent:
         path, real, what = path.parent, real.parent, "folder"
@@ -66,16 +65,16 @@ def missing(context: ToolContext, path: Path, real: Path) -> ToolError:
 
 
 def reason(error: Exception) -> str:
-    """Why the system refused, in its words and without its number."""
+    """The system's reason for an error, without its number."""
     if isinstance(error, OSError) and error.errno == errno.ELOOP:
-        return "its links lead in a circle, or a part of it became a link since it was checked"
+        return "it has a loop of links, or a part of it became a link since it was checked"
     if isinstance(error, OSError) and error.strerror:
         return error.strerror[0].lower() + error.strerror[1:]
     return str(error)
 
 
 def _names(folder: Path) -> list[str] | None:
-    """What is in a folder; None where it is none, or cannot be listed."""
+    """The names in a folder; None if it is not a folder or cannot be listed."""
     try:
         with open_folder(folder) as opened, opened.entries() as entries:
             return [entry.name for entry, _ in zip(entries, range(_MAX_NAMES), strict=False)]

@@ -1,13 +1,307 @@
-"""Works out what edits make of a file: in order, all of them or none."""
+"""Plans edits of a text file: finds the passages, keeps line endings and indentation, all or nothing."""
 
-from collections.abc import Sequence
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
 
-from crushpy.tools.base import Args, ToolContext
-from crushpy.tools.errors import DoesNotFit, ToolError
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import encodable
+from crushpy.tools.base import Args, DoesNotFit, ToolContext, ToolError
 from crushpy.tools.files.file_change import FileChange, OriginalFile, open_original, require_known
 from crushpy.tools.files.locate import missing
-from crushpy.tools.files.passage_replacement import replace_passage
-from crushpy.tools.files.text_file import TextFile
+from crushpy.tools.files.text_file import Newline, TextFile, normalize
+from crushpy.tools.truncate import cut_line
+
+_SHOWN_LINES = 8
+_LINE_CHARS = 200
+_COMPARED_LINES = 20_000
+_CLOSE = 0.6
+_NUMBERED = re.compile(r"\s*\d+\t")
+
+
+def nearest_passage(lines: Sequence[str], wanted: Sequence[str]) -> str:
+    """A hint for `wanted`, which is not in `lines`."""
+    written = [line for line in wanted if line.strip()]
+    if written and all(_NUMBERED.match(line) for line in written):
+        return "It contains the line numbers that view adds to each line: leave them out."
+    at = _best_start(lines, wanted)
+    if at is None:
+        return "No line of the file is similar: view the file again and copy the passage exactly."
+    end = min(at + max(len(wanted), 1), at + _SHOWN_LINES, len(lines))
+    shown = "\n".join(f"{n + 1}\t{cut_line(encodable(lines[n]), _LINE_CHARS)}" for n in range(at, end))
+    return f"Nearest in the file:\n{shown}\nCopy the passage exactly as it is there."
+
+
+def _best_start(lines: Sequence[str], wanted: Sequence[str]) -> int | None:
+    """The start of the passage that has the most lines in common with `wanted`."""
+    stripped = [line.strip() for line in wanted]
+    places: dict[str, list[int]] = {text: [] for text in stripped if text}
+    for number, line in enumerate(lines):
+        if (known := places.get(line.strip())) is not None:
+            known.append(number)
+    votes: dict[int, int] = {}
+    for index, text in enumerate(stripped):
+        for number in places.get(text, ()):
+            at = max(number - index, 0)
+            # A long line is stronger evidence than a lone bracket.
+            votes[at] = votes.get(at, 0) + len(text)
+    if votes:
+        return max(votes, key=lambda at: (votes[at], -at))
+    return _fuzzy_start(lines, stripped)
+
+
+def _fuzzy_start(lines: Sequence[str], stripped: Sequence[str]) -> int | None:
+    """The same by the line most similar to the longest of `wanted`."""
+    from difflib import SequenceMatcher
+
+    index = max(range(len(stripped)), key=lambda index: len(stripped[index]))
+    target = stripped[index][:_LINE_CHARS]
+    if not target:
+        return None
+    matcher = SequenceMatcher(None, "", target, autojunk=False)
+    best, best_ratio = None, _CLOSE
+    for number, line in enumerate(lines[:_COMPARED_LINES]):
+        matcher.set_seq1(line.strip()[:_LINE_CHARS])
+        if matcher.real_quick_ratio() <= best_ratio or matcher.quick_ratio() <= best_ratio:
+            continue
+        if (ratio := matcher.ratio()) > best_ratio:
+            best, best_ratio = number, ratio
+    return None if best is None else max(best - index, 0)
+
+
+_Rule = Callable[[str], str | None]
+"""Maps the indentation a model wrote to that of the file; None if it is ambiguous."""
+
+
+def reindenter(quoted: Sequence[str], there: Sequence[str]) -> Callable[[str], str | None]:
+    """A function that turns text indented like `quoted` into text indented like `there`, its counterpart.
+
+    It returns None if the difference follows no rule: guessing could change the meaning of a program.
+    """
+    pairs = [(_indent(a), _indent(b)) for a, b in zip(quoted, there, strict=True) if a.strip()]
+    rule = _same(pairs) or _deeper(pairs) or _shallower(pairs) or _other_unit(pairs)
+
+    def apply(new: str) -> str | None:
+        if rule is None:
+            return None
+        lines: list[str] = []
+        for line in new.split("\n"):
+            if not line.strip():
+                lines.append(line)
+                continue
+            before = _indent(line)
+            after = rule(before)
+            if after is None:
+                return None
+            lines.append(after + line[len(before) :])
+        return "\n".join(lines)
+
+    return apply
+
+
+_Pairs = Sequence[tuple[str, str]]
+
+
+def _same(pairs: _Pairs) -> _Rule | None:
+    return (lambda indent: indent) if all(a == b for a, b in pairs) else None
+
+
+def _deeper(pairs: _Pairs) -> _Rule | None:
+    """The file has the same extra indentation on each line."""
+    first, there = pairs[0]
+    if not there.endswith(first):
+        return None
+    more = there.removesuffix(first)
+    return (lambda indent: more + indent) if all(b == more + a for a, b in pairs) else None
+
+
+def _shallower(pairs: _Pairs) -> _Rule | None:
+    """The file lacks the same indentation on each line."""
+    first, there = pairs[0]
+    if not first.endswith(there):
+        return None
+    less = first.removesuffix(there)
+    if not all(a == less + b for a, b in pairs):
+        return None
+    return lambda indent: indent.removeprefix(less) if indent.startswith(less) else None
+
+
+def _other_unit(pairs: _Pairs) -> _Rule | None:
+    """Tabs for spaces, or another number of spaces, in one constant proportion."""
+    quoted, there = next(((a, b) for a, b in pairs if a and b), ("", ""))
+    if not quoted:
+        return None
+    mark, unit, wanted = quoted[0], len(quoted), there[0]
+
+    def rule(indent: str) -> str | None:
+        if indent.strip(mark) or len(indent) * len(there) % unit:
+            return None
+        return wanted * (len(indent) * len(there) // unit)
+
+    return rule if all(rule(a) == b for a, b in pairs) else None
+
+
+def _indent(line: str) -> str:
+    return line[: len(line) - len(line.lstrip())]
+
+
+_LISTED_LINES = 10
+
+
+class Replaced(Data, frozen=True):
+    text: str
+    count: int
+    note: str = ""
+    """How it was found, if not exactly as written."""
+
+
+class _Passage(Data, frozen=True):
+    """A range of the text as the model sees it, and its replacement."""
+
+    start: int
+    end: int
+    new: str
+
+
+def replace_passage(file: TextFile, old: str, new: str, *, everywhere: bool = False) -> Replaced:
+    """The file's text with `old` replaced by `new`: the only occurrence, or all of them.
+
+    Line endings are ignored when searching; the replacement gets those of its surroundings.
+    Raises ToolError with the reason if it cannot be done.
+    """
+    old, new = old.replace("\r\n", "\n"), new.replace("\r\n", "\n")
+    if not old:
+        raise ToolError("old_string is empty. Use write to set the whole content of a file.")
+    if old == new:
+        raise ToolError("old_string and new_string are identical (line endings are kept as they are).")
+    file.check(new)
+    seen = normalize(file.text)
+    starts = _occurrences(seen, old)
+    if not starts:
+        passage, note = _tolerant(seen, old, new)
+        return Replaced(_put(file, seen, [passage]), 1, note)
+    if len(starts) > 1 and not everywhere:
+        raise ToolError(
+            f"old_string is not unique: {len(starts)} places (lines {_line_numbers(seen, starts)}). "
+            "Add surrounding lines to it, or set replace_all."
+        )
+    passages = [_Passage(start, start + len(old), new) for start in starts]
+    return Replaced(_put(file, seen, passages), len(starts))
+
+
+def _occurrences(text: str, old: str) -> list[int]:
+    starts: list[int] = []
+    at = text.find(old)
+    while at >= 0:
+        starts.append(at)
+        at = text.find(old, at + len(old))
+    return starts
+
+
+def _line_numbers(text: str, starts: list[int]) -> str:
+    numbers: list[str] = []
+    line, counted = 1, 0
+    for start in starts[:_LISTED_LINES]:
+        line += text.count("\n", counted, start)
+        counted = start
+        numbers.append(str(line))
+    more = len(starts) - len(numbers)
+    return ", ".join(numbers) + (f" and {more} more" if more else "")
+
+
+# --- putting it in, with the line endings that are there ---------------------------------------------------
+
+
+def _put(file: TextFile, seen: str, passages: list[_Passage]) -> str:
+    """The file's text with the passages, found in `seen`, replaced."""
+    text = file.text
+    dropped = _dropped_returns(text, seen)
+    pieces: list[str] = []
+    done = 0
+    for passage in passages:
+        start = passage.start + bisect_left(dropped, passage.start)
+        end = passage.end + bisect_left(dropped, passage.end)
+        newline = _newline_at(file, start, end) if "\n" in passage.new else "\n"
+        pieces += (text[done:start], passage.new.replace("\n", newline))
+        done = end
+    return "".join((*pieces, text[done:]))
+
+
+def _dropped_returns(text: str, seen: str) -> list[int]:
+    """The positions in `seen` at which a carriage return of `text` was dropped."""
+    if len(text) == len(seen):
+        return []
+    positions: list[int] = []
+    at = text.find("\r\n")
+    while at >= 0:
+        positions.append(at - len(positions))
+        at = text.find("\r\n", at + 2)
+    return positions
+
+
+def _newline_at(file: TextFile, start: int, end: int) -> Newline:
+    """The line ending between `start` and `end`, or of the line that contains them."""
+    text = file.text
+    inside = TextFile(text[start:end])
+    if not inside.mixed_newlines and "\n" in inside.text:
+        return inside.newline
+    if "\n" not in inside.text and (after := text.find("\n", end)) >= 0:
+        return "\r\n" if text[after - 1 : after] == "\r" else "\n"
+    return file.newline
+
+
+# --- the second try ----------------------------------------------------------------------------------------
+
+
+def _tolerant(seen: str, old: str, new: str) -> tuple[_Passage, str]:
+    """The one passage that equals `old` except for white space at both ends of its lines."""
+    wanted = old.removesuffix("\n").split("\n")
+    lines = seen.split("\n")
+    found = _windows(lines, [line.strip() for line in wanted])
+    if not found:
+        raise ToolError(f"old_string was not found. {nearest_passage(lines, wanted)}")
+    if len(found) > 1:
+        numbers = ", ".join(str(at + 1) for at in found[:_LISTED_LINES])
+        raise ToolError(
+            f"old_string was not found as written; ignoring white space, it is at {len(found)} places "
+            f"(lines {numbers}). Copy the passage exactly, with more lines around it."
+        )
+    at = found[0]
+    there = lines[at : at + len(wanted)]
+    adjusted = reindenter(wanted, there)(new)
+    if adjusted is None:
+        raise ToolError(
+            "old_string was not found as written: its indentation differs in a way that cannot be "
+            f"carried over to new_string. {nearest_passage(lines, wanted)}"
+        )
+    start = sum(len(line) + 1 for line in lines[:at])
+    end = start + sum(len(line) + 1 for line in there) - 1
+    if old.endswith("\n") and end < len(seen):
+        end += 1
+    elif old.endswith("\n"):
+        # The file's last line has no newline, and keeps none.
+        adjusted = adjusted.removesuffix("\n")
+    if seen[start:end] == adjusted:
+        raise ToolError("Nothing would change: old_string and new_string differ only in white space.")
+    last = at + len(wanted)
+    where = f"line {last}" if last == at + 1 else f"lines {at + 1}-{last}"
+    changed = " and new_string was indented to fit" if adjusted != new else ""
+    return _Passage(start, end, adjusted), f"found at {where} with other white space than written{changed}"
+
+
+def _windows(lines: Sequence[str], wanted: Sequence[str]) -> list[int]:
+    """The positions of `wanted` in `lines`, ignoring white space at both ends."""
+    anchor = max(range(len(wanted)), key=lambda index: len(wanted[index]))
+    if not wanted[anchor]:
+        return []
+    found: list[int] = []
+    for position, line in enumerate(lines):
+        at = position - anchor
+        if line.strip() != wanted[anchor] or at < 0 or at + len(wanted) > len(lines):
+            continue
+        if all(lines[at + index].strip() == text for index, text in enumerate(wanted)):
+            found.append(at)
+    return found
 
 
 class Replacement(Args, frozen=True):
@@ -17,7 +311,7 @@ class Replacement(Args, frozen=True):
 
 
 def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement]) -> FileChange:
-    """What the file would hold after `edits`. A ToolError names the edit that cannot be made."""
+    """The content of the file after `edits`. Raises a ToolError that names the edit that cannot be made."""
     if not edits:
         raise ToolError("edits is empty: give at least one edit.")
     original = open_original(context, file_path)
@@ -40,7 +334,7 @@ def plan_edits(context: ToolContext, file_path: str, edits: Sequence[Replacement
 def _apply(
     context: ToolContext, original: OriginalFile, file: TextFile, edit: Replacement, *, first: bool
 ) -> tuple[str, str]:
-    """The text after one edit, and a note on how its place was found."""
+    """The text after one edit, and a note on how the passage was found."""
     if original.raw is None and first:
         if edit.old_string:
             raise missing(context, original.path, original.real)

@@ -1,4 +1,4 @@
-"""Reads a file as text without losing a byte: which encoding, which mark at its start, which line endings."""
+"""Reads a file as text without losing a byte: encoding, byte order mark, line endings."""
 
 import codecs
 import errno
@@ -11,18 +11,54 @@ from typing import Literal
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular, open_regular
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import ToolError
+from crushpy.util.images import image_type
+
+_BINARIES = (
+    (b"\x7fELF", "ELF program or library"),
+    (b"MZ", "Windows program or library"),
+    (b"\xcf\xfa\xed\xfe", "Mach-O program or library"),
+    (b"\xca\xfe\xba\xbe", "Java class or Mach-O program"),
+    (b"%PDF-", "PDF"),
+    (b"PK\x03\x04", "ZIP archive or a document made of one"),
+    (b"\x1f\x8b", "gzip"),
+    (b"BZh", "bzip2"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"7z\xbc\xaf\x27\x1c", "7z archive"),
+    (b"SQLite format 3\0", "SQLite database"),
+    (b"\0asm", "WebAssembly"),
+    (b"BM", "BMP image"),
+    (b"II*\0", "TIFF image"),
+    (b"MM\0*", "TIFF image"),
+    (b"OggS", "Ogg media"),
+    (b"ID3", "MP3 audio"),
+    (b"fLaC", "FLAC audio"),
+    (b"wOFF", "web font"),
+    (b"wOF2", "web font"),
+)
+
+
+def describe_binary(raw: bytes) -> str:
+    """The type of a binary file, by its first bytes."""
+    for magic, words in _BINARIES:
+        if raw.startswith(magic):
+            return words
+    if raw[4:8] == b"ftyp":
+        return "MP4 or other ISO media"
+    return image_type(raw) or "unknown type"
+
 
 MAX_FILE_BYTES = 50_000_000
-"""Larger files are left to commands that read a part of them."""
+"""Larger files must be read in parts, by commands."""
 _SNIFFED_BYTES = 8_192
 _LEAST, _CHUNK = 1 << 14, 1 << 20
-"""Bytes that are asked for in one go: room is made for all of them, however few there are."""
+"""Bytes requested per read: a buffer of that size is allocated, however little is read."""
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _CONTROL = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f\x7f]")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8"),
-    # Before UTF-16: the little-endian mark of UTF-32 begins with that of UTF-16.
+    # Before UTF-16: the little-endian mark of UTF-32 begins with the one of UTF-16.
     (codecs.BOM_UTF32_LE, "utf-32-le"),
     (codecs.BOM_UTF32_BE, "utf-32-be"),
     (codecs.BOM_UTF16_LE, "utf-16-le"),
@@ -33,10 +69,10 @@ Newline = Literal["\n", "\r\n", "\r"]
 
 
 class TextFile(Data, frozen=True):
-    """A file's content, and what is needed to write another text in the same form."""
+    """A file's text, and what is needed to encode another text the same way."""
 
     text: str
-    """As it stands in the file, line endings too. Bytes that no character stands for are lone surrogates."""
+    """With its original line endings. Undecodable bytes are lone surrogates."""
     encoding: str = "utf-8"
     bom: bytes = b""
     bad_bytes: int = 0
@@ -44,7 +80,7 @@ class TextFile(Data, frozen=True):
 
     @property
     def newline(self) -> Newline:
-        """The line ending that most lines have."""
+        """The line ending of most lines."""
         windows = self.text.count("\r\n")
         unix = self.text.count("\n") - windows
         if not unix and not windows:
@@ -58,7 +94,7 @@ class TextFile(Data, frozen=True):
 
     @property
     def form(self) -> str:
-        """What a reader should know of the encoding; nothing for plain UTF-8."""
+        """A note about the encoding; empty for plain UTF-8."""
         if self.bad_bytes:
             return f"UTF-8 with {self.bad_bytes:,} bad bytes, shown as \ufffd"
         if self.encoding == "utf-8":
@@ -66,7 +102,7 @@ class TextFile(Data, frozen=True):
         return f"not UTF-8, read as {self.encoding}"
 
     def check(self, new: str) -> None:
-        """A ToolError where `new` cannot be written in this file's encoding."""
+        """Raises ToolError if `new` cannot be written in this file's encoding."""
         try:
             new.encode(self.encoding)
         except UnicodeEncodeError as error:
@@ -80,17 +116,17 @@ class TextFile(Data, frozen=True):
             raise ToolError(f"The file is {self.encoding}, which cannot hold {what}. {way_out}") from error
 
     def encode(self, text: str) -> bytes:
-        """`text` in this file's form. Parts that are new must have passed `check`."""
+        """`text` in this file's encoding. New parts must have passed `check`."""
         return self.bom + text.encode(self.encoding, "surrogateescape" if self.bad_bytes else "strict")
 
 
 def has_mark(raw: bytes) -> bool:
-    """Whether a file that begins so says which encoding it has."""
+    """Whether a file with this beginning has a byte order mark."""
     return any(raw.startswith(mark) for mark, _ in _MARKS)
 
 
 def decode(raw: bytes) -> TextFile | None:
-    """`raw` as text, so that encoding it again gives the same bytes; None where it is not text."""
+    """`raw` as text that encodes to the same bytes again; None if it is not text."""
     for bom, encoding in _MARKS:
         if raw.startswith(bom):
             return _decode_marked(raw[len(bom) :], bom, encoding)
@@ -114,7 +150,7 @@ def _decode_marked(rest: bytes, bom: bytes, encoding: str) -> TextFile | None:
 
 
 def _decode_damaged(raw: bytes, bom: bytes = b"") -> TextFile | None:
-    """UTF-8 with some bad bytes: more characters beyond ASCII are whole than broken."""
+    """UTF-8 with some bad bytes: more non-ASCII characters are valid than broken."""
     text = raw.decode("utf-8", "surrogateescape")
     bad = len(_SURROGATE.findall(text))
     beyond_ascii = len(text) - len(text.encode("ascii", "ignore"))
@@ -139,7 +175,7 @@ def read_regular(path: Path, shown: str) -> bytes:
 
 
 def read_regular_in(folder: Folder, name: str, shown: str) -> bytes:
-    """The same for a file in a folder that is held."""
+    """The same for a file in an open folder."""
     return _read_all(lambda: folder.open_regular(name), shown)
 
 
@@ -154,7 +190,7 @@ def _read_all(open_it: Callable[[], int], shown: str) -> bytes:
             raise _too_large(shown, expected)
         chunks: list[bytes] = []
         size = 0
-        # It may have grown since, and some of /proc say that they are empty.
+        # It may have grown since, and some files of /proc report a size of 0.
         while chunk := _read(handle, shown, max(expected - size, _LEAST)):
             chunks.append(chunk)
             size += len(chunk)
@@ -169,7 +205,7 @@ def _read(handle: int, shown: str, wanted: int) -> bytes:
     try:
         return os.read(handle, min(wanted, _CHUNK))
     except BlockingIOError as error:
-        raise OSError(errno.EAGAIN, "it gives nothing to read now", shown) from error
+        raise OSError(errno.EAGAIN, "it has nothing to read now", shown) from error
 
 
 def _special(mode: int, shown: str) -> ToolError:

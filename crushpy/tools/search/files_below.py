@@ -1,37 +1,102 @@
-"""What a search printed, looked up again below the folder that it was given.
+"""Walks the files below a folder, and matches glob patterns."""
 
-ripgrep walks by paths, so while it walks a folder may become a link that leads elsewhere. What it prints is
-therefore only a hint: each name is looked up by handles, and no link is followed.
-"""
-
+import fnmatch
 import os
+import re
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular
+from crushpy.tools.base import ToolError
+
+_MAX_ALTERNATIVES = 64
+_BRACES = re.compile(r"\{([^{}]*)\}")
+
+
+class GlobPattern:
+    """A compiled pattern. Without a slash it matches names at any depth, otherwise whole paths."""
+
+    def __init__(self, pattern: str) -> None:
+        alternatives = _expand(pattern)
+        self.names_only = all("/" not in alternative for alternative in alternatives)
+        self._patterns = [_compile(alternative) for alternative in alternatives]
+
+    def matches(self, path: str) -> bool:
+        """Whether `path`, relative and with slashes, matches."""
+        parts = path.split("/")
+        return any(_match(pattern, parts) for pattern in self._patterns)
+
+
+_NOTHING = re.compile(r"(?!)")
+_Part = re.Pattern[str] | None
+"""One name of a path; None is `**`."""
+
+
+def _compile(pattern: str) -> list[_Part]:
+    names = [name for name in pattern.split("/") if name not in ("", ".")]
+    if "/" not in pattern:
+        names.insert(0, "**")
+    elif pattern.endswith("/"):
+        names.append("**")
+    # Unlike a plain translation, fnmatch's expressions never take exponential time.
+    return [None if name == "**" else re.compile(fnmatch.translate(name)) for name in names]
+
+
+def _match(pattern: Sequence[_Part], parts: Sequence[str]) -> bool:
+    """Compares name by name; on a mismatch the last `**` consumes one more name."""
+    at = place = 0
+    retry: tuple[int, int] | None = None
+    while place < len(parts):
+        part = pattern[at] if at < len(pattern) else _NOTHING
+        if part is None:
+            at += 1
+            retry = (at, place)
+        elif part.match(parts[place]):
+            at, place = at + 1, place + 1
+        elif retry is not None:
+            at, place = retry = (retry[0], retry[1] + 1)
+        else:
+            return False
+    return all(part is None for part in pattern[at:])
+
+
+def _expand(pattern: str) -> list[str]:
+    """`*.{ts,tsx}` as `*.ts` and `*.tsx`."""
+    found = [pattern]
+    while any(_BRACES.search(one) for one in found):
+        found = [
+            one[: braces.start()] + option + one[braces.end() :] if braces else one
+            for one in found
+            for braces in (_BRACES.search(one),)
+            for option in (braces[1].split(",") if braces else ("",))
+        ]
+        if len(found) > _MAX_ALTERNATIVES:
+            raise ToolError(f"The pattern {pattern} has too many alternatives in braces: use a simpler one.")
+    return found
+
 
 NOT_SEARCHED = "[What rules keep from being read, and the usual places of secrets, are left out.]"
-"""Said whether or not there is anything in them: what they hold is not to be told either."""
+"""Shown whether or not they contain anything, since even that must not be revealed."""
 
 
 class OpenedFile(Data, frozen=True):
-    """A file that was found, open to be read."""
+    """A found file, open for reading."""
 
     path: str
-    """Below the folder of the search."""
+    """Relative to the folder of the search."""
     handle: int
 
     @property
     def as_argument(self) -> str:
-        """What a program that was given the handle calls it."""
+        """The path by which a child process with the descriptor opens it."""
         return f"/proc/self/fd/{self.handle}" if sys.platform == "linux" else f"/dev/fd/{self.handle}"
 
 
 def changed_times(root: Folder, paths: Iterable[str]) -> Iterator[tuple[str, int]]:
-    """Those of `paths` that are files below `root`, with the moment of their last change, in nanoseconds.
+    """Those of `paths` that are files below `root`, with their modification times in nanoseconds.
 
     In any order.
     """

@@ -1,4 +1,4 @@
-"""What git and ripgrep would leave out of a folder: the ignore files that hold there, and what they say."""
+"""What git and ripgrep would skip in a folder, according to its ignore files."""
 
 import os
 from pathlib import Path
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from pathspec import GitIgnoreSpec
 
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
-"""Never looked into."""
+"""Never searched."""
 _MAX_IGNORE_BYTES = 1_000_000
 
 
 class FolderEntries(Data, frozen=True):
-    """What a folder holds, sorted by name: subfolders, and everything else."""
+    """The entries of a folder, sorted by name: subfolders, and everything else."""
 
     folders: tuple[str, ...]
     files: tuple[str, ...]
@@ -25,29 +25,29 @@ class FolderEntries(Data, frozen=True):
 
 
 class _Spec:
-    """One ignore file's patterns; they speak of paths below its folder."""
+    """The patterns of one ignore file, relative to its folder."""
 
     def __init__(self, folder: str, spec: "GitIgnoreSpec") -> None:
         self._prefix = len(folder.rstrip("/")) + 1
         self._spec = spec
 
     def verdict(self, path: str) -> bool | None:
-        """True: ignored; False: expressly not; None: not spoken of."""
+        """True: ignored; False: explicitly not ignored; None: no pattern matches."""
         return self._spec.check_file(path[self._prefix :]).include
 
 
 class IgnoreRules:
-    """The ignore files that hold in one folder, and what they say."""
+    """The ignore files that apply to one folder."""
 
     def __init__(self, git: tuple[_Spec, ...] = (), own: tuple[_Spec, ...] = ()) -> None:
         self._git = git
-        """Outermost first, as in `_own`: what is nearer to a file decides."""
+        """Outermost first, as in `_own`: the nearest one decides."""
         self._own = own
-        """`.ignore` files; they decide before git's."""
+        """`.ignore` files, which take precedence over git's."""
 
     @classmethod
     def at(cls, folder: Path) -> "IgnoreRules":
-        """The rules for what is in `folder`. One that is itself ignored was asked for: only its own hold."""
+        """The rules inside `folder`. An ignored folder was requested: only its own rules apply."""
         rules = cls(_load(_global_ignores(), "/"))
         for parent in reversed(folder.parents):
             rules = rules.inside(str(parent))
@@ -56,11 +56,11 @@ class IgnoreRules:
         return rules.inside(str(folder))
 
     def inside(self, folder: str) -> "IgnoreRules":
-        """These rules and those that `folder` brings."""
+        """These rules and those of `folder`."""
         base = Path(folder)
         git = _load(base / ".gitignore", folder)
         if (base / ".git").exists():
-            # A repository of its own: what the folders around it ignore does not hold here.
+            # A separate repository: the rules of its parents do not apply here.
             git = (
                 *_load(_global_ignores(), folder),
                 *_load(base / ".git" / "info" / "exclude", folder),
@@ -83,7 +83,7 @@ class IgnoreRules:
         return False
 
     def entries(self, folder: str) -> FolderEntries:
-        """What `folder` (a real path, whose rules these are) holds. One that cannot be read holds nothing."""
+        """The entries of `folder` (a resolved path, whose rules these are); none if it cannot be read."""
         folders: list[str] = []
         files: list[str] = []
         links: list[str] = []
@@ -133,6 +133,6 @@ def _is_pattern(line: str) -> bool:
 
 
 def _global_ignores() -> Path:
-    """The user's own ignore file, at git's default place."""
+    """The user's ignore file, at git's default path."""
     config = os.environ.get("XDG_CONFIG_HOME") or os.path.expanduser("~/.config")  # noqa: PTH111 (never raises)
     return Path(config) / "git" / "ignore"

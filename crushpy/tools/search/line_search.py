@@ -1,4 +1,4 @@
-"""Finds lines in files that are held open: no path is walked between finding a file and reading it."""
+"""Searches lines in open files: no path is resolved again between finding a file and reading it."""
 
 import asyncio
 import os
@@ -10,16 +10,15 @@ import msgspec
 
 from crushpy.security.safe_open import Folder
 from crushpy.tools.search.files_below import OpenedFile, close_files, opened_files
-from crushpy.tools.search.program_output import ProgramEnd, read_records
-from crushpy.tools.search.ripgrep import find_lines, list_matching_files
+from crushpy.tools.search.ripgrep import ProgramEnd, find_lines, list_matching_files, read_records
 from crushpy.util.spawn import spawn
 
 TakesLine = Callable[[str, str, str], bool]
-"""Is given a path, a line's number and its text; False: enough."""
+"""Called with a path, a line's number and its text; returns False to stop."""
 
 _BATCHES = (40, 240, 240, 240, 240)
-"""How many files are open at a time: a process may have 256 (macOS) or 1,024. Few at first, which is often
-enough; and no more than all of these are read."""
+"""Numbers of files open at a time, below the limit of 256 (macOS) or 1,024. Few at first, which is often
+enough; no more than all of these are read."""
 _RECORD = re.compile(rb"([^\0]+)\0(\d+):(.*)", re.DOTALL)
 
 
@@ -40,7 +39,7 @@ class LineSearch:
         take: TakesLine,
         is_enough: Callable[[], bool],
     ) -> ProgramEnd:
-        """Which files hold a match is found by paths; meanwhile their lines are read, by handles.
+        """Files with a match are found by path; meanwhile their lines are read by descriptor.
 
         `is_enough`: asked between files; whether no more of them need to be read.
         """
@@ -93,14 +92,14 @@ class LineSearch:
             close_files(opened)
 
     async def in_files(self, folder: Folder, opened: Sequence[OpenedFile], take: TakesLine) -> ProgramEnd:
-        """The lines of open files, in their order."""
+        """The matching lines of open files, in order."""
         names = {file.as_argument: file.path for file in opened}
 
         def read(record: bytes) -> bool:
             parsed = _RECORD.fullmatch(record)
             path = names.get(os.fsdecode(parsed[1])) if parsed else None
             if parsed is None or path is None:
-                return True  # What ripgrep says about binary files.
+                return True  # ripgrep's message about binary files
             return take(path, parsed[2].decode(), parsed[3].decode("utf-8", "replace").rstrip())
 
         if not opened:
@@ -116,5 +115,5 @@ class LineSearch:
 
     @property
     def _seconds(self) -> float:
-        """What is left; where the walk took it all, a little more for what it found."""
+        """The remaining time; if the walk used all of it, a little more for what it found."""
         return max(self._end - time.monotonic(), self._at_least)

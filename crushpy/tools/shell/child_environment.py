@@ -1,4 +1,4 @@
-"""What commands learn from our environment: what programs need to work, and no secrets."""
+"""The environment of commands: what programs need, and no secrets."""
 
 import ctypes
 import os
@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
 
-# Names and beginnings rather than one pattern: that would take longer to compile than all the rest to load.
+# Names and prefixes instead of one pattern, which would take longer to compile than the rest to import.
 # fmt: off
 _NAMES = frozenset(
     {
@@ -43,9 +43,9 @@ _WITH_PASSWORD = re.compile(r"://[^/\s@]{1,200}@")
 
 
 def child_environment(environ: Mapping[str, str], named: Sequence[str] = ()) -> dict[str, str]:
-    """The part of `environ` that commands get. `named`: further names, or patterns of them.
+    """The part of `environ` that commands get. `named`: additional names, or patterns of names.
 
-    What looks like a secret is only passed on where it is named in full.
+    A variable that looks like a secret is passed only if it is named in full.
     """
     return {name: value for name, value in environ.items() if name in named or _may_see(name, value, named)}
 
@@ -66,19 +66,19 @@ def _is_passed_on(name: str) -> bool:
 # --- what the system shows of us ---------------------------------------------------------------------------
 
 _ENVIRONMENT_START = 47
-"""Place of `env_start` behind the name in /proc/self/stat; `env_end` comes next."""
+"""Index of `env_start` after the name in /proc/self/stat; `env_end` follows."""
 _PR_SET_DUMPABLE = 4
 
 
 def hide_environment(shown: Mapping[str, str]) -> None:
-    """Takes all but `shown` out of /proc/PID/environ, where every child could read what it was not given.
+    """Removes all but `shown` from /proc/PID/environ, where children could read what they were not given.
 
     Our own variables stay: Python and the C library keep copies elsewhere. Without /proc nothing happens.
     """
     if not sys.platform.startswith("linux"):
         return
     for name, value in os.environ.items():
-        os.putenv(name, value)  # from here on the C library has a copy of its own
+        os.putenv(name, value)  # from here on the C library has its own copy
     with suppress(OSError, ValueError, IndexError), open("/proc/self/stat", "rb") as stat:
         fields = stat.read().rpartition(b") ")[2].split()
         start, end = (int(fields[_ENVIRONMENT_START + step]) for step in (0, 1))

@@ -1,31 +1,116 @@
-"""What a command prints: made readable, kept in bounded memory, kept whole in a file when it is large."""
+"""Collects the output of a command: head and tail in memory, all of it in a file, live pieces for the UI."""
 
+import asyncio
 import codecs
 import os
+import re
+from collections.abc import Callable
 from pathlib import Path
 
 from crushpy.core.ids import new_id
 from crushpy.core.paths import private_dir
-from crushpy.tools.shell.live_output import LiveOutput
-from crushpy.tools.shell.terminal_text import as_plain_text
-from crushpy.tools.truncate import MAX_OUTPUT_FILE_BYTES, MAX_RESULT_CHARS, HeadTail, Truncated
+from crushpy.tools.truncate import (
+    MAX_LIVE_CHARS,
+    MAX_OUTPUT_FILE_BYTES,
+    MAX_RESULT_CHARS,
+    HeadTail,
+    Truncated,
+)
+
+_NOT_PLAIN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+_ESCAPE = re.compile(
+    r"\x1b(?:"
+    r"\[[0-?]*[ -/]*[@-~]"  # colours, cursor moves
+    r"|\][^\x07\x1b\n]*(?:\x07|\x1b\\)?"  # titles, links, clipboard
+    r"|[PX^_][^\x1b\n]*(?:\x1b\\)?"  # device strings
+    r"|[ -/]*[0-~]"  # other short sequences
+    r")"
+)
+# Each is tried once per line or run, not at every character: a line can be very long.
+_LINE_END = re.compile(r"(?<!\r)\r++(?=\n|\Z)")
+_OVERWRITTEN = re.compile(r"^[^\n]*\r", re.MULTILINE)
+_BACKSPACED = re.compile(r"[^\n\x08]\x08")
+
+
+def as_plain_text(text: str) -> str:
+    """`text` without escape sequences, and with only the last state of a progress line."""
+    if not _NOT_PLAIN.search(text):
+        return text
+    text = _ESCAPE.sub("", text)
+    text = _OVERWRITTEN.sub("", _LINE_END.sub("", text))
+    return _NOT_PLAIN.sub("", _BACKSPACED.sub("", text))
+
+
+_SECONDS_BETWEEN = 0.1
+
+
+class LiveOutput:
+    """Sends chunks to `emit`, at most ten per second. A command that ends before the first one sends none."""
+
+    def __init__(self, emit: Callable[[str], None]) -> None:
+        self._emit = emit
+        self._pending = HeadTail(MAX_LIVE_CHARS)
+        self._line = ""
+        self._shown = ""
+        """The part of the unfinished line that was sent."""
+        self._timer: asyncio.TimerHandle | None = None
+        self._started = False
+
+    def add(self, text: str) -> None:
+        """Finished lines."""
+        if self._shown:
+            # The partly shown line is complete now: send the rest, or all of it if it was rewritten.
+            text = text.removeprefix(self._shown) if text.startswith(self._shown) else "\n" + text
+            self._shown = ""
+        self._pending.add(text)
+        self._wake()
+
+    def show(self, line: str) -> None:
+        """The unfinished line, unprocessed."""
+        self._line = line
+        if line:
+            self._wake()
+
+    def close(self) -> None:
+        if self._timer:
+            self._timer.cancel()
+        if self._started:
+            self._flush()
+        self._timer = None
+
+    def _wake(self) -> None:
+        if not self._timer:
+            self._timer = asyncio.get_running_loop().call_later(_SECONDS_BETWEEN, self._flush)
+
+    def _flush(self) -> None:
+        self._timer = None
+        self._started = True
+        piece = self._pending.text().text
+        self._pending = HeadTail(MAX_LIVE_CHARS)
+        line = as_plain_text(self._line)[:MAX_LIVE_CHARS]
+        if line.startswith(self._shown):
+            piece += line[len(self._shown) :]
+            self._shown = line
+        if piece:
+            self._emit(piece)
+
 
 _MAX_HELD_CHARS = 65_536
-"""An unfinished line longer than this is passed on as it is."""
+"""An unfinished line longer than this is processed as it is."""
 
 
 _LAST_CHARS = 2_000
-"""How much of the end is kept for whoever looks in."""
+"""Characters of the end that are kept for display."""
 
 
 class Output:
-    """Takes a command's bytes as they come. `take` gives what came since the last `take`, bounded."""
+    """Receives a command's output. `take` returns what arrived since the last `take`, truncated."""
 
     def __init__(self, folder: Path | None, live: LiveOutput | None = None) -> None:
-        """`folder` is for the file that keeps the whole of it; None: what does not fit is gone."""
+        """`folder`: for the file with the full output; None if the rest is discarded."""
         self._decode = codecs.getincrementaldecoder("utf-8")(errors="replace").decode
         self._line = ""
-        """The line that is not finished yet: a carriage return may still take it back."""
+        """The unfinished line, which a carriage return may still erase."""
         self._recent = HeadTail()
         self._last = ""
         self._whole = OutputFile(folder) if folder is not None else None
@@ -42,14 +127,14 @@ class Output:
             self._live.show(self._line)
 
     def take(self) -> Truncated:
-        """What came since the last time, the unfinished line too."""
+        """The output since the last call, including the unfinished line."""
         line, self._line = self._line, ""
         self._keep(as_plain_text(line))
         taken, self._recent = self._recent.text(), HeadTail()
         return taken
 
     def close(self) -> None:
-        """No more will come."""
+        """Marks the end of the output."""
         self.feed(b"", final=True)
         if self._whole:
             self._whole.close()
@@ -57,19 +142,19 @@ class Output:
             self._live.close()
 
     def hide(self) -> None:
-        """Nobody watches any more; the rest is only kept."""
+        """Stops the live output; the rest is only collected."""
         if self._live:
             self._live.close()
         self._live = None
 
     @property
     def last(self) -> str:
-        """The end of all that came, however much of it was taken."""
+        """The end of the whole output, taken or not."""
         return self._last + as_plain_text(self._line)
 
     @property
     def where(self) -> str:
-        """Where the whole output is, in words; empty while it is small."""
+        """A sentence that names the file with the full output; empty while it is small."""
         return self._whole.where if self._whole else ""
 
     def _keep(self, text: str) -> None:
@@ -84,14 +169,14 @@ class Output:
 
 
 def describe_output(taken: Truncated, where: str, *notes: str) -> str:
-    """What the model reads of a command: its output, where the whole of it is, and the notes."""
+    """The text of a command for the model: its output, the file with the full output, and notes."""
     text = taken.text.rstrip("\n")
     said = [f"[{note}]" for note in (where if taken.truncated_chars else "", *notes) if note]
     return "\n".join([text, *said] if text else said) or "(no output)"
 
 
 class OutputFile:
-    """All of a large text: in memory while it is small, in a file from then on, up to a bound."""
+    """The full text: in memory while it is small, then in a file, up to a limit."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -143,7 +228,7 @@ class OutputFile:
 
 
 def _write_all(file: int, data: bytes) -> None:
-    """Writes every byte or raises; a disk that fills up may take only a part at first."""
+    """Writes every byte or raises: on a full disk the first write may be partial."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(file, rest) :]

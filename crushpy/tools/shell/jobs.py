@@ -10,7 +10,7 @@ from crushpy.core.messages import Data
 from crushpy.sandbox.confinement import Unconfined
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.sandbox.private_tmp import is_temporary
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE, Process, missing_folder
@@ -19,11 +19,11 @@ from crushpy.util.spawn import spawn
 
 MAX_RUNNING = 20
 _MAX_FINISHED = 50
-"""How many that have ended can still be read."""
+"""How many ended jobs can still be read."""
 
 
 _REQUEST_FIRST = 0.03
-"""Seconds after which the first command is prepared for: the model's request leaves before."""
+"""Delay before the first command is prepared for, so that the model's request is sent first."""
 
 
 class RunningJob(Data, frozen=True):
@@ -31,7 +31,7 @@ class RunningJob(Data, frozen=True):
     command: str
     seconds: float
     last_lines: str = ""
-    """What it printed last."""
+    """The end of its output."""
 
 
 class ShellJob:
@@ -44,12 +44,12 @@ class ShellJob:
 
     @property
     def failed(self) -> bool:
-        """True where it ended by itself, and not well."""
+        """True if it ended by itself with an error."""
         return not self.process.running and not self.killed and self.process.exit_code != 0
 
     @property
     def status(self) -> str:
-        """How it stands, in words."""
+        """Its state as a sentence."""
         process = self.process
         if self.killed:
             return f"{self.id} was killed"
@@ -63,19 +63,19 @@ class ShellJob:
         return f"{self.id} ended {how} after {process.seconds:.1f} s"
 
     async def read(self, wait: float = 0) -> Truncated:
-        """What it printed since the last time; waits up to `wait` seconds for its end."""
+        """Its output since the last call; waits up to `wait` seconds for its end."""
         if wait > 0:
             await self.process.wait(wait)
         return self.process.output.take()
 
     async def kill(self) -> list[int]:
-        """Ends it and all that it started, also where its shell has ended long ago."""
+        """Ends it and everything it started, even if its shell ended long ago."""
         self.killed = self.killed or self.process.running
         return await self.process.kill()
 
 
 class Jobs:
-    """All background commands of a conversation, and what its commands run in."""
+    """All background commands of a conversation, and the confinement of its commands."""
 
     def __init__(
         self,
@@ -100,17 +100,17 @@ class Jobs:
         self._noticed: list[str] = []
         self._watches: set[asyncio.Task[None]] = set()
         self.on_ended: Callable[[ShellJob], None] = lambda _: None
-        """Hears of each job that has ended by itself."""
+        """Called with each job that has ended by itself."""
 
     @property
     def confinement(self) -> Unconfined:
-        """What holds the commands."""
+        """The sandbox of the commands."""
         if self._confinement is None:
             self._confinement = self._confine()
         return self._confinement
 
     def warm_up(self) -> None:
-        """Begins what the first command would have to wait for."""
+        """Starts what the first command would have to wait for."""
         if self._warming is None and not self._closed:
             self._warming = spawn(self._warm_up())
 
@@ -120,12 +120,12 @@ class Jobs:
         await self.confinement.warm_up()
 
     def run(self, command: str, cwd: Path, output: Output, needs: Privileges | None = None) -> Process:
-        """Starts a command, which ends with this conversation at the latest.
+        """Starts a command, which ends with the conversation at the latest.
 
         `needs`: what it was granted beyond the usual.
         """
         if self._closed:
-            raise ToolError("The conversation is closing; nothing can be started any more.")
+            raise ToolError("The conversation is closing: no command can be started.")
         needs = needs or Privileges()
         self._noticed += self.confinement.begin()
         try:
@@ -133,7 +133,7 @@ class Jobs:
         except OSError as error:
             if not cwd.is_dir():
                 raise ToolError(missing_folder(cwd)) from None
-            raise ToolError(f"Nothing can be run: the sandbox could not be started: {error}.") from None
+            raise ToolError(f"The command was not run: the sandbox could not be started: {error}.") from None
         environment = self.confinement.environment(self._environment(), needs)
         return Process(supervisor, command, cwd, output, environment)
 
@@ -147,7 +147,7 @@ class Jobs:
         return environment
 
     def start(self, command: str, cwd: Path, output_dir: Path, needs: Privileges | None = None) -> ShellJob:
-        """Runs a command in the background. Raises `ToolError` where that is not possible."""
+        """Runs a command in the background. Raises `ToolError` if that is not possible."""
         running = self.running()
         if len(running) >= MAX_RUNNING:
             names = ", ".join(job.id for job in running)
@@ -155,20 +155,20 @@ class Jobs:
         return self.adopt(self.run(command, cwd, Output(output_dir), needs))
 
     def seen_at(self, path: Path) -> Path:
-        """Where file tools find what commands see at `path`: commands may have a /tmp of their own."""
+        """The path at which file tools find what commands see at `path`: commands may have a private /tmp."""
         return self.confinement.inside(path) if is_temporary(path) else path
 
     def called(self, path: Path) -> Path:
-        """What commands call the file at `path`."""
+        """The path at which commands see the file `path`."""
         return self._confinement.outside(path) if self._confinement is not None else path
 
     def noticed(self, needs: Privileges) -> list[str]:
-        """What a command that has just ended did to what runs by itself, in words."""
+        """Messages about a command that has just ended: protected files it created, refused connections."""
         said, self._noticed = [*self._noticed, *self.confinement.check(needs)], []
         return said
 
     def adopt(self, process: Process) -> ShellJob:
-        """Makes a job of a command that is running already."""
+        """Turns a running command into a job."""
         self._forget_old_ones()
         self._started += 1
         job = ShellJob(f"job{self._started}", process)
@@ -198,7 +198,7 @@ class Jobs:
         )
 
     async def close(self) -> list[int]:
-        """Ends every process that any command of this conversation left, jobs or not; who stayed."""
+        """Ends every process of the conversation's commands; returns those that could not be ended."""
         self._closed = True
         if self._warming is not None:
             self._warming.cancel()

@@ -1,4 +1,4 @@
-"""Runs one shell command: a pinned shell, nobody to ask, bounded output, nothing left when it is ended."""
+"""Runs one shell command: a fixed shell, no terminal, bounded output, no process left at the end."""
 
 import asyncio
 import errno
@@ -10,14 +10,14 @@ from functools import cache
 from pathlib import Path
 
 from crushpy.sandbox.supervisor_handle import Supervisor
-from crushpy.tools.errors import ToolError
+from crushpy.tools.base import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
 
 END_GRACE = 2.0
-"""How long a process may take to end before it is killed, and a killed shell to be gone."""
+"""How long a process may take to terminate before it is killed, and a killed shell to exit."""
 _DRAIN_GRACE = 0.2
-"""How long after the shell's end its children may take to let go of the output."""
+"""How long after the shell's exit its children may keep the output open."""
 _CHUNK = 65_536
 
 _LIMITS = {
@@ -43,7 +43,7 @@ _NOBODY_ANSWERS = {
 
 
 class Process:
-    """One command, running from the moment it is made, and all that it starts."""
+    """One command and everything it starts. It runs from the constructor on."""
 
     def __init__(
         self, supervisor: Supervisor, command: str, cwd: Path, output: Output, environment: Mapping[str, str]
@@ -51,14 +51,14 @@ class Process:
         self.command = command
         self.output = output
         self.exited = asyncio.Event()
-        """The shell is gone."""
+        """The shell has exited."""
         self.drained = asyncio.Event()
-        """Nobody holds its output any more."""
+        """No process has its output open."""
         self.trouble = ""
-        """What befell it from outside, in words."""
+        """What ended it from outside, such as a limit, as a message."""
         self._refusal = ""
         self._ended = asyncio.Event()
-        """Somebody asked for its end, and it is done."""
+        """It was asked to end, and has."""
         self._over = False
         self._survivors: list[int] = []
         self._status: int | None = None
@@ -91,13 +91,13 @@ class Process:
 
     @property
     def exit_code(self) -> int | None:
-        """None while the shell runs, and where a signal ended it."""
+        """None while the shell runs, and if a signal ended it."""
         known = self._status is not None and os.WIFEXITED(self._status)
         return os.WEXITSTATUS(self._status) if known and self._status is not None else None
 
     @property
     def signal_name(self) -> str:
-        """Which signal ended the shell; empty where none did."""
+        """The signal that ended the shell; empty if none did."""
         status = self._status
         return signal_word(os.WTERMSIG(status)) if status is not None and os.WIFSIGNALED(status) else ""
 
@@ -108,14 +108,14 @@ class Process:
 
     @property
     def running(self) -> bool:
-        """True while the shell runs, or something it started still holds the output."""
+        """True while the shell runs, or a process it started has the output open."""
         return not (self.exited.is_set() and self.drained.is_set())
 
     async def finish(self, limit: float) -> bool:
-        """Waits for the shell's end; False where it did not come within `limit` seconds.
+        """Waits for the shell's exit; False if it did not exit within `limit` seconds.
 
         What it left in the background does not keep us: `running` tells whether something did stay. Raises
-        `ToolError` where it could not even be started.
+        `ToolError` if it could not be started.
         """
         if not await _within(limit, self.exited):
             return False
@@ -125,7 +125,7 @@ class Process:
         return True
 
     async def wait(self, limit: float) -> None:
-        """Waits up to `limit` seconds until neither the shell nor anything with its output runs."""
+        """Waits up to `limit` seconds until the shell and all processes with its output have ended."""
         try:
             async with asyncio.timeout(limit):
                 await self.exited.wait()
@@ -134,7 +134,7 @@ class Process:
             pass
 
     async def kill(self) -> list[int]:
-        """Ends the command and all that it started; gives those that could not be ended.
+        """Ends the command and everything it started; returns the processes that could not be ended.
 
         Cancelling this only makes it less patient: all are killed at once.
         """
@@ -209,13 +209,13 @@ class Process:
 
 
 def cannot_kill(survivors: list[int]) -> str:
-    """Those that `kill` could not end, in words; empty where there are none."""
+    """A message about the processes that `kill` could not end; empty if there are none."""
     numbers = ", ".join(str(pid) for pid in survivors)
     return f"these processes could not be killed: {numbers}" if numbers else ""
 
 
 async def _within(seconds: float, event: asyncio.Event) -> bool:
-    """Waits for `event`; False where it did not come in time."""
+    """Waits for `event`; False on timeout."""
     if event.is_set():
         return True
     try:
@@ -232,7 +232,7 @@ def _for_commands(given: Mapping[str, str]) -> dict[str, str]:
 
 
 def _git_settings(count: str) -> dict[str, str]:
-    """A folder of text files that looks like a repository gives git no orders."""
+    """Keeps git from treating a folder that looks like a bare repository as one."""
     place = int(count) if count.isdecimal() else 0
     return {
         "GIT_CONFIG_COUNT": str(place + 1),
@@ -242,7 +242,7 @@ def _git_settings(count: str) -> dict[str, str]:
 
 
 def missing_folder(cwd: Path) -> str:
-    return f"The working directory {cwd} does not exist any more. Nothing runs until it is there again."
+    return f"The working directory {cwd} no longer exists. No command runs until it is created again."
 
 
 def _why_not(error: int, cwd: Path) -> str:
@@ -255,7 +255,7 @@ def _why_not(error: int, cwd: Path) -> str:
 
 @cache
 def shell() -> tuple[str, ...]:
-    """Always the same shell, whatever the user's login shell is, and without start-up files."""
+    """The same shell whatever the user's login shell is, without start-up files."""
     for path in ("/bin/bash", "/usr/bin/bash"):
         if os.access(path, os.X_OK):
             return (path, "--noprofile", "--norc")

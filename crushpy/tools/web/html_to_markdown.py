@@ -1,4 +1,4 @@
-"""Turns HTML into markdown. A program of its own: hostile pages can keep a parser busy without end.
+"""Converts HTML to Markdown in a process of its own: a hostile page can keep a parser busy forever.
 
 HTML comes on stdin, its address as the argument; out comes a line that says whether it was cut, the title on
 a line, then the markdown. It is run without crushpy's folder on its path, so it imports nothing of ours.
@@ -64,7 +64,7 @@ def main() -> None:
     html = without_code(sys.stdin.buffer.read().decode())
     title, text = to_markdown(html[:MAX_HTML_CHARS], sys.argv[1])
     cut = CUT if len(html) > MAX_HTML_CHARS else ""
-    # `replace`: a page may name half a letter by its number, and nothing of ours can be imported here.
+    # `replace`: a page may contain lone surrogates, and our own modules cannot be imported here.
     sys.stdout.buffer.write(f"{cut}\n{title}\n{text[:MAX_HTML_CHARS]}".encode(errors="replace"))
 
 
@@ -74,7 +74,7 @@ def _bound_memory() -> None:
 
         resource.setrlimit(resource.RLIMIT_AS, (_MAX_MEMORY, _MAX_MEMORY))
     except (ImportError, OSError, ValueError):
-        pass  # not every system has such a bound
+        pass  # not every system has this limit
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Makes a text of what a server sent: pages become markdown, text stays as it is."""
+"""Turns a response into text: pages become Markdown, text stays as it is."""
 
 import asyncio
 import codecs
@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
-from crushpy.tools.shell.terminal_text import as_plain_text
+from crushpy.tools.shell.command_output import as_plain_text
 from crushpy.tools.web import html_to_markdown
 
 _CONVERSION_SECONDS = 15
@@ -34,11 +34,11 @@ _BYTE_ORDER_MARKS = {
 _CHARSET = re.compile(r"charset\s*=\s*[\"']?([\w.:-]+)", re.IGNORECASE)
 _WITHOUT_MARK = {"utf-16": "utf-16-le", "utf-32": "utf-32-le"}
 _NOT_CHARSETS = ("unicode-escape", "raw-unicode-escape", "idna", "punycode", "utf-7")
-"""Python would decode them, but no page is written in them: they hide something, or cost too much."""
+"""Codecs that no page uses: they would hide something, or cost too much."""
 _SLICE = 1 << 15
-"""What is worked on before the loop gets its turn."""
+"""Bytes processed before yielding to the event loop."""
 _META_BYTES = 2_048
-"""A page names its charset within its first bytes or not at all."""
+"""A page names its charset in its first bytes or not at all."""
 
 
 class Page(Data, frozen=True):
@@ -49,7 +49,7 @@ class Page(Data, frozen=True):
 
 
 def is_readable(content_type: str) -> bool:
-    """True for what we can show. An answer without a type is looked at first."""
+    """True for types that can be shown. A response without a type is inspected first."""
     kind = media_type(content_type)
     if kind.endswith(("+json", "+xml")):
         return True
@@ -61,10 +61,10 @@ def media_type(content_type: str) -> str:
 
 
 async def read_page(body: bytes, content_type: str, address: str) -> Page:
-    """The text of an answer. An untyped one that is no text gives an empty page with a note."""
+    """The text of a response. Untyped data that is not text gives an empty page with a note."""
     kind = media_type(content_type)
     if not kind and b"\0" in body[:_META_BYTES]:
-        return Page("", note=f"{len(body):,} bytes that are no text")
+        return Page("", note=f"{len(body):,} bytes that are not text")
     if kind in _PAGES or (not kind and _looks_like_a_page(body)):
         named = _charset(content_type) or _charset(body[:_META_BYTES].decode("latin-1"))
         return await _from_html(await _decoded(body, named), address)
@@ -89,7 +89,7 @@ async def _from_html(text: str, address: str) -> Page:
 
 
 async def _convert(text: str, address: str) -> tuple[bool, str, str]:
-    """Runs the converter in a process of its own, which can be stopped. -P keeps our folder off its path."""
+    """Runs the converter in a process, which can be killed. -P keeps our folder off its path."""
     process = await asyncio.create_subprocess_exec(
         sys.executable,
         "-P",
@@ -113,7 +113,7 @@ async def _convert(text: str, address: str) -> tuple[bool, str, str]:
 
 
 def _bare(text: str) -> str:
-    """`text` without its tags, in one pass: what remains where the real converter gives up."""
+    """`text` without tags, in one pass: the fallback if the converter fails."""
     pieces = html_to_markdown.without_code(text).split("<")
     words = pieces[0] + " ".join(piece.partition(">")[2] for piece in pieces[1:])
     lines = (" ".join(line.split()) for line in html.unescape(words).splitlines())
@@ -125,7 +125,7 @@ def _looks_like_a_page(body: bytes) -> bool:
 
 
 def _charset(text: str) -> str:
-    """The charset that a header or a page's beginning names; empty where there is none to use."""
+    """The charset named by a header or the beginning of a page; empty if there is none."""
     found = _CHARSET.search(text[:_META_BYTES])
     try:
         name = codecs.lookup(found[1]).name if found else ""
@@ -140,13 +140,13 @@ async def _decoded(body: bytes, charset: str) -> str:
             return await _decoded_as(body, marked)
     try:
         return await _decoded_as(body, _WITHOUT_MARK.get(charset, charset) or "utf-8")
-    except (LookupError, ValueError):  # Python also lists codecs that are no charsets at all
+    except (LookupError, ValueError):  # Python also lists codecs that are not charsets
         return await _decoded_as(body, "utf-8")
 
 
 async def _decoded_as(body: bytes, charset: str) -> str:
     """A slice at a time: some codecs take a second for a page of bad bytes."""
-    b" ".decode(charset, "replace")  # raises LookupError for what makes no text
+    b" ".decode(charset, "replace")  # raises LookupError for codecs that do not produce text
     decoder = codecs.getincrementaldecoder(charset)("replace")
     pieces: list[str] = []
     for start in range(0, len(body), _SLICE):
@@ -156,7 +156,7 @@ async def _decoded_as(body: bytes, charset: str) -> str:
 
 
 async def _lines(text: str) -> str:
-    """Lines end as ours do, and nothing in them speaks to a terminal. The loop gets its turn in between."""
+    """Normalises line endings and removes control sequences, yielding to the event loop in between."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     pieces: list[str] = []
     start = 0

@@ -1,6 +1,7 @@
-"""Goes to a web address: checked hosts only, a few redirects, bounded in size and time."""
+"""Downloads one page: redirects, limits, and only public addresses."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from urllib.parse import urljoin
@@ -9,12 +10,28 @@ import msgspec
 
 from crushpy.core.messages import Excerpt
 from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
-from crushpy.tools.base import Outcome, ToolContext
-from crushpy.tools.errors import ToolError
+from crushpy.http.public_addresses import is_public
+from crushpy.tools.base import Outcome, ToolContext, ToolError
 from crushpy.tools.shell.command_output import OutputFile
 from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
-from crushpy.tools.web.addresses import resolve
 from crushpy.tools.web.page_text import is_readable, media_type, read_page
+
+
+async def resolve(host: str, port: int, allow_private: bool) -> list[str]:
+    """The addresses of `host` that may be contacted, best first. Raises `ToolError` if there are none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        raise ToolError(f"No host named {host} was found. Check the address and the network.") from None
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    allowed = [address for address in addresses if allow_private or is_public(address)]
+    if not allowed:
+        raise ToolError(
+            f"{host} is a private address ({addresses[0]}); fetch reads public ones only. "
+            "The user can allow it with the setting permissions.private_hosts."
+        )
+    return allowed
+
 
 MAX_REDIRECTS = 5
 _MAX_ERROR_CHARS = 2_000
@@ -25,11 +42,11 @@ _HEADERS = {
     "accept-encoding": "gzip",
 }
 LookUp = Callable[[str, int, bool], Awaitable[list[str]]]
-"""Host, port and whether private ones are allowed -> the addresses that may be asked."""
+"""Maps a host, a port and whether private addresses are allowed to the addresses that may be contacted."""
 
 
 async def visit(url: str, context: ToolContext, seconds: float, look_up: LookUp = resolve) -> Outcome:
-    """What is at `url`. Raises `ToolError` where it cannot be read within `seconds`, or may not be."""
+    """Fetches `url`. Raises `ToolError` if it may not be fetched, or not within `seconds`."""
     client = Client(Timeouts(connect=10, response=seconds, idle=seconds))
     try:
         async with asyncio.timeout(seconds):
@@ -45,14 +62,14 @@ async def visit(url: str, context: ToolContext, seconds: float, look_up: LookUp 
 
 
 def target_of(url: str) -> Target:
-    """The server and path that `url` means. Raises `ToolError` where it is none that may be asked."""
+    """The server and path of `url`. Raises `ToolError` if it may not be fetched."""
     try:
         target = parse_url(url)
     except HttpError as error:
         raise ToolError(str(error)) from None
     if target.userinfo:
         raise ToolError("fetch takes no user name or password in a URL. Use curl with bash.")
-    # A name with a dot at its end is the same name; rules must see it as such.
+    # A trailing dot does not change a name; rules must see it without.
     return msgspec.structs.replace(target, host=target.host.rstrip("."))
 
 
@@ -67,13 +84,13 @@ async def _visit(client: Client, url: str, context: ToolContext, look_up: LookUp
                 return await _outcome(response, url, context)
         url = _next(url, location)
         if _site(target_of(url)) != _site(target):
-            # The user said yes to one host; another one is another question.
+            # The user allowed one host; another host is another question.
             return Outcome(f"{target.authority} redirects to {cut_line(url)}. Fetch that URL to go on.")
     raise ToolError(f"{url} redirects more than {MAX_REDIRECTS} times. Fetch its last target directly.")
 
 
 async def _ask(client: Client, url: str, addresses: list[str]) -> Response:
-    """Sends the request to an address that was checked, whatever a second look-up would give."""
+    """Sends the request to the address that was checked, without resolving the name again."""
     failed = ConnectFailed(f"no address is known for {url}")
     for address in addresses:
         try:
@@ -84,11 +101,11 @@ async def _ask(client: Client, url: str, addresses: list[str]) -> Response:
 
 
 def _next(url: str, location: str) -> str:
-    """Where a redirect leads."""
+    """The target of a redirect."""
     try:
         following = urljoin(url, location)
     except ValueError:
-        raise ToolError(f"{url} redirects to {location!r}, which is no URL.") from None
+        raise ToolError(f"{url} redirects to {location!r}, which is not a URL.") from None
     if url.lower().startswith("https:") and not following.lower().startswith("https:"):
         raise ToolError(
             f"{url} redirects to {following}, which is not encrypted. Fetch that URL if you must."
@@ -132,7 +149,7 @@ async def _outcome(response: Response, url: str, context: ToolContext) -> Outcom
 
 
 async def _failure(response: Response, url: str, content_type: str, status: str) -> Outcome:
-    """What the server said instead of the page, shortly."""
+    """The beginning of an error response."""
     said = ""
     if is_readable(content_type):
         page = await read_page(await response.read(MAX_FETCH_BYTES), content_type, url)
