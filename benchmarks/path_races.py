@@ -12,7 +12,8 @@ from typing import Any
 
 from crushpy.permissions.decide import decide
 from crushpy.permissions.rules import RuleSet
-from crushpy.tools.base import AnyTool, ToolContext, ToolError
+from crushpy.tools.base import AnyTool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.registry import all_tools, check_args, tool_table
 from crushpy.tools.shell.jobs import Jobs

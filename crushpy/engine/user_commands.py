@@ -6,7 +6,7 @@ from typing import Literal, Protocol
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output
 from crushpy.tools.shell.jobs import Jobs
 from crushpy.tools.shell.process import Process, cannot_kill

@@ -12,19 +12,12 @@ import msgspec
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data, Display, Image, Json, Todo
+from crushpy.tools.errors import ToolError
 from crushpy.util.images import ImageLimits
 
 if TYPE_CHECKING:
     from crushpy.tools.files.file_memory import FileMemory
     from crushpy.tools.shell.jobs import Jobs
-
-
-class ToolError(Exception):
-    """A tool could not do what was asked, for a reason the model can act on. Becomes an error result."""
-
-
-class DoesNotFit(ToolError):
-    """An edit does not apply to a file whose current content the model has read: no question is needed."""
 
 
 class Args(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

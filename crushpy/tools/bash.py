@@ -10,7 +10,8 @@ from msgspec import Meta
 
 from crushpy.core.access import Access, Privileges, ToolAccess
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import LiveOutput, Output, describe_output
 from crushpy.tools.shell.process import Process, cannot_kill
 

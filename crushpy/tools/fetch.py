@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from crushpy.core.access import Access, ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 if TYPE_CHECKING:
     from crushpy.tools.web.page_visit import LookUp

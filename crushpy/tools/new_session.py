@@ -5,7 +5,8 @@ from typing import Annotated
 from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class NewSessionArgs(Args, frozen=True):

@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Excerpt
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.truncate import truncate
 
 

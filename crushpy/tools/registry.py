@@ -9,7 +9,8 @@ from msgspec.inspect import BoolType, FloatType, IntType, Metadata, NoneType, Ty
 
 from crushpy.core.access import ToolTable, declare_tools
 from crushpy.core.messages import Json
-from crushpy.tools.base import AnyTool, Args, ToolError
+from crushpy.tools.base import AnyTool, Args
+from crushpy.tools.errors import ToolError
 
 
 def all_tools() -> tuple[AnyTool, ...]:

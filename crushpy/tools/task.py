@@ -6,7 +6,8 @@ from msgspec import Meta
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Json
-from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Delegation, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class TaskArgs(Args, frozen=True):

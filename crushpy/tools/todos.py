@@ -4,7 +4,8 @@ from typing import Literal
 
 from crushpy.core.access import ToolAccess
 from crushpy.core.messages import Todo, TodoList
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 
 
 class Item(Args, frozen=True):

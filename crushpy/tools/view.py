@@ -13,7 +13,8 @@ from crushpy.core.errors import UsageError
 from crushpy.core.messages import Excerpt, counted
 from crushpy.security.safe_open import NotRegular
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_window import is_windowed, read_window
 from crushpy.tools.files.locate import locate, missing, real_path, reason
 from crushpy.tools.files.text_file import decode, describe_binary, normalize, read_regular, split_lines

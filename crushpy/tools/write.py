@@ -4,7 +4,8 @@ from pathlib import Path
 
 from crushpy.core.access import Access, ToolAccess
 from crushpy.core.messages import Diff
-from crushpy.tools.base import Args, Outcome, Tool, ToolContext, ToolError
+from crushpy.tools.base import Args, Outcome, Tool, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_change import (
     FileChange,
     make_change,

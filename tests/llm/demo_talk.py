@@ -9,9 +9,10 @@ from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Text, ToolCall, ToolResult
 from crushpy.llm.demo import DemoProvider
 from crushpy.llm.protocol import CallPiece, Done, Request, Sent, TextPiece, ToolSpec
-from crushpy.tools.base import AnyTool, ToolContext, ToolError
+from crushpy.tools.base import AnyTool, ToolContext
 from crushpy.tools.bash import BashTool
 from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.grep import GrepTool

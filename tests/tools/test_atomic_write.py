@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 from filetools import call, knows, lend, names, refused
 
-from crushpy.tools.base import ToolContext, ToolError
+from crushpy.tools.base import ToolContext
 from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.file_change import FileChange, make_change, open_original
 from crushpy.tools.write import WriteTool
@@ -137,7 +138,7 @@ def test_a_file_that_appears_at_the_last_moment_is_not_overwritten(workspace: Pa
 
 
 def test_a_file_that_disappears_at_the_last_moment_is_not_made_again(workspace: Path) -> None:
-    with pytest.raises(ToolError, match="it is gone"):
+    with pytest.raises(ToolError, match="it no longer exists"):
         write_file(workspace / "a", "a", b"ours", b"what we read")
     assert names(workspace) == []
 

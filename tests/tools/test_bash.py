@@ -12,8 +12,9 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Outcome, ToolError
+from crushpy.tools.base import Outcome
 from crushpy.tools.bash import BashArgs, BashTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
 from crushpy.tools.shell.command_output import as_plain_text
 from crushpy.tools.shell.jobs import Jobs

@@ -9,8 +9,9 @@ from hypothesis import strategies as st
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Diff
-from crushpy.tools.base import DoesNotFit, ToolContext
+from crushpy.tools.base import ToolContext
 from crushpy.tools.edit import EditArgs, EditTool
+from crushpy.tools.errors import DoesNotFit
 from crushpy.tools.view import ViewTool
 
 

@@ -14,7 +14,8 @@ from crushpy import __version__
 from crushpy.core.access import Access
 from crushpy.core.messages import Excerpt
 from crushpy.http.public_addresses import is_public
-from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs

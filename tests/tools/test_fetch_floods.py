@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from web import Answer, answer, web
 
-from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.fetch import FetchArgs, FetchTool
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.shell.jobs import Jobs

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from filetools import lend
 
-from crushpy.tools.base import ToolError
 from crushpy.tools.edit import EditTool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.file_memory import FileMemory
 from crushpy.tools.view import ViewTool
 

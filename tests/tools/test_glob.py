@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from crushpy.core.access import Access
 from crushpy.core.messages import FileList
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.glob import GlobTool
 from crushpy.tools.search.files_below import GlobPattern
 from crushpy.tools.search.ripgrep import find_ripgrep

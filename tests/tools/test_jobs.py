@@ -9,7 +9,8 @@ from support.process_state import alive
 
 from crushpy.core.access import Access
 from crushpy.core.messages import Terminal
-from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.job_kill import JobKillArgs, JobKillTool
 from crushpy.tools.job_output import JobOutputArgs, JobOutputTool
 from crushpy.tools.registry import check_args

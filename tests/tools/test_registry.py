@@ -12,7 +12,8 @@ from msgspec import Meta
 import crushpy.tools
 from crushpy.core.access import ToolAccess
 from crushpy.permissions.rules import READ, RUN, TALK, WRITE
-from crushpy.tools.base import Args, Tool, ToolError
+from crushpy.tools.base import Args, Tool
+from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import all_tools, check_args, tool_table
 
 ROOT = Path(__file__).parents[2]

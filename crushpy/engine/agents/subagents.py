@@ -30,7 +30,8 @@ from crushpy.engine.turn.toolset import Toolset
 from crushpy.engine.turn.turn import Status
 from crushpy.llm.errors import ModelError
 from crushpy.storage.records import SessionInfo, TaskResult
-from crushpy.tools.base import Delegation, Outcome, ToolError
+from crushpy.tools.base import Delegation, Outcome
+from crushpy.tools.errors import ToolError
 
 SHORT = 2_000
 """Characters, about 500 tokens: a report that is no longer is never summarised."""

@@ -26,7 +26,7 @@ from crushpy.engine.turn.turn import Status
 from crushpy.engine.unexpected import unexpected
 from crushpy.storage.records import ListedTask, StoredTaskList
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 

@@ -15,7 +15,8 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable
 from crushpy.settings import Settings
 from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext, ToolError
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, real_path, reason
 from crushpy.tools.files.text_file import decode, image_type, normalize, read_regular
 from crushpy.tools.view import ViewArgs, ViewTool

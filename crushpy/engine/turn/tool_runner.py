@@ -18,7 +18,8 @@ from crushpy.engine.turn.parallel import HEARING, TOLD_AT_A_TIME, CallBatch, ans
 from crushpy.engine.turn.toolset import NEW_SESSION
 from crushpy.storage.call_records import CallStart
 from crushpy.storage.records import StorageError
-from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext, ToolError
+from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args
 from crushpy.tools.truncate import truncate
 from crushpy.util.uncancellable import uncancellable

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from crushpy.core.messages import Data, Diff
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import DoesNotFit, ToolContext, ToolError
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.atomic_write import write_file
 from crushpy.tools.files.line_diff import changed_lines, make_diff
 from crushpy.tools.files.locate import locate, real_path, reason

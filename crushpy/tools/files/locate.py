@@ -7,7 +7,8 @@ from pathlib import Path
 
 from crushpy.security.safe_open import open_folder
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import ToolContext, ToolError
+from crushpy.tools.base import ToolContext
+from crushpy.tools.errors import ToolError
 
 _MAX_NAMES = 5_000
 """How many names of a folder are compared with a misspelt one."""

@@ -6,7 +6,8 @@ from collections.abc import Callable, Sequence
 
 from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
-from crushpy.tools.base import Args, DoesNotFit, ToolContext, ToolError
+from crushpy.tools.base import Args, ToolContext
+from crushpy.tools.errors import DoesNotFit, ToolError
 from crushpy.tools.files.file_change import FileChange, OriginalFile, open_original, require_known
 from crushpy.tools.files.locate import missing
 from crushpy.tools.files.text_file import Newline, TextFile, normalize

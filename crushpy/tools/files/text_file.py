@@ -11,7 +11,7 @@ from typing import Literal
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular, open_regular
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.util.images import image_type
 
 _BINARIES = (

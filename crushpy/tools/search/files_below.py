@@ -10,7 +10,7 @@ from itertools import groupby
 
 from crushpy.core.messages import Data
 from crushpy.security.safe_open import Folder, NotRegular
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 
 _MAX_ALTERNATIVES = 64
 _BRACES = re.compile(r"\{([^{}]*)\}")

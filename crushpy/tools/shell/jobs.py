@@ -10,7 +10,7 @@ from crushpy.core.messages import Data
 from crushpy.sandbox.confinement import Unconfined
 from crushpy.sandbox.finding import working_sandbox
 from crushpy.sandbox.private_tmp import is_temporary
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.child_environment import child_environment, hide_environment
 from crushpy.tools.shell.command_output import Output
 from crushpy.tools.shell.process import END_GRACE, Process, missing_folder

@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 
 from crushpy.sandbox.supervisor_handle import Supervisor
-from crushpy.tools.base import ToolError
+from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import Output
 from crushpy.util.spawn import spawn
 

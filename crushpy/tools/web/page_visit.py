@@ -11,7 +11,8 @@ import msgspec
 from crushpy.core.messages import Excerpt
 from crushpy.http import Client, ConnectFailed, HttpError, Response, Target, Timeouts, parse_url
 from crushpy.http.public_addresses import is_public
-from crushpy.tools.base import Outcome, ToolContext, ToolError
+from crushpy.tools.base import Outcome, ToolContext
+from crushpy.tools.errors import ToolError
 from crushpy.tools.shell.command_output import OutputFile
 from crushpy.tools.truncate import MAX_FETCH_BYTES, cut_line, truncate
 from crushpy.tools.web.page_text import is_readable, media_type, read_page
