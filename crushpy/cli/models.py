@@ -9,8 +9,7 @@ import typer
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from crushpy.llm.model_listing import ListedModel
-    from crushpy.llm.offered_models import ServerList
+    from crushpy.llm.model_listing import ListedModel, ServerList
     from crushpy.settings import Settings
 
 
@@ -60,8 +59,7 @@ async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList
     """What servers offer, and what was found on this machine; side by side."""
     import asyncio
 
-    from crushpy.llm.model_listing import list_local_models
-    from crushpy.llm.offered_models import ask_servers
+    from crushpy.llm.model_listing import ask_servers, list_local_models
 
     return await asyncio.gather(
         ask_servers(settings, refresh=refresh), list_local_models(settings, set_up=False)
@@ -138,7 +136,7 @@ def _print_text(
 
 
 def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
-    from crushpy.llm.formatting import format_price, format_window
+    from crushpy.llm.model_listing import format_price, format_window
     from crushpy.security.sanitize import one_line
 
     if not models:
@@ -188,7 +186,7 @@ def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
 
 
 def _ways(model: "ListedModel") -> tuple[str, str]:
-    from crushpy.llm.local_servers import ways
+    from crushpy.llm.model_listing import ways
     from crushpy.security.sanitize import one_line
 
     provider, _, name = one_line(model.info.name).partition("/")

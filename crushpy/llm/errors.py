@@ -1,5 +1,7 @@
 """What can go wrong with a model call, in our own words, whichever provider it came from."""
 
+import os
+
 from crushpy.core.errors import CrushpyError
 
 
@@ -114,3 +116,32 @@ class BadRequest(ModelError):
     """The provider refuses the request as it is: unknown model, unsupported parameter."""
 
     kind = "bad_request"
+
+
+MAX_ATTEMPTS = 6
+MAX_RETRIES = MAX_ATTEMPTS - 1
+RETRY_BASE_S = 1.0
+MAX_RETRY_DELAY_S = 30.0
+MAX_RETRY_AFTER_S = 120.0
+"""If a provider asks us to wait longer than this, there is no retry: the user should know."""
+
+
+def retry_delay(error: ModelError, attempt: int, random: float) -> float | None:
+    """Seconds to wait after the `attempt`th failure in a row (1 is the first), or None to give up.
+
+    `random` in [0, 1) spreads clients that failed together. `CRUSHPY_RETRY_BASE` sets the first delay.
+    """
+    if not error.retryable or attempt >= MAX_ATTEMPTS:
+        return None
+    asked: float | None = getattr(error, "retry_after", None)
+    if asked is not None:
+        return asked if asked <= MAX_RETRY_AFTER_S else None
+    longest = min(MAX_RETRY_DELAY_S, _retry_base() * 2 ** (attempt - 1))
+    return longest * (0.5 + random / 2)
+
+
+def _retry_base() -> float:
+    try:
+        return max(0.0, float(os.environ["CRUSHPY_RETRY_BASE"]))
+    except (KeyError, ValueError):
+        return RETRY_BASE_S

@@ -17,7 +17,6 @@ from crushpy.llm.encoded_history import EncodedHistories, encoded_body
 from crushpy.llm.errors import BadRequest, CutStream, ModelError, ReplyTooLarge, TimedOut, Unavailable
 from crushpy.llm.protocol import Done, Piece, Request, Sent, TextPiece, ThinkingPiece
 from crushpy.llm.read_json import decode_json
-from crushpy.llm.sse import LIMIT, EventReader
 
 if TYPE_CHECKING:
     from crushpy.llm.error_reader import ErrorBody, ErrorSource
@@ -26,7 +25,8 @@ END_MARK = b"[DONE]"
 """OpenAI's; gateways put it at the end of other protocols too."""
 LONGEST_HOLD = 0.005
 """Seconds for which a reply may keep everything else waiting."""
-ERROR_BODY_LIMIT = 64 * 1024
+MAX_ERROR_BYTES = 64 * 1024
+MAX_EVENT_BYTES = 64 * 1024 * 1024
 AFTER_FINISH = 5.0
 """Seconds to wait for figures and the end mark once the server said why it finished."""
 AFTER_DONE = 0.05
@@ -192,7 +192,7 @@ class HttpProvider(ABC):
         from crushpy.llm.error_reader import classify, read_body
 
         with answer:
-            body = read_body(await answer.read(ERROR_BODY_LIMIT))
+            body = read_body(await answer.read(MAX_ERROR_BYTES))
         if 300 <= answer.status < 400:
             place = answer.headers.get("location", "another address")
             raise BadRequest(
@@ -257,9 +257,9 @@ class HttpProvider(ABC):
 
     async def _read_whole(self, request: Request, response: Response, reader: ReplyReader) -> list[Piece]:
         """For a server that does not stream, or that failed with status 200."""
-        data = await response.read(LIMIT)
+        data = await response.read(MAX_EVENT_BYTES)
         if response.truncated:
-            raise CutStream(f"{self._url(request)} sent more than {LIMIT:,} bytes")
+            raise CutStream(f"{self._url(request)} sent more than {MAX_EVENT_BYTES:,} bytes")
         reply = self._object(request, data)
         if (pieces := reader.whole(reply)) is None:
             raise CutStream(f"{self._url(request)} sent no reply but: {str(reply)[:200]}")
@@ -348,3 +348,59 @@ def _broken(error: HttpError) -> ModelError:
 
 def _shown(data: bytes) -> str:
     return data[:200].decode("utf-8", "replace")
+
+
+# --- server-sent events ----------------------------------------------------------------------------------
+
+
+class EventReader:
+    """Feed it bytes, cut anywhere; it gives the data of each event that is complete.
+
+    Raises CutStream for an event of more than `limit` bytes: one without an end would fill the memory.
+    """
+
+    def __init__(self, limit: int = MAX_EVENT_BYTES) -> None:
+        self._limit = limit
+        self._rest: list[bytes] = []
+        """Pieces of a line that has no end yet."""
+        self._data: list[bytes] = []
+        self._held = 0
+        """Bytes of both."""
+
+    def feed(self, chunk: bytes) -> list[bytes]:
+        events: list[bytes] = []
+        if b"\n" in chunk:
+            lines = chunk.split(b"\n")
+            if self._rest:
+                lines[0] = b"".join((*self._rest, lines[0]))
+                self._rest.clear()
+            chunk = lines.pop()
+            for line in lines:
+                if (event := self._line(line)) is not None:
+                    events.append(event)
+            self._held = sum(map(len, self._data))
+        if chunk:
+            self._rest.append(chunk)
+            self._held += len(chunk)
+        if self._held > self._limit:
+            raise CutStream(f"the server sent a piece of more than {self._limit:,} bytes")
+        return events
+
+    def end(self) -> list[bytes]:
+        """The stream is over: some servers leave out the empty line after the last event."""
+        events = [self._line(b"".join(self._rest)), self._line(b"")]
+        self._rest.clear()
+        return [event for event in events if event is not None]
+
+    def _line(self, line: bytes) -> bytes | None:
+        line = line.removesuffix(b"\r")
+        if line.startswith(b"data:"):
+            self._data.append(line[6:] if line[5:6] == b" " else line[5:])
+        elif not line and self._data:
+            event = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
+            self._data.clear()
+            return event
+        elif line.startswith(b"error:"):
+            # An older llama.cpp writes its errors in a field of their own.
+            self._data.append(b'{"error":' + line[6:] + b"}")
+        return None

@@ -67,7 +67,7 @@ class Endpoint(Data, frozen=True):
 
 
 def _chat(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.openai.chat_provider import ChatProvider
+    from crushpy.llm.openai.provider import ChatProvider
 
     return ChatProvider(
         _openai_base(endpoint, endpoint.api_version), endpoint.key, **_openai_options(endpoint)
@@ -75,7 +75,7 @@ def _chat(endpoint: Endpoint) -> Provider:
 
 
 def _responses(endpoint: Endpoint) -> Provider:
-    from crushpy.llm.openai.responses_provider import ResponsesProvider
+    from crushpy.llm.openai.provider import ResponsesProvider
 
     return ResponsesProvider(_openai_base(endpoint, ""), endpoint.key, **_openai_options(endpoint))
 
@@ -83,7 +83,7 @@ def _responses(endpoint: Endpoint) -> Provider:
 def _openai_base(endpoint: Endpoint, api_version: str) -> str:
     if endpoint.vendor != "azure":
         return endpoint.api_base or OPENAI_BASE
-    from crushpy.llm.openai.address import azure_base
+    from crushpy.llm.openai.provider import azure_base
 
     return azure_base(endpoint.api_base, endpoint.model.partition("/")[2], api_version)
 

@@ -1,8 +1,4 @@
-"""Remembers which models take the context status only inside the last message.
-
-Some chat templates refuse a system message at the end. A provider finds that out by one refusal, sends the
-request again, and tells the engine, which saves it.
-"""
+"""Remembers which models accept the context status only inside the last message."""
 
 from typing import TYPE_CHECKING
 
@@ -16,7 +12,11 @@ if TYPE_CHECKING:
 
 
 class StatusFallback:
-    """What one provider has learnt; kept as long as its connection."""
+    """Remembers which models of one provider accept the status only inside the last message.
+
+    Some chat templates refuse a system message at the end. A provider learns that from one refusal, sends
+    the request again, and tells the engine, which saves it.
+    """
 
     def __init__(self) -> None:
         self._appended: set[str] = set()

@@ -14,7 +14,7 @@ from crushpy.llm.provider_factory import speaks_chat, spoken
 if TYPE_CHECKING:
     from crushpy.settings import Settings
 
-KEEPS_IT = frozenset(
+KEEPS_TRAILING_SYSTEM = frozenset(
     {
         *("openai", "azure", "groq", "deepseek", "xai", "together_ai", "fireworks_ai", "cerebras"),
         *("hosted_vllm", "lm_studio", "llamafile", "ollama_chat", "nebius", "sambanova", "demo"),
@@ -49,7 +49,7 @@ def usual_placement(model: str, settings: "Settings") -> str:
         return "append"
     if protocol != "litellm":
         return "message"
-    keeps = not vendor or vendor in KEEPS_IT or _as_openai(vendor, settings)
+    keeps = not vendor or vendor in KEEPS_TRAILING_SYSTEM or _as_openai(vendor, settings)
     return "message" if keeps else "append"
 
 

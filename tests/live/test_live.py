@@ -10,7 +10,7 @@ from crushpy.core.messages import Json, Message, Text, ToolCall, ToolResult
 from crushpy.http import Client
 from crushpy.llm.errors import BadRequest, ContextOverflow
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.chat_provider import ChatProvider
+from crushpy.llm.openai.provider import ChatProvider
 from crushpy.llm.protocol import CallPiece, Done, Piece, Provider, Request, TextPiece, ToolSpec
 
 WINDOW = 1024

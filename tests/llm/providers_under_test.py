@@ -12,8 +12,7 @@ from crushpy.llm.anthropic.provider import AnthropicProvider
 from crushpy.llm.errors import ModelError
 from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.chat_provider import ChatProvider
-from crushpy.llm.openai.responses_provider import ResponsesProvider
+from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request
 
 SHORT = Timeouts(connect=10, response=0.3, idle=0.3)

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from scripted_llm import Call, Fail, NoFinish, Raw, Reply, ScriptedLLM
 
 from crushpy.llm.errors import AuthenticationFailed, BadRequest, CutStream, Unavailable
-from crushpy.llm.openai.chat_provider import ChatProvider
-from crushpy.llm.sse import EventReader
+from crushpy.llm.http_provider import EventReader
+from crushpy.llm.openai.provider import ChatProvider
 
 HELLO = 'data: {"choices": [{"delta": {"content": "hello"}}]}\n\n'
 FINISH = 'data: {"choices": [{"delta": {}, "finish_reason": "stop"}]}\n\n'
@@ -205,7 +205,7 @@ HEAVY = (
 
 def test_importing_the_wire_imports_nothing_heavy():
     code = (
-        "import sys, crushpy.llm.openai.chat_provider; "
+        "import sys, crushpy.llm.openai.provider; "
         f"print(*sorted(set({HEAVY.split()!r}) & set(sys.modules)), "
         "'crushpy.llm.error_reader' in sys.modules)"
     )

@@ -9,8 +9,8 @@ import pytest
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.errors import UsageError
-from crushpy.llm import local_servers
-from crushpy.llm.local_servers import find_local_servers, ports
+from crushpy.llm import model_listing
+from crushpy.llm.model_listing import find_local_servers, ports
 
 NOWHERE = {"CRUSHPY_LOCAL_PORTS": ""}
 
@@ -35,12 +35,12 @@ async def program(answer: bytes) -> AsyncIterator[int]:
 async def test_the_servers_that_answer_are_found_with_their_models(
     llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_servers, "PATIENCE", 4.0)
+    monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 4.0)
     llm.models = ["qwen3:8b", "text-embedding-small"]
     async with program(b"") as silent:
         environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}, vllm={silent}"}
         (server,) = await find_local_servers(environ)
-    assert (server.name, server.title, server.models) == ("ollama", "Ollama", ("qwen3:8b",))
+    assert (server.provider, [model.id for model in server.models]) == ("ollama", ["qwen3:8b"])
     assert server.api_base == llm.api_base
 
 
@@ -57,7 +57,7 @@ async def test_the_servers_that_answer_are_found_with_their_models(
 async def test_another_program_at_the_port_is_left_out(
     answer: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(local_servers, "PATIENCE", 0.3)
+    monkeypatch.setattr(model_listing, "LOCAL_TIMEOUT_S", 0.3)
     async with program(answer) as port:
         assert await find_local_servers({"CRUSHPY_LOCAL_PORTS": f"vllm={port}"}) == []
 
@@ -72,8 +72,8 @@ async def test_a_closed_port_is_no_trouble() -> None:
 async def test_an_address_of_the_users_own_is_asked_once_under_its_own_name(llm: ScriptedLLM) -> None:
     environ = {"CRUSHPY_LOCAL_PORTS": f"ollama={llm.port}"}
     (server,) = await find_local_servers(environ, {"lab": f"http://localhost:{llm.port}/v1/"})
-    assert server.name == "lab"
-    assert server.models == ("test-model",)
+    assert server.provider == "lab"
+    assert [model.id for model in server.models] == ["test-model"]
 
 
 async def test_an_address_beyond_this_machine_is_never_asked(monkeypatch: pytest.MonkeyPatch) -> None:

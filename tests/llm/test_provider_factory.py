@@ -16,8 +16,7 @@ from crushpy.llm.demo import DemoProvider
 from crushpy.llm.errors import AuthenticationFailed, BadRequest
 from crushpy.llm.gemini.provider import GeminiProvider
 from crushpy.llm.litellm.provider import LiteLLMProvider
-from crushpy.llm.openai.chat_provider import ChatProvider
-from crushpy.llm.openai.responses_provider import ResponsesProvider
+from crushpy.llm.openai.provider import ChatProvider, ResponsesProvider
 from crushpy.llm.protocol import Provider, Request, TextPiece
 from crushpy.llm.provider_factory import default_model, is_official, select
 from crushpy.settings import ModelSettings, ProviderSettings, Settings

@@ -10,8 +10,7 @@ from scripted_llm import Call, Fail, Reply, ScriptedLLM
 
 from crushpy.core.messages import Image, Message, Text, Thinking, ToolCall, ToolResult, Usage
 from crushpy.llm.errors import BadRequest
-from crushpy.llm.openai.address import Address, azure_base
-from crushpy.llm.openai.responses_provider import ResponsesProvider
+from crushpy.llm.openai.provider import Address, ResponsesProvider, azure_base
 from crushpy.llm.openai.responses_reply import ResponseReader
 from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
 from crushpy.llm.protocol import Request, ThinkingOpaque

@@ -6,7 +6,7 @@ from hosting import SIZES, Shown, shown
 from scripted_llm.server import ScriptedLLM
 from support.list_server import ListServer
 
-from crushpy.llm.offered_models import ask_servers
+from crushpy.llm.model_listing import ask_servers
 from crushpy.settings import Settings
 from crushpy.settings.schema import ModelSettings
 from crushpy.tui.screens.models import ModelsScreen

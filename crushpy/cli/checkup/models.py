@@ -124,8 +124,7 @@ async def _answers(scene: Scene, name: str) -> Finding:
 
 async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
     """Servers on this machine, as `crushpy models` finds them."""
-    from crushpy.llm.local_servers import ports, ways
-    from crushpy.llm.model_listing import ListedModel, list_local_models
+    from crushpy.llm.model_listing import ListedModel, list_local_models, ports, ways
 
     servers: dict[str, list[ListedModel]] = {}
     for model in await list_local_models(scene.settings):

@@ -10,7 +10,7 @@ from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
 from crushpy.engine.progress_reporter import ProgressReporter
-from crushpy.llm.errors import EmptyReply, ModelError, Refused, Unavailable
+from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
 from crushpy.llm.protocol import (
     CallPiece,
     Done,
@@ -24,7 +24,6 @@ from crushpy.llm.protocol import (
 )
 from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.reply_limits import ReplyMeter
-from crushpy.llm.retry import MAX_RETRIES, delay
 
 Emit = Callable[[Event], None]
 JOINED_AT_A_TIME = 500
@@ -170,7 +169,7 @@ class ModelCall:
                 if self._void is not None:
                     await self._void(self.draft, error)
                 attempt += 1
-                seconds = delay(error, attempt, random.random())  # noqa: S311
+                seconds = retry_delay(error, attempt, random.random())  # noqa: S311
                 if seconds is None or not self._ask_again(error):
                     raise
                 reason = f"{error.message.rstrip('.')}."

@@ -326,7 +326,7 @@ def _server(base: str, served: list[ListedModel]) -> ModelSource:
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])
     if first.ready:
         return ModelSource(first.how, True, base, first.info.name, f"It serves {names}.")
-    from crushpy.llm.local_servers import ways
+    from crushpy.llm.model_listing import ways
 
     provider, _, model = one_line(first.info.name).partition("/")
     once, for_good = ways(provider, base, model)

@@ -9,9 +9,15 @@ from textual.binding import Binding, BindingType
 from textual.content import Content
 
 from crushpy.core.errors import CrushpyError
-from crushpy.llm.formatting import format_price, format_window
-from crushpy.llm.model_listing import ListedModel, list_local_models, list_models
-from crushpy.llm.offered_models import ask_servers, cached_lists
+from crushpy.llm.model_listing import (
+    ListedModel,
+    ask_servers,
+    cached_lists,
+    format_price,
+    format_window,
+    list_local_models,
+    list_models,
+)
 from crushpy.security.sanitize import one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
@@ -152,7 +158,7 @@ class ModelsScreen(PickScreen[str | None]):
         words += [] if info.tools else ["no tools: it can only talk"]
         about = Content("; ".join(words))
         if row.api_base and not row.ready:
-            from crushpy.llm.local_servers import ways
+            from crushpy.llm.model_listing import ways
 
             provider, _, model = one_line(info.name).partition("/")
             once, for_good = ways(provider, row.api_base, model)

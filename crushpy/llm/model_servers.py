@@ -80,7 +80,7 @@ async def ask_server(source: ListSource, patience: float = PATIENCE) -> tuple[Se
 
 
 async def _openai(client: "Client", source: ListSource) -> list[ServedModel]:
-    from crushpy.llm.openai.address import Address
+    from crushpy.llm.openai.provider import Address
 
     address = Address(source.api_base, "models")
     headers = {"authorization": f"Bearer {source.key}"} if source.key else {}

@@ -1,0 +1,185 @@
+"""Clients for OpenAI's chat completions and Responses API, and every compatible server, without an SDK."""
+
+import re
+from abc import abstractmethod
+from typing import TYPE_CHECKING, ClassVar, Unpack
+from urllib.parse import urlsplit
+
+import msgspec
+
+from crushpy.core.messages import Json
+from crushpy.http import parse_url
+from crushpy.llm.errors import BadRequest, ModelError
+from crushpy.llm.http_provider import HttpProvider, HttpProviderOptions, ReplyReader
+from crushpy.llm.openai.chat_reply import ChunkReader
+from crushpy.llm.openai.chat_request import chat_tools, encoded_chat_messages
+from crushpy.llm.openai.responses_reply import ResponseReader
+from crushpy.llm.openai.responses_request import ResponsesQuirks, responses_body
+from crushpy.llm.protocol import Done, Request
+from crushpy.llm.status_fallback import StatusFallback
+
+if TYPE_CHECKING:
+    from crushpy.llm.error_reader import ErrorBody
+
+
+class Address:
+    """`path` below `api_base`. A bare host gets /v1 before it, unless nothing is known there."""
+
+    def __init__(self, api_base: str, path: str) -> None:
+        base, question, query = api_base.partition("?")
+        base = base.rstrip("/").removesuffix(f"/{path}")
+        self._tail = f"/{path}{question}{query}"
+        bare = not urlsplit(base).path.strip("/")
+        self.url = f"{base}/v1{self._tail}" if bare else f"{base}{self._tail}"
+        self._other = f"{base}{self._tail}" if bare else ""
+
+    def learns(self, status: int | None, said: str) -> bool:
+        """Whether there is another address to try after this answer to the first."""
+        if status not in (404, 405) or not self._other or "model" in said.lower():
+            return False
+        self.url, self._other = self._other, ""
+        return True
+
+
+def azure_base(api_base: str, deployment: str, api_version: str) -> str:
+    """The address at Azure without the path; the older API has a dated version in it."""
+    root = api_base.rstrip("/").removesuffix("/v1").removesuffix("/openai")
+    if api_version[:1].isdigit():
+        return f"{root}/openai/deployments/{deployment}?api-version={api_version}"
+    return f"{root}/openai/v1"
+
+
+class OpenAIProvider(HttpProvider):
+    """Shared by both protocols. `api_base` is the address without `path`."""
+
+    strip = "openai/"
+    key_variable = "OPENAI_API_KEY"
+    path: ClassVar[str]
+
+    def __init__(
+        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
+        super().__init__(api_key, **options)
+        self._address = Address(api_base, self.path)
+        self._status = StatusFallback()
+
+    def _url(self, request: Request) -> str:
+        return self._address.url
+
+    def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
+        return (
+            self._address.learns(failure.status, body.raw)
+            or self._status.learn(request, failure, failure.status or 0, body)
+            or (isinstance(failure, BadRequest) and self._learn_quirk(request, failure, body))
+        )
+
+    @abstractmethod
+    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
+        """Whether the refusal is about a parameter that can be written in another way, or left out."""
+
+    def _closing(self, request: Request, done: Done, reader: ReplyReader) -> Done:
+        return self._status.mark(request, done)
+
+
+class ChatQuirks(msgspec.Struct):
+    """How a server differs for one model, learnt from its refusals."""
+
+    output_limit: str
+    """max_tokens or max_completion_tokens."""
+    limit_switched: bool = False
+    usage_in_stream: bool = True
+
+    def other_limit(self, body: "ErrorBody") -> str:
+        """The other name for the output limit, if the server refuses the one in use by name."""
+        if self.limit_switched:
+            return ""
+        if self.output_limit == "max_tokens":
+            return "max_completion_tokens" if "max_tokens" in body.raw else ""
+        return "max_tokens" if "max_completion_tokens" in body.raw else ""
+
+
+class ChatProvider(OpenAIProvider):
+    """Chat completions: the protocol of every compatible server."""
+
+    path = "chat/completions"
+
+    def __init__(
+        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
+        super().__init__(api_base, api_key, **options)
+        self._quirks: dict[str, ChatQuirks] = {}
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return ChunkReader()
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        quirks = self._quirks_of(request)
+        body: Json = {
+            "model": request.model.removeprefix(self._strip),
+            "messages": encoded_chat_messages(self._status.placed(request), self._histories),
+            "stream": True,
+        }
+        if quirks.usage_in_stream:
+            body["stream_options"] = {"include_usage": True}
+        if tools := chat_tools(request):
+            body["tools"] = tools
+        if request.max_output_tokens:
+            body[quirks.output_limit] = request.max_output_tokens
+        if request.effort:
+            body["reasoning_effort"] = request.effort
+        return body
+
+    def _quirks_of(self, request: Request) -> ChatQuirks:
+        if request.model not in self._quirks:
+            host = parse_url(self._address.url).host
+            newer = host == "api.openai.com" or host.endswith(".openai.azure.com")
+            self._quirks[request.model] = ChatQuirks("max_completion_tokens" if newer else "max_tokens")
+        return self._quirks[request.model]
+
+    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
+        quirks = self._quirks_of(request)
+        if quirks.usage_in_stream and "stream_options" in body.raw:
+            quirks.usage_in_stream = False
+            return True
+        if request.max_output_tokens and (other := quirks.other_limit(body)):
+            quirks.output_limit, quirks.limit_switched = other, True
+            return True
+        return False
+
+
+REFUSED_QUIRKS = (
+    ("signed", re.compile(r"invalid_encrypted_content|encrypted content.{0,80}(?:verif|decrypt|pars)", re.I)),
+    ("encrypted", re.compile(r"encrypted.content|\binclude\b", re.I)),
+    ("summary", re.compile(r"reasoning\.summary|reasoning summar|must be verified", re.I)),
+    ("reasoning", re.compile(r"\breasoning\b", re.I)),
+    ("cache_key", re.compile(r"prompt_cache_key", re.I)),
+)
+"""The fields of `ResponsesQuirks`, each with the words of a refusal that is about it."""
+
+
+class ResponsesProvider(OpenAIProvider):
+    """The Responses API, for OpenAI's models that reason."""
+
+    path = "responses"
+
+    def __init__(
+        self, api_base: str, api_key: str | None = None, **options: Unpack[HttpProviderOptions]
+    ) -> None:
+        super().__init__(api_base, api_key, **options)
+        self._quirks: dict[str, ResponsesQuirks] = {}
+
+    def _reader(self, request: Request) -> ReplyReader:
+        return ResponseReader(request.model)
+
+    def _body(self, request: Request, unfinished: list[Json]) -> Json:
+        name = request.model.removeprefix(self._strip)
+        quirks = self._quirks.setdefault(request.model, ResponsesQuirks())
+        return responses_body(self._status.placed(request), name, quirks, self._histories)
+
+    def _learn_quirk(self, request: Request, failure: BadRequest, body: "ErrorBody") -> bool:
+        quirks = self._quirks.setdefault(request.model, ResponsesQuirks())
+        for name, words in REFUSED_QUIRKS if failure.status in (400, 422) else ():
+            if getattr(quirks, name) and words.search(body.raw):
+                setattr(quirks, name, False)
+                return True
+        return False
