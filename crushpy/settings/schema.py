@@ -1,7 +1,6 @@
-"""Every key a user may set: its type, its default and what it means.
+"""Every setting: its type, default and description.
 
-The types here are the only place that says what is allowed; errors, `config list` and the docs are
-made from them.
+This is the only definition: validation, errors, `config list` and docs/settings.md are derived from it.
 """
 
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -28,201 +27,189 @@ VariableName = Annotated[
 
 
 class Compaction(Data, frozen=True):
-    """When a session ends and a fresh one takes over, and what is carried across."""
+    """When a session is compacted, and what its child keeps."""
 
     method: Annotated[
         Literal["auto", "llm"],
-        Meta(description="Who decides when a session ends: crushpy (auto) or the model itself (llm)."),
+        Meta(description="Who decides when to compact: crushpy (`auto`) or the model (`llm`)."),
     ] = "auto"
     threshold: Annotated[
         Threshold,
-        Meta(description='With auto: how full the window is when a session ends; "off" waits for overflow.'),
+        Meta(description='With `auto`: how full the window is when crushpy compacts; "off": on overflow.'),
     ] = DEFAULT_THRESHOLD
     fallback_threshold: Annotated[
         Share,
-        Meta(description="With llm: how full the window is when crushpy ends the session itself."),
+        Meta(description="With `llm`: how full the window is when crushpy compacts if the model has not."),
     ] = 0.90
     prepare: Annotated[
         bool,
         Meta(
-            description="With auto: whether the summary is made in the background once the window is nearly "
-            "full, so that nobody waits for it."
+            description="With `auto`: prepare the summary in the background when the window is nearly full."
         ),
     ] = True
     moments: Annotated[
         bool,
         Meta(
-            description="Whether a natural moment (a todo done, a commit, tests green again, a new prompt) "
-            "may end a session early."
+            description="Let natural moments (a todo done, a commit, passing tests, a new prompt) trigger "
+            "compaction early; with `llm`, the status names them."
         ),
     ] = True
     soft_threshold: Annotated[
-        Share, Meta(description="How full the window is when natural moments begin to count.")
+        Share, Meta(description="How full the window is before natural moments count.")
     ] = 0.60
     keep_recent_tokens: Annotated[
-        int, Meta(ge=0, description="How many tokens of the latest messages are carried over word for word.")
+        int, Meta(ge=0, description="Tokens of the most recent messages to keep verbatim.")
     ] = 20000
     summary_tokens: Annotated[
-        PositiveInt, Meta(description="How long a summary should be, in tokens; it is cut at twice that.")
+        PositiveInt, Meta(description="Target length of a summary in tokens; truncated at twice that.")
     ] = 2000
     summary_seconds: Annotated[
-        PositiveInt, Meta(description="How many seconds one call for a summary may take before it is ended.")
+        PositiveInt, Meta(description="Timeout of one summary request in seconds.")
     ] = 300
     evidence_tokens: Annotated[
-        int, Meta(ge=0, description="How many tokens of evidence (facts built by code) are carried over.")
+        int, Meta(ge=0, description="Tokens of evidence (facts collected by code) to keep.")
     ] = 4000
     pin_tokens: Annotated[
         int,
-        Meta(ge=0, description="How many tokens all pins together may take; at most 5% of the window."),
+        Meta(ge=0, description="Tokens of all pins together; at most 5% of the window."),
     ] = 2000
     model: Annotated[
-        str, Meta(description="The model that writes summaries; empty: the model of the conversation.")
+        str, Meta(description="The model that writes summaries; empty: the conversation's model.")
     ] = ""
     review: Annotated[
-        Literal["never", "ask"], Meta(description="Whether the app shows a summary before it is used.")
+        Literal["never", "ask"],
+        Meta(description="Show a summary before it is used, to accept, edit or decline."),
     ] = "never"
     status_placement: Annotated[
         Literal["auto", "message", "append"],
         Meta(
-            description="Where the context status goes: a message of its own, the end of the last message, "
-            "or whichever the provider takes (auto)."
+            description="With `llm`: send the context status as a `message` of its own, `append` it to the "
+            "last message, or do what the provider supports (`auto`)."
         ),
     ] = "auto"
 
 
 class Tasks(Data, frozen=True):
-    """How the work of sub-agents comes back."""
+    """How the results of sub-agents are returned."""
 
     context_strategy: Annotated[
         Literal["full", "summarized"],
-        Meta(description="Whether a task's result reaches its caller whole or as a short summary."),
+        Meta(description="Return a task's result in full or as a short summary."),
     ] = "full"
 
 
 class PermissionSettings(Data, frozen=True):
-    """What tools may do. The lists of all layers are joined; deny beats ask beats allow."""
+    """What tools may do. The lists of all layers are combined; deny beats ask beats allow."""
 
-    allow: Annotated[tuple[str, ...], Meta(description="Rules for what runs without a question.")] = ()
-    ask: Annotated[tuple[str, ...], Meta(description="Rules for what always asks.")] = ()
-    deny: Annotated[tuple[str, ...], Meta(description="Rules for what never runs.")] = ()
+    allow: Annotated[tuple[str, ...], Meta(description="Rules for calls that run without asking.")] = ()
+    ask: Annotated[tuple[str, ...], Meta(description="Rules for calls that always ask.")] = ()
+    deny: Annotated[tuple[str, ...], Meta(description="Rules for calls that never run.")] = ()
     mode: Annotated[
         Mode,
         Meta(
-            description="How a conversation begins: ask before changes, edits (allowed in the workspace), "
-            "or plan (nothing but reading). A project may only make it stricter."
+            description="Initial mode: `ask` before changes, allow `edits` in the workspace, or `plan` (read "
+            "only). A project may only make it stricter."
         ),
     ] = "ask"
-    private_hosts: Annotated[
-        bool, Meta(description="Whether fetch may reach loopback and private addresses.")
-    ] = False
+    private_hosts: Annotated[bool, Meta(description="Let `fetch` reach loopback and private addresses.")] = (
+        False
+    )
 
 
 class SandboxSettings(Data, frozen=True):
-    """What commands of the agent get to see, and what holds them."""
+    """What the agent's commands can access, and their limits."""
 
     mode: Annotated[
         Literal["on", "off"],
-        Meta(description="Whether the agent's commands run in a sandbox, where one works."),
+        Meta(description="Run the agent's commands in a sandbox if the system supports one."),
     ] = "on"
-    processes: Annotated[
-        PositiveInt, Meta(description="How many processes one command may have in the sandbox.")
-    ] = 4000
+    processes: Annotated[PositiveInt, Meta(description="Maximum number of processes of one command.")] = 4000
     memory_mb: Annotated[
         int,
-        Meta(
-            ge=0, description="How much memory one command may use, in MB; 0: nine tenths of the machine's."
-        ),
+        Meta(ge=0, description="Maximum memory of one command in MB; 0: 90% of the machine's."),
     ] = 0
     file_mb: Annotated[
-        PositiveInt, Meta(description="How large a file a command may write in the sandbox, in MB.")
+        PositiveInt, Meta(description="Maximum size of a file that a command writes, in MB.")
     ] = 20000
     env: Annotated[
         tuple[str, ...],
-        Meta(description="Variables that commands get beside the usual ones: names, or patterns as MYAPP_*."),
+        Meta(description="Additional environment variables for commands: names or patterns such as MYAPP_*."),
     ] = ()
     network: Annotated[
         tuple[str, ...],
-        Meta(
-            description="Hosts that commands in the sandbox may reach: names, *.name for all below it, or *."
-        ),
+        Meta(description="Hosts that commands may reach: names, *.name for subdomains, or *."),
     ] = ()
     write: Annotated[
         tuple[str, ...],
-        Meta(description="Folders outside the workspace that commands in the sandbox may change."),
+        Meta(description="Folders outside the workspace that commands may write to."),
     ] = ()
     auto_allow: Annotated[
         bool,
-        Meta(
-            description="Whether commands that only read or build inside the sandbox run without a question."
-        ),
+        Meta(description="Run sandboxed commands that only read or build without asking."),
     ] = True
 
 
 class UndoSettings(Data, frozen=True):
-    """What is kept so that changes to files can be taken back."""
+    """What is stored so that file changes can be undone."""
 
-    max_file_mb: Annotated[
-        PositiveInt, Meta(description="A larger file is not kept, so its changes cannot be taken back.")
-    ] = 10
+    max_file_mb: Annotated[PositiveInt, Meta(description="Changes to larger files cannot be undone.")] = 10
     max_mb: Annotated[
-        PositiveInt, Meta(description="How much is kept in all; what was kept first goes first.")
+        PositiveInt, Meta(description="Disk space for undo in MB; the oldest data is removed first.")
     ] = 500
     shell: Annotated[
         Literal["auto", "on", "off"],
         Meta(
-            description="Whether changes by commands can be taken back; auto: unless the workspace has more "
-            "than undo.max_files files."
+            description="Undo changes made by commands; `auto`: unless the workspace has more than "
+            "`undo.max_files` files."
         ),
     ] = "auto"
     max_files: Annotated[
         PositiveInt,
-        Meta(description="With more files in the workspace, changes by commands are not looked for."),
+        Meta(
+            description="In larger workspaces (ignored files excluded) changes by commands are not tracked."
+        ),
     ] = 50_000
 
 
 class ModelSettings(Data, frozen=True):
-    """What is known about one model; goes before the catalog."""
+    """Facts about one model; they override the catalog."""
 
-    context_window: Annotated[PositiveInt | None, Meta(description="Size of its window in tokens.")] = None
-    max_output_tokens: Annotated[
-        PositiveInt | None, Meta(description="The most tokens it may write in one reply.")
+    context_window: Annotated[
+        PositiveInt | None, Meta(description="Size of the context window in tokens.")
     ] = None
-    input_cost: Annotated[Cost | None, Meta(description="Price of a million input tokens in US dollars.")] = (
-        None
-    )
-    output_cost: Annotated[
-        Cost | None, Meta(description="Price of a million output tokens in US dollars.")
-    ] = None
-    images: Annotated[bool | None, Meta(description="Whether it can look at pictures.")] = None
+    max_output_tokens: Annotated[PositiveInt | None, Meta(description="Maximum tokens of one reply.")] = None
+    input_cost: Annotated[Cost | None, Meta(description="US dollars per million input tokens.")] = None
+    output_cost: Annotated[Cost | None, Meta(description="US dollars per million output tokens.")] = None
+    images: Annotated[bool | None, Meta(description="Whether the model accepts images.")] = None
     threshold: Annotated[
-        Threshold | None, Meta(description="Goes before compaction.threshold for this model.")
+        Threshold | None, Meta(description="Overrides `compaction.threshold` for this model.")
     ] = None
     status_placement: Annotated[
         Literal["message", "append"] | None,
-        Meta(description="Where this model takes the context status; unset: as was learnt of its server."),
+        Meta(description="Overrides `compaction.status_placement`; unset: as learnt from its server."),
     ] = None
 
 
 class ProviderSettings(Data, frozen=True):
     """How to reach one provider."""
 
-    api_base: Annotated[str, Meta(description="Address of its API; empty: the provider's usual one.")] = ""
+    api_base: Annotated[str, Meta(description="URL of the API; empty: the provider's default.")] = ""
     api_key_env: Annotated[
         VariableName,
-        Meta(description="Name of the environment variable that holds its key (never the key itself)."),
+        Meta(description="Name of the environment variable that holds the key, never the key itself."),
     ] = ""
     protocol: Annotated[
         Literal["auto", "chat", "responses", "anthropic", "gemini", "litellm"],
-        Meta(description="What is spoken at its address; auto: what the provider is known to speak."),
+        Meta(description="Protocol of the server; `auto`: the provider's own, else OpenAI chat."),
     ] = "auto"
 
 
 if TYPE_CHECKING:
 
     class Keys(Data, frozen=True):
-        """Keys of the app's commands, as Textual names them (ctrl+r, f5); empty: the usual one."""
+        """Keys of the app's commands as Textual names them (ctrl+r, f5); empty: the default."""
 
-else:  # made from the command table, so that no command lacks its setting
+else:  # derived from the command table, so that every command has a setting
     Keys = msgspec.defstruct(
         "Keys",
         [
@@ -236,47 +223,50 @@ else:  # made from the command table, so that no command lacks its setting
 
 
 class Settings(Data, frozen=True):
-    """What the user chose, all layers taken together."""
+    """The effective settings of all layers."""
 
     model: Annotated[
-        str, Meta(description="The model to talk to, named as litellm names it; empty: crushpy picks one.")
+        str,
+        Meta(description="The model, named as in litellm (`openai/gpt-5`); empty: crushpy picks one."),
     ] = ""
     small_model: Annotated[
-        str, Meta(description="The model for small work such as titles; empty: the main model.")
+        str, Meta(description="The model for small requests such as titles; empty: the main model.")
     ] = ""
     provider: Annotated[
         Literal["auto", "litellm"],
-        Meta(description="auto: a wire of our own where there is one; litellm: every request through it."),
+        Meta(description="`auto`: the built-in client if there is one; `litellm`: always litellm."),
     ] = "auto"
     effort: Annotated[
         Literal["", "low", "medium", "high"],
-        Meta(description="How hard a reasoning model should think; empty: the model's own default."),
+        Meta(description="Effort of a reasoning model; empty: the model's default."),
     ] = ""
     database_url: Annotated[
         str,
         Meta(
-            description="Where sessions are stored: sqlite:///FILE or postgresql://user@host/database; "
-            "empty: crushpy.db."
+            description="Database: `sqlite:///FILE` or `postgresql://user@host/database`, without a "
+            "password; empty: `crushpy.db` in the data folder."
         ),
     ] = ""
     theme: Annotated[
         str,
-        Meta(description="Colours of the app; empty: the one of crushpy that fits the terminal."),
+        Meta(
+            description="Theme of the app; empty: crushpy's dark or light one, whichever fits the terminal."
+        ),
     ] = ""
     welcome: Annotated[
         Literal["show", "hide"],
-        Meta(description="Whether the app greets with a line about the built-in demo; Esc there hides it."),
+        Meta(description="Show the welcome line about the built-in demo; Esc hides it."),
     ] = "show"
     queue: Annotated[
         Literal["turn", "step"],
         Meta(
-            description="When a prompt goes out that was typed while the agent works: at the end of its "
-            "turn, or with its next step."
+            description="When to send a prompt typed while the agent works: after its turn, or with its "
+            "next step."
         ),
     ] = "turn"
     editing: Annotated[
         Literal["plain", "vim"],
-        Meta(description="Whose keys edit the prompt; with vim, Esc goes from inserting to commands."),
+        Meta(description="Keys for editing the prompt; with `vim`, Esc switches to normal mode."),
     ] = "plain"
     compaction: Compaction = Compaction()
     tasks: Tasks = Tasks()

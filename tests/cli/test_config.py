@@ -83,7 +83,7 @@ def test_the_listing_as_json_names_layer_source_and_meaning(cli: Cli, config: Pa
 def test_list_all_explains_every_key_set_or_not(cli: Cli) -> None:
     text = cli("config", "list", "--all").stdout
     assert "# models.<name>.context_window =" in text
-    assert "# Size of its window in tokens. Takes a whole number above 0.\n" in text
+    assert "# Size of the context window in tokens. Takes a whole number above 0.\n" in text
 
 
 def test_what_list_prints_is_toml(cli: Cli, config: Path) -> None:

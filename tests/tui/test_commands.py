@@ -1,8 +1,7 @@
-"""A command of the app is a row of the table, a function that does it, and a row of the docs."""
+"""A command of the app is a row of the table and a function that performs it."""
 
 import inspect
 from collections import Counter
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,7 +14,6 @@ from crushpy.tui.actions import ACTIONS
 
 __all__ = ["start"]
 
-PAGE = Path(__file__).parents[2] / "docs" / "app.md"
 each = pytest.mark.parametrize("command", APP_COMMANDS, ids=[command.action for command in APP_COMMANDS])
 
 
@@ -36,20 +34,6 @@ def test_a_function_does_a_command_of_the_table() -> None:
             f"@performs({action!r}) is marked in crushpy/tui/actions, but no command of "
             "crushpy/core/app_commands.py has that action."
         )
-
-
-@each
-def test_a_command_is_in_the_table_of_the_page_about_the_app(command: AppCommand) -> None:
-    row = documented(command)
-    assert row in PAGE.read_text().splitlines(), (
-        f"docs/app.md does not list {command.title!r} as it is; its row there should be:\n{row}"
-    )
-
-
-def documented(command: AppCommand) -> str:
-    slash = f"/{command.slash} {command.argument}".strip().replace("|", "&#124;")
-    cells = (command.title, f"`{slash}`" if command.slash else "", command.key, command.help)
-    return f"| {' | '.join(cells)} | `{command.action}` |"
 
 
 @each

@@ -1,7 +1,5 @@
 """Help: everything of the command table and every key that is bound, with the keys as they are."""
 
-from pathlib import Path
-
 import pytest
 from hosting import SIZES, shown
 from textual.binding import Binding, BindingType
@@ -18,7 +16,6 @@ from crushpy.tui.widgets.key_bar import key_name
 from crushpy.tui.widgets.prompt import PromptInput
 from crushpy.tui.widgets.prompt_queue import QueueView
 
-APP_PAGE = Path(__file__).parents[2] / "docs" / "app.md"
 NAMES = {"Ctrl+Underscore": "Ctrl+_"}
 
 
@@ -60,21 +57,6 @@ async def test_every_place_and_key_is_shown() -> None:
             assert place.title in screen.text
             for keys, what in place.rows:
                 assert any(line.startswith(f" {keys} ") and what in line for line in screen.lines)
-
-
-def test_the_page_about_the_app_names_every_key() -> None:
-    page = APP_PAGE.read_text()
-    told = {key.strip("` ") for line in page.splitlines() if line.startswith("|") for key in _cells(line)}
-    for place in key_places():
-        for keys, _ in place.rows:
-            assert set(keys.split(", ")) <= told, (
-                f"docs/app.md has no row in a table for {keys} ({place.title})"
-            )
-
-
-def _cells(line: str) -> list[str]:
-    """The keys in the first cell of a row of a table."""
-    return line.split("|")[1].split(",")
 
 
 @pytest.mark.parametrize("size", [(80, 240), (40, 480)])
