@@ -13,8 +13,7 @@ def main() -> None:
     from crushpy.cli.exits import reporting_errors
 
     with reporting_errors():
-        from crushpy.cli.other_forms import usual_form
-        from crushpy.cli.start_flags import read_plainly
+        from crushpy.cli.arguments import read_plainly, usual_form
 
         argv = usual_form(sys.argv[1:])
         options = read_plainly(argv)

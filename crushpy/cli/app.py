@@ -5,24 +5,23 @@ from typing import Annotated
 
 import typer
 
+from crushpy.cli.arguments import COMMANDS, SHARED_MODULES, with_start_flags
 from crushpy.cli.chat import start
-from crushpy.cli.commands import COMMANDS
-from crushpy.cli.start_flags import with_start_flags
 from crushpy.core.start_options import StartOptions
 
 
 def build(argv: list[str]) -> typer.Typer:
-    """The app with what `argv` needs: the command it names, all of them for help, none for the chat."""
+    """The Typer app with the command that `argv` names, all commands for help, none for the chat."""
     app = typer.Typer(
-        help="A coding agent for the terminal, its context in the open. Without a command: the chat.",
+        help="A terminal coding agent that shows you its context. Without a command: the chat.",
         invoke_without_command=True,
         add_completion=False,
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(with_start_flags(chat, chat=True))
-    for command in _needed(argv):
-        importlib.import_module(f"crushpy.cli.{command}").register(app)
+    for module in dict.fromkeys(SHARED_MODULES.get(name, name) for name in _needed(argv)):
+        importlib.import_module(f"crushpy.cli.{module}").register(app)
     return app
 
 
@@ -39,7 +38,7 @@ def chat(
     context: typer.Context,
     version: Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit.")] = False,
 ) -> None:
-    """The chat, where no command is named."""
+    """Start the chat if no command is given."""
     if version:
         from crushpy import __version__
 

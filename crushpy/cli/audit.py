@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.output import AsJson, print_json, print_text
-from crushpy.cli.stored_sessions import open_store
+from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text
 
 if TYPE_CHECKING:
     from crushpy.storage.audit_records import AuditChain, AuditFault, AuditRecord
@@ -73,7 +72,7 @@ async def _verify(name: str, *, as_json: bool) -> bool:
 
 async def _conversation(store: "Store", name: str) -> str:
     """The conversation that is meant: one that is there, or one that was deleted and is recorded."""
-    from crushpy.cli.stored_sessions import find_session
+    from crushpy.cli.command_helpers import find_session
     from crushpy.core.errors import UsageError
     from crushpy.engine.session.browser import SessionBrowser
 

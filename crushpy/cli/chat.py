@@ -16,7 +16,7 @@ def start(options: StartOptions) -> int:
         options = _branched(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UsageError("The chat needs a terminal.", 'Without one: crushpy run "what to do".')
-    from crushpy.cli.folder import working_folder
+    from crushpy.cli.workspace import working_folder
     from crushpy.tui import run_app
 
     return run_app(msgspec.structs.replace(options, cwd=str(working_folder(options.cwd))), images)
@@ -29,7 +29,7 @@ def _images(options: StartOptions) -> tuple[Image, ...]:
     import asyncio
 
     from crushpy.bootstrap import ProjectEnvironment, load_images
-    from crushpy.cli.folder import working_folder
+    from crushpy.cli.workspace import working_folder
 
     around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     return asyncio.run(load_images(around, options))
@@ -39,7 +39,7 @@ def _branched(options: StartOptions) -> StartOptions:
     import asyncio
 
     from crushpy.bootstrap import ProjectEnvironment, branch_to_open
-    from crushpy.cli.folder import working_folder
+    from crushpy.cli.workspace import working_folder
 
     around = ProjectEnvironment(working_folder(options.cwd), options.setting_flags())
     return asyncio.run(branch_to_open(around, options))

@@ -46,7 +46,7 @@ async def _compact(
     session: str, focus: str, files: list[Path], model: str, *, dry_run: bool, as_json: bool
 ) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
-    from crushpy.cli.folder import working_folder
+    from crushpy.cli.workspace import working_folder
     from crushpy.core.errors import UsageError
     from crushpy.core.events import Boundary, Event, Notice
     from crushpy.core.start_options import StartOptions

@@ -13,9 +13,9 @@ from types import FrameType
 from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
-from crushpy.cli.folder import working_folder
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
 from crushpy.cli.task_ends import TaskEnds
+from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
     Error,

@@ -32,7 +32,7 @@ def models_command(
     """List the models within reach: what the servers with a key or an address offer, and local servers."""
     import asyncio
 
-    from crushpy.cli.loaded_settings import learnt_here, settings_here
+    from crushpy.cli.workspace import learnt_here, settings_here
     from crushpy.llm.model_listing import list_models, with_learnt
     from crushpy.llm.provider_factory import default_model
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.folder import working_folder
-from crushpy.cli.output import AsJson
+from crushpy.cli.command_helpers import AsJson
+from crushpy.cli.workspace import working_folder
 
 if TYPE_CHECKING:
     from crushpy.core.access import Access

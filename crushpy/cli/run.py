@@ -7,7 +7,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from crushpy.cli.start_flags import with_start_flags
+from crushpy.cli.arguments import with_start_flags
 from crushpy.core.start_options import StartOptions
 
 

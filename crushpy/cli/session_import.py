@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.folder import working_folder
-from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, print_json, print_text
+from crushpy.cli.workspace import working_folder
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.output import AsJson, print_json, print_text
-from crushpy.cli.stored_sessions import open_browser
+from crushpy.cli.command_helpers import AsJson, open_browser, print_json, print_text
 
 if TYPE_CHECKING:
     from crushpy.engine.session.usage_report import UsageReport

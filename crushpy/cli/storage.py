@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.output import AsJson, print_json, print_text
+from crushpy.cli.command_helpers import AsJson, print_json, print_text
 
 if TYPE_CHECKING:
     from crushpy.storage.store import Store

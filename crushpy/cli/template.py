@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.cli.folder import working_folder
+from crushpy.cli.workspace import working_folder
 
 if TYPE_CHECKING:
     from crushpy.core.templates import Template, Templates

@@ -1,4 +1,4 @@
-"""`crushpy trust`: lets a project bring its own settings and templates, after showing what they are."""
+"""`crushpy trust` and `crushpy untrust`: whether a project may bring its own settings and templates."""
 
 import json
 from pathlib import Path
@@ -6,18 +6,21 @@ from typing import Annotated
 
 import typer
 
-from crushpy.cli.folder import working_folder
+from crushpy.cli.workspace import working_folder
+
+ProjectPath = Annotated[
+    Path | None,
+    typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
+]
 
 
 def register(app: typer.Typer) -> None:
     app.command("trust", help="Let a project bring its own settings and templates.")(trust_command)
+    app.command("untrust", help="Stop using what a project brings.")(untrust_command)
 
 
 def trust_command(
-    path: Annotated[
-        Path | None,
-        typer.Argument(help="A folder of the project. [default: the current one]", show_default=False),
-    ] = None,
+    path: ProjectPath = None,
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
@@ -34,19 +37,37 @@ def trust_command(
             print("\n".join(map(clean, folders)) or "No project is trusted.")
         return
     root = add_trusted(paths, chosen_root(path))
-    print(f"{clean(str(root))} is trusted. From now on crushpy uses what it brings:")
+    print(f"{clean(str(root))} is trusted. crushpy now uses:")
     for line in brings(root):
         print(f"  {line}")
-    print("Take it back with: crushpy untrust")
+    print("To undo: crushpy untrust")
 
 
 def chosen_root(path: Path | None) -> Path:
-    """The root of the project that `path` (or the current folder) lies in."""
+    """The root of the project around `path` or the current folder."""
     from crushpy.core.errors import UsageError
     from crushpy.core.paths import project_root
 
     try:
         folder = (path or working_folder()).resolve(strict=True)
     except (OSError, RuntimeError) as error:
-        raise UsageError(f"{path} is not there.", "Name a folder that exists.") from error
+        raise UsageError(f"{path} does not exist.", "Give an existing folder.") from error
     return project_root(folder)
+
+
+def untrust_command(path: ProjectPath = None) -> None:
+    from crushpy.core.errors import UsageError
+    from crushpy.core.paths import Paths, project_root
+    from crushpy.permissions.trust import remove_trusted
+    from crushpy.security.sanitize import clean
+
+    paths = Paths()
+    # The folder of a deleted project need not exist.
+    folder = (path or working_folder()).resolve()
+    for root in (folder, project_root(folder)):
+        if remove_trusted(paths, root):
+            print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")
+            return
+    raise UsageError(
+        f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows those that are."
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crushpy.cli.start_flags import read_plainly
+from crushpy.cli.arguments import read_plainly
 from crushpy.core.start_options import StartOptions
 
 

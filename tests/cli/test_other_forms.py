@@ -2,8 +2,8 @@
 
 import pytest
 
-from crushpy.cli.other_forms import usual_form
-from crushpy.cli.start_flags import read_plainly
+from crushpy.cli.arguments import usual_form
+from crushpy.cli.arguments import read_plainly
 
 
 @pytest.mark.parametrize(

@@ -171,7 +171,7 @@ def test_the_first_request_is_small(run: Run, llm: ScriptedLLM, method: str) -> 
 
 
 def test_help_lists_every_command(in_shell: InShell) -> None:
-    from crushpy.cli.commands import COMMANDS
+    from crushpy.cli.arguments import COMMANDS
 
     text = in_shell("$CRUSHPY --help").stdout
     assert [command for command in COMMANDS if command not in text] == []

@@ -3,9 +3,9 @@
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
 
-from crushpy.cli.checkup import escapes, home, machine, models, project
+from crushpy.cli.checkup import installation, providers
 from crushpy.cli.checkup.finding import Finding, Scene, fail
-from crushpy.cli.folder import working_folder
+from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.paths import Paths, project_root
 from crushpy.permissions.trust import is_trusted
@@ -17,20 +17,20 @@ Report = dict[str, list[Finding]]
 """What was found, by area."""
 
 CHECKS: dict[str, Check] = {
-    "versions": machine.versions,
-    "programs": machine.programs,
-    "sandbox": escapes.sandbox,
-    "terminal": machine.terminal,
-    "files": home.files,
-    "settings": home.settings,
-    "database": home.database,
-    "keys": models.keys,
-    "model": models.model,
-    "local servers": models.local_servers,
-    "project": project.check_trust,
-    "permissions": project.permissions,
-    "templates": project.templates,
-    "context files": project.check_context_files,
+    "versions": installation.versions,
+    "programs": installation.programs,
+    "sandbox": installation.sandbox,
+    "terminal": installation.terminal,
+    "files": installation.files,
+    "settings": installation.settings,
+    "database": installation.database,
+    "keys": providers.keys,
+    "model": providers.model,
+    "local servers": providers.local_servers,
+    "project": installation.check_trust,
+    "permissions": installation.permissions,
+    "templates": installation.templates,
+    "context files": installation.check_context_files,
 }
 
 NOWHERE = "/nonexistent"
@@ -44,7 +44,7 @@ async def examine(*, online: bool) -> Report:
 
 async def try_sandbox() -> Report:
     """What the sandbox holds."""
-    return await _report({"sandbox": escapes.try_escapes})
+    return await _report({"sandbox": installation.try_escapes})
 
 
 async def _report(checks: Mapping[str, Check], *, online: bool = False) -> Report:

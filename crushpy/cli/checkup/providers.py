@@ -1,4 +1,4 @@
-"""Checks of the model: which keys are there, which model would answer and why, and whether it does."""
+"""Checks of keys, the model and local model servers."""
 
 import os
 from collections.abc import AsyncIterator, Iterator
@@ -85,7 +85,7 @@ def _why(scene: Scene, name: str) -> str:
 
 
 def _window(scene: Scene, name: str) -> Finding:
-    from crushpy.cli.loaded_settings import learnt_here
+    from crushpy.cli.workspace import learnt_here
     from crushpy.llm.catalog import lookup
     from crushpy.llm.learnt import with_learnt_window
     from crushpy.llm.provider_factory import server_of

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from crushpy.cli.output import AsJson, print_json, print_text
-from crushpy.cli.stored_sessions import SessionId, find_session, open_browser
+from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.file_views import FileView

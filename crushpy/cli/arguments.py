@@ -1,10 +1,54 @@
-"""Reads the start flags: plainly, without Typer, for the chat; as Typer's parameters for everything else."""
+"""The command line: the table of commands, alternative spellings, and the start flags.
 
-from collections.abc import Callable
+Imports no Typer: the chat parses its flags without it.
+"""
+
+import re
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Annotated, Any
 
 from crushpy.core.start_options import StartFlag, StartOptions, start_flags
+
+COMMANDS = {
+    "run": "Work on a prompt without the app and print what happens.",
+    "sessions": "List, show, search, export, undo and delete what was said and done.",
+    "compact": "End a session and go on in a fresh one, or see what that would carry over.",
+    "template": "See, change and check what the model is told.",
+    "config": "Read and change settings.",
+    "models": "List models, their windows and prices.",
+    "stats": "Show tokens and money by day, model, project and conversation.",
+    "connect": "Store a provider's key in the system's keyring.",
+    "permissions": "List, test and revoke permission rules.",
+    "audit": "Show what was decided and changed, and verify the record of it.",
+    "storage": "Copy all conversations to another database.",
+    "trust": "Let a project bring its own settings and templates.",
+    "untrust": "Stop using what a project brings.",
+    "doctor": "Check the installation and say what is wrong.",
+}
+"""Names and descriptions. Each is a module of this package with a function `register(app)`."""
+SHARED_MODULES = {"untrust": "trust"}
+"""Commands that are registered by the module of another."""
+
+
+PRINT, RESUME = "-p", "--resume"
+_ID = re.compile(r"[0-9a-z]{3,}|latest")
+
+
+def usual_form(argv: Sequence[str]) -> list[str]:
+    """`-p PROMPT ...` as `run PROMPT ...`, and `--resume ID` as `--session ID`."""
+    words = list(argv)
+    named = words[0] if words else ""
+    if PRINT in words and named not in COMMANDS:
+        words.remove(PRINT)
+        words.insert(0, "run")
+        named = "run"
+    if RESUME in words and named in ("run", *(() if named in COMMANDS else (named,))):
+        at = words.index(RESUME)
+        following = words[at + 1] if at + 1 < len(words) else ""
+        if _ID.fullmatch(following) and following not in COMMANDS:
+            words[at] = "--session"
+    return words
 
 
 def read_plainly(argv: list[str]) -> StartOptions | None:

@@ -1,13 +1,28 @@
-"""The settings that hold in the current folder, for commands that need nothing else of a project."""
+"""The working folder and the settings in effect there."""
 
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crushpy.cli.folder import working_folder
+from crushpy.core.errors import UsageError
 
 if TYPE_CHECKING:
     from crushpy.llm.learnt import LearntModels
     from crushpy.settings import Settings
+
+
+def working_folder(cwd: str = "") -> Path:
+    if cwd:
+        folder = Path(cwd).expanduser().absolute()
+        if not folder.is_dir():
+            raise UsageError(f"--cwd {cwd}: there is no such folder.")
+        return folder
+    try:
+        return Path.cwd()
+    except OSError as error:
+        raise UsageError(
+            "The current folder no longer exists.", "Change to another one (cd), or name one with --cwd."
+        ) from error
 
 
 def settings_here() -> "Settings":

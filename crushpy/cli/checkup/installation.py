@@ -1,0 +1,370 @@
+"""Checks of versions, programs, sandbox, terminal, files, settings, database and project."""
+
+import asyncio
+import os
+import platform
+import shutil
+import sys
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, size, warn
+from crushpy.core.messages import counted
+from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
+
+if TYPE_CHECKING:
+    from crushpy.storage.server_report import ServerReport
+
+
+SHOWN = ("textual", "litellm")
+"""Packages whose version people are asked for."""
+
+_REPAIR = "Install crushpy again: bin/setup in a checkout, or pip install --force-reinstall crushpy."
+_INSIDE = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job": "CI"}
+
+
+def versions(_: Scene) -> Iterator[Finding]:
+    from crushpy import __version__
+    from crushpy.storage.sqlite.open_database import sqlite_version
+
+    yield ok(f"crushpy {__version__}")
+    yield ok(f"Python {platform.python_version()} ({sys.executable})")
+    yield ok(f"SQLite {sqlite_version()}")
+    yield ok(f"{platform.system()} {platform.release()} {platform.machine()}")
+    yield from _packages()
+
+
+def _packages() -> Iterator[Finding]:
+    """Those named in SHOWN, and every other one that is not what crushpy was tested with."""
+    from importlib import metadata
+
+    wanted = _pins()
+    for name in sorted(wanted | dict.fromkeys(SHOWN, "")):
+        try:
+            found = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            yield fail(f"{name} is not installed", _REPAIR)
+            continue
+        if wanted.get(name, found) != found:
+            yield warn(f"{name} {found} is not the version crushpy was tested with ({wanted[name]})", _REPAIR)
+        elif name in SHOWN:
+            yield ok(f"{name} {found}")
+
+
+def _pins() -> dict[str, str]:
+    """The exact versions that crushpy cannot do without; none where it runs without being installed."""
+    from importlib import metadata
+
+    try:
+        wanted = metadata.requires("crushpy") or []
+    except metadata.PackageNotFoundError:
+        return {}
+    needed = [one for one in wanted if "extra ==" not in one]
+    pairs = (requirement.partition(";")[0].partition("==") for requirement in needed)
+    return {name.strip(): version.strip() for name, _, version in pairs if version}
+
+
+def programs(_: Scene) -> Iterator[Finding]:
+    from crushpy.tools.search.ripgrep import MISSING, WAY_OUT, find_ripgrep
+    from crushpy.tools.shell.process import shell
+
+    program = shell()[0]
+    if program.endswith("bash"):
+        yield ok(f"bash: {program}")
+    else:
+        yield warn(f"bash is not there; commands run in {program}", "Install bash: models write for it.")
+    ripgrep = find_ripgrep()
+    if ripgrep:
+        yield ok(f"ripgrep: {ripgrep}")
+    else:
+        yield fail(f"{MISSING}: grep, glob and the list of files do not work", WAY_OUT)
+    git = shutil.which("git")
+    yield ok(f"git: {git}") if git else warn("git is not there", "Install it to let crushpy use it.")
+
+
+def terminal(_: Scene) -> Iterator[Finding]:
+    environ = os.environ
+    term = environ.get("TERM", "")
+    is_terminal = sys.stdout.isatty()
+    if not is_terminal:
+        yield ok("the output is not a terminal")
+    elif term in ("", "dumb"):
+        yield warn(f"TERM is {term or 'not set'}: the app cannot draw", "Use a terminal, or `crushpy run`.")
+    width, height = shutil.get_terminal_size()
+    colour = environ.get("COLORTERM", "")
+    yield ok(f"TERM {term or '(not set)'}, COLORTERM {colour or '(not set)'}, {width} x {height}")
+    if is_terminal and not environ.get("NO_COLOR") and colour not in ("truecolor", "24bit"):
+        yield ok("COLORTERM promises no 24-bit colour: colours are rounded")
+    if environ.get("NO_COLOR"):
+        yield ok("NO_COLOR is set: no colours")
+    if is_terminal and (width < 60 or height < 15):
+        yield warn(f"{width} x {height} is small for the app", "Make the window larger.")
+    inside = [name for name, variable in _INSIDE.items() if environ.get(variable)]
+    if inside:
+        yield ok(f"inside {', '.join(inside)}")
+    encoding = sys.stdout.encoding or "unknown"
+    if encoding.lower().replace("-", "") == "utf8":
+        yield ok("Unicode: UTF-8")
+    else:
+        yield warn(f"the terminal's encoding is {encoding}", "Set a UTF-8 locale, such as LANG=C.UTF-8.")
+
+
+_REPORT = "A command could get out of the sandbox here. Turn off sandbox.auto_allow, and report this."
+
+_LESS = "Commands that change anything ask. Try it with crushpy doctor --sandbox."
+
+
+def sandbox(scene: Scene) -> Iterator[Finding]:
+    """Which sandbox there is."""
+    from crushpy.sandbox.finding import find_sandbox
+
+    found = find_sandbox(scene.settings.sandbox.mode)
+    if found.on and found.why_not:
+        yield warn(f"commands run in {found.name}, which holds less: {found.why_not}", _LESS)
+    elif found.on:
+        yield ok(f"commands run in {found.name} ({found.program})", "Try it with crushpy doctor --sandbox.")
+    else:
+        yield warn(f"commands run without a sandbox: {found.why_not}", "Commands that change anything ask.")
+
+
+async def try_escapes(scene: Scene) -> AsyncIterator[Finding]:
+    from crushpy.sandbox.escape_checks import EscapeTrial
+    from crushpy.sandbox.finding import working_sandbox
+
+    found = working_sandbox()
+    if not found.on:
+        yield fail(f"there is no sandbox to try: {found.why_not}")
+        return
+    if found.why_not:
+        yield warn(f"tried in {found.name}: {found.why_not}", _LESS)
+    trial = EscapeTrial(found, private_dir(scene.paths.sandboxes), Path.home())
+    try:
+        async for tried in trial.run():
+            if tried.held:
+                yield ok(f"held: {tried.name}", tried.said)
+            elif tried.known:
+                yield warn(f"not held by {found.name}: {tried.name}", tried.said)
+            else:
+                yield fail(f"escaped: {tried.name}", "\n".join(filter(None, (tried.said, _REPORT))))
+    finally:
+        await trial.close()
+
+
+def files(scene: Scene) -> Iterator[Finding]:
+    paths = scene.paths
+    places = {
+        "config": paths.config_file,
+        "state": paths.state_file,
+        "templates": paths.templates,
+        "log": paths.logs / "crushpy.log",
+        "outputs": paths.outputs,
+    }
+    file = _database_file(scene)
+    yield ok(f"database   {file}  ({_state(file)})" if file else f"database   {_server(scene)}")
+    if file and file.is_file() and not os.access(file, os.W_OK):
+        yield fail(f"{file} cannot be written to", "Change its permissions: chmod u+w, as its owner.")
+    for name, path in places.items():
+        yield ok(f"{name:<9}  {path}  ({_state(path)})")
+    for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
+        yield from _folder(folder)
+
+
+def _state(path: Path) -> str:
+    try:
+        if path.is_dir():
+            return "a folder"
+        return size(path.stat().st_size)
+    except OSError:
+        return "not there yet"
+
+
+def _folder(folder: Path) -> Iterator[Finding]:
+    nearest = next((one for one in (folder, *folder.parents) if one.exists()), folder)
+    if not nearest.is_dir():
+        yield fail(f"{nearest} is in the way: it is not a folder", "Move it away, or set CRUSHPY_HOME.")
+    elif not os.access(nearest, os.W_OK | os.X_OK):
+        yield fail(f"{nearest} cannot be written to", "Change its permissions, or set CRUSHPY_HOME.")
+
+
+def settings(scene: Scene) -> Iterator[Finding]:
+    for warning in scene.loaded.warnings:
+        yield warn(warning)
+    chosen = {key: origin for key, origin in scene.loaded.origins.items() if origin != "default"}
+    for key, origin in sorted(chosen.items()):
+        yield ok(f"{key}  ({origin})")
+    if scene.loaded.origins and not chosen:
+        yield ok("everything is as it comes")
+
+
+async def database(scene: Scene) -> AsyncIterator[Finding]:
+    file = _database_file(scene)
+    if file is None:
+        async for finding in server(_server(scene), scene.settings.database_url):
+            yield finding
+        return
+    if not file.exists():
+        yield ok("not there yet: the first conversation makes it")
+        return
+    from crushpy.storage.store import Store
+
+    store = Store(scene.paths.database, scene.settings.database_url)
+    try:
+        problems = await store.check()
+        for warning in store.warnings:
+            yield fail(warning)
+        for problem in problems[:10]:
+            yield fail(problem, f"`sqlite3 {file} .recover` can save what is in it.")
+        if problems:
+            return
+        conversations = len(await store.sessions.list_tips())
+        yield ok(f"sound, {conversations} conversation{'s' * (conversations != 1)}, {_state(file)}")
+    finally:
+        await store.close()
+
+
+def _database_file(scene: Scene) -> Path | None:
+    """None where conversations are on a server."""
+    from crushpy.storage.location import database_file, is_server
+
+    url = scene.settings.database_url
+    return None if is_server(url) else database_file(scene.paths.database, url)
+
+
+def _server(scene: Scene) -> str:
+    from crushpy.storage.location import backend_at
+
+    return backend_at(scene.paths.database, scene.settings.database_url).place
+
+
+SLOW_SECONDS = 0.05
+
+
+async def server(place: str, url: str) -> AsyncIterator[Finding]:
+    from crushpy.core.errors import CrushpyError
+    from crushpy.storage.location import examine_server
+
+    try:
+        found = await asyncio.to_thread(examine_server, url)
+    except CrushpyError as error:
+        yield fail(error.message, error.hint)
+        return
+    yield ok(f"reachable: {place} as {found.role}")
+    for finding in (*_suited(found), *_tables(found)):
+        yield finding
+    answered = f"{found.latency * 1000:.1f} ms for a question"
+    near = "Every write asks about ten times: a server nearer by makes turns quicker."
+    yield ok(answered) if found.latency < SLOW_SECONDS else warn(answered, near)
+
+
+def _suited(found: "ServerReport") -> Iterator[Finding]:
+    if found.number < found.oldest * 10_000:
+        yield fail(f"PostgreSQL {found.version}: {found.oldest} or newer is needed", "Update the server.")
+    else:
+        yield ok(f"PostgreSQL {found.version}, psycopg {found.library}")
+    if found.encoding == "UTF8":
+        yield ok("encoding UTF8")
+    else:
+        make = "createdb --encoding=UTF8 --template=template0 NAME"
+        yield fail(f"encoding {found.encoding}: only UTF8 holds every character", make)
+    if found.read_only:
+        yield fail("it only reads", "Name the primary server in database_url.")
+
+
+def _tables(found: "ServerReport") -> Iterator[Finding]:
+    if not found.schema_version:
+        if found.may_create:
+            yield ok("nothing is stored yet: the first conversation makes the tables")
+        else:
+            hint = f"As the owner of the database: CREATE SCHEMA crushpy AUTHORIZATION {found.role}"
+            yield fail("the role may not make the schema crushpy", hint)
+        return
+    if found.schema_version > found.newest:
+        newer = f"tables of version {found.schema_version}; this crushpy knows {found.newest}"
+        yield fail(newer, "Update crushpy.")
+    elif found.schema_version < found.newest:
+        yield warn(f"tables of version {found.schema_version}; the next start makes them {found.newest}")
+    else:
+        yield ok(f"tables of version {found.schema_version}, {counted(found.conversations, 'conversation')}")
+    if not found.may_write:
+        yield fail("the role may not write to all tables", "docs/storage.md lists the rights.")
+    if found.unfinished:
+        hint = "Run the same `crushpy storage copy` again: it goes on."
+        yield fail(f"a copy of {found.unfinished} into it was interrupted", hint)
+    if found.trigrams:
+        yield ok("pg_trgm: parts of words are found by an index")
+    else:
+        hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
+        yield warn("pg_trgm is missing: searches for parts of words read the list of all words", hint)
+
+
+def check_trust(scene: Scene) -> Iterator[Finding]:
+    from crushpy.permissions.trust import trusted
+
+    root = project_root(scene.cwd)
+    brings = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
+    what = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in brings)
+    if scene.trusted:
+        yield ok(f"{root} is trusted: {what or 'it brings no settings or templates'}")
+    elif brings:
+        yield warn(f"{root} is not trusted: its {what} is ignored", "Look at it, then run `crushpy trust`.")
+    else:
+        yield ok(f"{root} is not trusted, and brings no settings or templates")
+    for folder in trusted(scene.paths):
+        if not folder.is_dir():
+            yield warn(f"{folder} is trusted and not there any more", f"crushpy untrust {folder}")
+        elif folder != root.resolve():
+            yield ok(f"{folder} is trusted too")
+
+
+def permissions(scene: Scene) -> Iterator[Finding]:
+    from crushpy.permissions.rules import RuleSet
+    from crushpy.tools.registry import tool_table
+
+    chosen = scene.settings.permissions
+    RuleSet.from_strings(allow=chosen.allow, ask=chosen.ask, deny=chosen.deny, tools=tool_table())
+    counts = {"allow": len(chosen.allow), "ask": len(chosen.ask), "deny": len(chosen.deny)}
+    yield ok(", ".join(f"{count} {kind}" for kind, count in counts.items()) + " rules")
+
+
+def templates(scene: Scene) -> Iterator[Finding]:
+    from crushpy.core import templates as prompts
+
+    shipped = prompts.shipped_dir()
+    names = prompts.shipped_names()
+    if "system" not in names:
+        yield fail(f"the templates that come with crushpy are not in {shipped}", "Install crushpy again.")
+        return
+    yield ok(f"{len(names)} come with crushpy ({shipped})")
+    folders = [("yours", scene.paths.templates)]
+    if scene.trusted:
+        folders.append(("the project's", project_root(scene.cwd) / PROJECT_FOLDER / "templates"))
+    for whose, folder in folders:
+        for path in sorted(folder.rglob("*.md")):
+            name = path.relative_to(folder).with_suffix("").as_posix()
+            if name not in names:
+                yield warn(f"{path} is never used", f"There are: {', '.join(names)}.")
+                continue
+            try:
+                prompts.check_template_file(name, path)
+                yield ok(f"{name} is {whose} ({path})")
+            except prompts.TemplateProblem as problem:
+                yield fail(problem.message, f"{problem.hint} Meanwhile another one is used.")
+
+
+def check_context_files(scene: Scene) -> Iterator[Finding]:
+    from crushpy.engine import environment
+
+    found = environment.context_files(scene.cwd, scene.paths.config_dir)
+    for file in found:
+        length = f"{len(file.text):,} characters"
+        if file.cut:
+            yield warn(
+                f"{file.path}  ({length}; {file.cut:,} more are cut off)",
+                f"Shorten it: at most {environment.MAX_FILE:,} of a file and {environment.MAX_ALL:,} of all "
+                "go to the model.",
+            )
+        else:
+            yield ok(f"{file.path}  ({length})")
+    if not found:
+        yield ok(f"none ({', '.join(environment.NAMES)} from the project's root down to here)")
