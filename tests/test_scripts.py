@@ -82,7 +82,7 @@ def test_a_folder_that_is_no_environment_is_not_removed(checkout: Path) -> None:
     (checkout / ".venv/mine").touch()
     done = run(checkout / "bin/setup", PYTHON=sys.executable)
     assert done.returncode == 1
-    assert "no environment of Python" in done.stderr
+    assert "not a Python environment" in done.stderr
     assert (checkout / ".venv/mine").exists()
 
 

@@ -1,4 +1,4 @@
-"""The commands a person types. Only the module of the command in hand is imported: start-up is felt."""
+"""The command line. Only the module of the given command is imported, to keep start-up fast."""
 
 import sys
 

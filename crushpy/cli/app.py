@@ -1,4 +1,4 @@
-"""Builds the Typer app from the commands' modules."""
+"""Builds the Typer app from the modules of the commands."""
 
 import importlib
 from typing import Annotated

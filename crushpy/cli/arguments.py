@@ -11,20 +11,20 @@ from typing import Annotated, Any
 from crushpy.core.start_options import StartFlag, StartOptions, start_flags
 
 COMMANDS = {
-    "run": "Work on a prompt without the app and print what happens.",
-    "sessions": "List, show, search, export, undo and delete what was said and done.",
-    "compact": "End a session and go on in a fresh one, or see what that would carry over.",
-    "template": "See, change and check what the model is told.",
+    "run": "Run a prompt without the app and print what happens.",
+    "sessions": "List, show, search, export, rewind and delete sessions.",
+    "compact": "Compact a session, or preview what would be kept.",
+    "template": "Show, edit and check the texts sent to the model.",
     "config": "Read and change settings.",
     "models": "List models, their windows and prices.",
-    "stats": "Show tokens and money by day, model, project and conversation.",
+    "stats": "Show tokens and cost by day, model, project and conversation.",
     "connect": "Store a provider's key in the system's keyring.",
     "permissions": "List, test and revoke permission rules.",
-    "audit": "Show what was decided and changed, and verify the record of it.",
+    "audit": "Show decisions and changes, and verify their record.",
     "storage": "Copy all conversations to another database.",
     "trust": "Let a project bring its own settings and templates.",
     "untrust": "Stop using what a project brings.",
-    "doctor": "Check the installation and say what is wrong.",
+    "doctor": "Check the installation and report problems.",
 }
 """Names and descriptions. Each is a module of this package with a function `register(app)`."""
 SHARED_MODULES = {"untrust": "trust"}
@@ -52,7 +52,7 @@ def usual_form(argv: Sequence[str]) -> list[str]:
 
 
 def read_plainly(argv: list[str]) -> StartOptions | None:
-    """What `argv` asks for, or None if it holds more than flags of the chat: then Typer has the word."""
+    """The options in `argv`, or None if it contains anything but flags of the chat: Typer parses it then."""
     by_name = {
         name: (field, kind, flag)
         for field, (kind, flag) in start_flags().items()
@@ -81,7 +81,7 @@ def read_plainly(argv: list[str]) -> StartOptions | None:
 
 
 def with_start_flags(command: Callable[..., None], *, chat: bool) -> Callable[..., None]:
-    """`command(options, ...)` as Typer wants it: with a parameter for each flag of the chat, or of `run`."""
+    """Wraps `command(options, ...)` for Typer, with a parameter for each flag of the chat or of `run`."""
     import inspect
 
     flags = {field: pair for field, pair in start_flags().items() if pair[1].chat or not chat}
@@ -125,7 +125,7 @@ def _annotation(field: str, kind: Any, flag: StartFlag) -> Any:
 
 
 def _value(given: Any) -> Any:
-    """As the struct has it."""
+    """Converts a value from Typer to the field's type."""
     if isinstance(given, str):
-        return str(given)  # a choice arrives as a member of an enum
+        return str(given)  # a choice is an enum member
     return tuple(given) if isinstance(given, list) else given  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]

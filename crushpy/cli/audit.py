@@ -1,4 +1,4 @@
-"""`crushpy audit`: what was decided and changed, and whether the record of it is whole."""
+"""`crushpy audit`: decisions and changes, and whether their record is intact."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ ConversationId = Annotated[
     str,
     typer.Argument(
         metavar="[ID]",
-        help="A session's id, the beginning of one, or `latest`; also of a conversation that was deleted.",
+        help="A session's id, a prefix of one, or `latest`; also of a deleted conversation.",
         show_default=False,
     ),
 ]
@@ -25,21 +25,19 @@ SHOWN_HASH = 12
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(
-        help="Show what was decided and changed, and verify the record of it.", no_args_is_help=True
-    )
+    group = typer.Typer(help="Show decisions and changes, and verify their record.", no_args_is_help=True)
     group.command("show")(show_command)
     group.command("verify")(verify_command)
     app.add_typer(group, name="audit")
 
 
 def show_command(conversation: ConversationId = "latest", as_json: AsJson = False) -> None:
-    """Show every decision and every change of a conversation; without an ID, of the latest of this folder."""
+    """Show all decisions and changes of a conversation; without an ID, the latest of this folder."""
     asyncio.run(_show(conversation, as_json=as_json))
 
 
 def verify_command(conversation: ConversationId = "", as_json: AsJson = False) -> None:
-    """Verify the chain of a conversation, or of all. Exit code 1 where one does not hold."""
+    """Verify the chain of one or all conversations. Exit code 1 if one is broken."""
     if not asyncio.run(_verify(conversation, as_json=as_json)):
         raise typer.Exit(1)
 
@@ -50,7 +48,7 @@ async def _show(name: str, *, as_json: bool) -> None:
     if as_json:
         print_json([_as_json(record) for record in chain.records])
     elif not chain.records:
-        print_text(f"Nothing is recorded of conversation {chain.root_id}.\n")
+        print_text(f"Nothing is recorded for conversation {chain.root_id}.\n")
     else:
         print_text("\n".join([f"Conversation {chain.root_id}", *_lines(chain.records)]) + "\n")
 
@@ -71,7 +69,7 @@ async def _verify(name: str, *, as_json: bool) -> bool:
 
 
 async def _conversation(store: "Store", name: str) -> str:
-    """The conversation that is meant: one that is there, or one that was deleted and is recorded."""
+    """The root id of an existing conversation, or of a deleted one that is recorded."""
     from crushpy.cli.command_helpers import find_session
     from crushpy.core.errors import UsageError
     from crushpy.engine.session.browser import SessionBrowser
@@ -110,7 +108,7 @@ def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
 
 
 def _lines(records: "Sequence[AuditRecord]") -> list[str]:
-    """A line for each record, below the day they were made on."""
+    """A line for each record, grouped by day."""
     lines: list[str] = []
     day = ""
     for record in records:

@@ -10,12 +10,12 @@ from crushpy.core.start_options import StartOptions
 
 
 def start(options: StartOptions) -> int:
-    """Runs the chat until the user leaves; the exit code."""
+    """Runs the chat until the user quits; returns the exit code."""
     images = _images(options)
-    if options.at:  # before the app is there: what is wrong with it ends the command
+    if options.at:  # before the app starts, so that errors end the command
         options = _branched(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise UsageError("The chat needs a terminal.", 'Without one: crushpy run "what to do".')
+        raise UsageError("The chat needs a terminal.", 'Without one, use: crushpy run "what to do".')
     from crushpy.cli.workspace import working_folder
     from crushpy.tui import run_app
 
@@ -23,7 +23,7 @@ def start(options: StartOptions) -> int:
 
 
 def _images(options: StartOptions) -> tuple[Image, ...]:
-    """The pictures of `--image`: what is wrong with them is said before the terminal is taken."""
+    """The images of `--image`, loaded before the app takes over the terminal, so that errors are printed."""
     if not options.image:
         return ()
     import asyncio

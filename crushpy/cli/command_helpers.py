@@ -17,18 +17,17 @@ if TYPE_CHECKING:
     from crushpy.storage.store import Store
 
 
-AT_A_TIME = 500
-"""Items of a long list that are printed together."""
+JSON_BATCH_ITEMS = 500
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 def print_json(value: Any) -> None:
-    """A terminal gets plain ASCII: JSON leaves some control characters as they are."""
+    """Plain ASCII on a terminal: JSON does not escape all control characters."""
     print_text(json.dumps(value, indent=2, ensure_ascii=sys.stdout.isatty()) + "\n")
 
 
 class JsonList:
-    """Prints a list as `print_json` does, while it grows."""
+    """Prints a list like `print_json`, in batches while it grows."""
 
     def __init__(self) -> None:
         self._held: list[Any] = []
@@ -36,7 +35,7 @@ class JsonList:
 
     def add(self, value: Any) -> None:
         self._held.append(value)
-        if len(self._held) == AT_A_TIME:
+        if len(self._held) == JSON_BATCH_ITEMS:
             self._print()
 
     def end(self) -> None:
@@ -60,7 +59,7 @@ def _list_text(values: list[Any]) -> str:
 
 
 def print_text(text: str) -> bool:
-    """Writes to stdout, whatever its encoding. False, quietly, where the reader has gone (`| head`)."""
+    """Writes to stdout in any encoding. Returns False if the reader has gone (`| head`)."""
     data = text.encode(sys.stdout.encoding or "utf-8", "replace")
     try:
         sys.stdout.buffer.write(data)
@@ -74,14 +73,14 @@ def print_text(text: str) -> bool:
 SessionId = Annotated[
     str,
     typer.Argument(
-        metavar="ID", help="A session's id, the beginning of one, or `latest` for the latest of this folder."
+        metavar="ID", help="A session's id, a prefix of one, or `latest` for the latest of this folder."
     ),
 ]
 
 
 @asynccontextmanager
 async def open_browser() -> "AsyncGenerator[SessionBrowser]":
-    """What is stored; what is odd about the database goes to stderr."""
+    """Browses stored sessions; warnings about the database go to stderr."""
     from crushpy.core.paths import Paths
     from crushpy.engine.session.browser import SessionBrowser
 
@@ -91,7 +90,7 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
 
 @asynccontextmanager
 async def open_store() -> "AsyncGenerator[Store]":
-    """The database of this user; what is odd about it goes to stderr."""
+    """Opens the user's database; warnings go to stderr."""
     from crushpy.core.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store

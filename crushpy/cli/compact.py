@@ -1,4 +1,4 @@
-"""`crushpy compact`: start a session afresh from the command line, or see what that would carry over."""
+"""`crushpy compact`: compacts a session, or previews what would be kept."""
 
 import asyncio
 import sys
@@ -22,23 +22,23 @@ def compact(
     session: Annotated[
         str, typer.Argument(help="A session's id, or `latest` for the latest of this folder.")
     ],
-    focus: Annotated[str, typer.Option("--focus", help="What the summary should take special care of.")] = "",
+    focus: Annotated[str, typer.Option("--focus", help="What the summary should focus on.")] = "",
     template: Annotated[
         list[Path] | None,
         typer.Option("--template", metavar="FILE", help="Use this template; several with --dry-run."),
     ] = None,
-    model: Annotated[str, typer.Option("--model", "-m", help="The model of the session from here on.")] = "",
+    model: Annotated[str, typer.Option("--model", "-m", help="The model of the session from now on.")] = "",
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be carried over; write nothing.")
+        bool, typer.Option("--dry-run", help="Print what would be kept; store nothing.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
 ) -> None:
-    """End SESSION and open a child that starts with its summary and evidence."""
+    """Compact SESSION: continue it in a child that starts with its summary and evidence."""
     from crushpy.core.errors import UsageError
 
     files = template or []
     if len(files) > 1 and not dry_run:
-        raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one.")
+        raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
     asyncio.run(_compact(session, focus, files, model, dry_run=dry_run, as_json=as_json))
 
 
@@ -65,8 +65,8 @@ async def _compact(
         if isinstance(event, Boundary):
             share = f"{event.coverage:.0%} of the facts" if event.coverage is not None else "no facts"
             print(
-                f"{event.parent_id} goes on in {event.child_id}: {event.tokens_before:,} tokens before, "
-                f"{event.tokens_after:,} after, {share} carried over."
+                f"{event.parent_id} continues in {event.child_id}: {event.tokens_before:,} tokens before, "
+                f"{event.tokens_after:,} after, {share} kept."
             )
 
     conversation.subscribe(say)
@@ -83,12 +83,12 @@ async def _compact(
 async def _compare(
     conversation: "Conversation", focus: str, templates: "Sequence[Template | None]", *, as_json: bool
 ) -> None:
-    """Prints what each template would carry over."""
+    """Prints what each template would keep."""
     from crushpy.core.messages import to_json
 
     results: list[tuple[str, Rehearsal | None]] = []
     for template in templates:
-        name = template.path if template else "template in force"
+        name = template.path if template else "effective template"
         results.append((name, await conversation.context.rehearse(focus, template)))
     if as_json:
         print(to_json([{"template": name, "result": result} for name, result in results]).decode())
@@ -101,7 +101,7 @@ def _report(name: str, result: "Rehearsal | None") -> str:
     from crushpy.security.sanitize import clean
 
     if result is None:
-        return f"== {name}\nThere is nothing to leave behind yet."
+        return f"== {name}\nThere is nothing to compact yet."
     kinds = ", ".join(
         f"{kind} {carried}/{total} (prose {prose})"
         for kind, (total, prose, carried) in result.coverage.items()
@@ -110,7 +110,7 @@ def _report(name: str, result: "Rehearsal | None") -> str:
     lines = [
         f"== {name}",
         f"tokens    {result.tokens_before:,} before, {result.tokens_after:,} after",
-        f"messages  {result.messages} left behind, {result.tail} carried as they are",
+        f"messages  {result.messages} summarised, {result.tail} kept verbatim",
         f"cost      ${result.cost:.4f}",
         f"coverage  {_percent(result.share)} with the evidence, {_percent(result.prose_share)} by prose",
         f"          {kinds or 'no facts'}",

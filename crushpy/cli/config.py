@@ -1,4 +1,4 @@
-"""`crushpy config`: reads and changes settings, and says where each one comes from."""
+"""`crushpy config`: reads and changes settings, and shows their sources."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
     group.command("get")(get_command)
-    # A value may start with a dash: `config set compaction.threshold -1` should reach our own error.
+    # A value may start with a dash: `config set compaction.threshold -1` should get our own error.
     group.command("set", context_settings={"ignore_unknown_options": True})(set_command)
     group.command("unset")(unset_command)
     group.command("list")(list_settings)
@@ -29,7 +29,7 @@ def register(app: typer.Typer) -> None:
 def get_command(
     key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
 ) -> None:
-    """Print the value in force."""
+    """Print the effective value."""
     from crushpy.core.errors import SettingsError
     from crushpy.settings import setting_keys
 
@@ -48,7 +48,7 @@ def set_command(
     key: Annotated[str, typer.Argument(help="For instance compaction.threshold.")],
     value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
 ) -> None:
-    """Set a value in config.toml; an earlier choice in the app gives way to it."""
+    """Set a value in config.toml; it replaces an earlier choice in the app."""
     from crushpy.core.errors import SettingsError
     from crushpy.core.paths import Paths
     from crushpy.settings import set_value, setting_keys
@@ -60,10 +60,10 @@ def set_command(
     try:
         origin = _load().origins.get(setting_keys.spell(path), "")
     except SettingsError as error:
-        _warn(f"saved, but another setting is wrong: {error.message}")
+        _warn(f"saved, but another setting is invalid: {error.message}")
         return
     if origin not in (f"user: {file}", "default"):
-        _warn(f"what holds here comes from {origin}")
+        _warn(f"the effective value comes from {origin}")
 
 
 def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
@@ -89,10 +89,10 @@ def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of 
 def list_settings(
     as_json: AsJson = False,
     everything: Annotated[
-        bool, typer.Option("--all", help="Also say what each key means and takes, set or not.")
+        bool, typer.Option("--all", help="Also print unset keys, descriptions and allowed values.")
     ] = False,
 ) -> None:
-    """Print every setting and where it comes from."""
+    """Print every setting and its source."""
     rows = _rows(_load(), everything)
     if as_json:
         _print_json(rows)
@@ -192,7 +192,7 @@ def _rows(loaded: "Loaded", everything: bool = False) -> list[dict[str, Any]]:
 
 
 def _where(loaded: "Loaded", path: "KeyPath") -> dict[str, str]:
-    """The layer and the file, variable or flag; several where the rules of several layers are joined."""
+    """The layer and its file, variable or flag; several if the lists of several layers are joined."""
     from crushpy.settings import setting_keys
 
     origins = [loaded.origins[setting_keys.spell(path)]]
@@ -217,7 +217,7 @@ def _shown(loaded: "Loaded", path: "KeyPath") -> Any:
 
 
 def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
-    """The rows as TOML, the layer as a comment: what is printed can be pasted into config.toml."""
+    """Prints rows as TOML that can be pasted into config.toml, with the layer as a comment."""
     from crushpy.settings import setting_keys
 
     for row in rows:

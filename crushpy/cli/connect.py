@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 CONTEXT = {"ignore_unknown_options": True}
-"""A key after an option of somebody else's (`--key ...`) gets our own error, which does not show it."""
+"""An unknown option such as `--key ...` gets our own error, which does not print the key."""
 
 
 def register(app: typer.Typer) -> None:
@@ -29,45 +29,43 @@ def connect_command(
         str,
         typer.Argument(
             metavar="PROVIDER",
-            help="As in a model's name: anthropic, openai, ...",
+            help="The prefix of a model's name: anthropic, openai, ...",
             show_default=False,
         ),
     ] = "",
     more: Annotated[
-        list[str] | None, typer.Argument(hidden=True, help="Nothing: no key is taken from the command line.")
+        list[str] | None,
+        typer.Argument(hidden=True, help="Not accepted: keys are not read from the command line."),
     ] = None,
-    remove: Annotated[bool, typer.Option("--remove", help="Take the stored key out again.")] = False,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove the stored key.")] = False,
 ) -> None:
-    """Store a provider's key in the system's keyring: asked for at a hidden prompt, or read from stdin."""
+    """Store a provider's key in the system's keyring, from a hidden prompt or from stdin."""
     from crushpy.cli.workspace import settings_here
-    from crushpy.core.errors import UsageError
     from crushpy.llm.key_store import require_provider
 
     if more or provider.startswith("-"):
         raise UsageError(
-            "`crushpy connect PROVIDER` takes nothing else: keys are not taken from the command line, where "
-            "other programs and the shell's history see them.",
-            "Run it without the key and paste it at the prompt, or hand it over on stdin. "
-            "A key that was typed here should be replaced.",
+            "`crushpy connect` does not accept keys on the command line, where other programs can see them.",
+            "Run `crushpy connect PROVIDER` and paste the key at the prompt, or pipe it in. "
+            "Replace a key that was typed here.",
         )
     if not provider:
-        raise UsageError("Which provider?", "For instance: crushpy connect anthropic")
+        raise UsageError("No provider was given.", "For example: crushpy connect anthropic")
     settings = settings_here()
     name = require_provider(provider, settings)
     print(_remove(name, settings) if remove else _store(name, settings))
 
 
 def _store(name: str, settings: "Settings") -> str:
-    from crushpy.cli.connect import read_hidden
     from crushpy.llm.key_store import locate_key, require_key_storage, store_key
 
-    keyring = require_key_storage(name, settings)  # before anybody pastes a key in vain
-    store_key(name, read_hidden(f"Key for {name} (it is not shown): "), settings)
+    keyring = require_key_storage(name, settings)  # fails before a key is pasted
+    store_key(name, read_hidden(f"Key for {name} (not shown): "), settings)
     place = locate_key(name, settings)
     said = f"The key for {name} is stored in the keyring ({keyring})."
     if place.held:
-        return f"{said} {place.variable} is set, and goes before it."
-    return f"{said} `crushpy models` shows what it brings."
+        return f"{said} {place.variable} is set and overrides it."
+    return f"{said} `crushpy models` lists its models."
 
 
 def _remove(name: str, settings: "Settings") -> str:
@@ -76,19 +74,19 @@ def _remove(name: str, settings: "Settings") -> str:
 
     removed = remove_key(name, settings)
     place = locate_key(name, settings)
-    still = f" {place.variable} is set, and is used." if place.held else ""
+    still = f" {place.variable} is still set and used." if place.held else ""
     if not removed:
         raise CrushpyError(f"No key for {name} is stored.{still}")
     sys.stdout.flush()
     return f"The key for {name} is no longer stored.{still}"
 
 
-MOST_BYTES = 65_536
-"""More than any key has; a file handed over by mistake is not read to its end."""
+MAX_KEY_BYTES = 65_536
+"""Longer than any key; a file piped in by mistake is not read to its end."""
 
 
 def read_hidden(prompt: str) -> str:
-    """The line, without its end. Raises UsageError where there is none or more than one."""
+    """One line from a prompt without echo, or from stdin. Raises UsageError if there is not exactly one."""
     return _asked(prompt) if sys.stdin.isatty() else _piped()
 
 
@@ -101,13 +99,13 @@ def _asked(prompt: str) -> str:
         except EOFError:
             raise UsageError("No key was given.") from None
         except KeyboardInterrupt:
-            print(file=sys.stderr)  # the shell's prompt belongs on a line of its own
+            print(file=sys.stderr)  # the shell's prompt belongs on a new line
             raise
 
 
 @contextmanager
 def _echo_restored() -> Generator[None]:
-    """A signal that ends the program while echo is off turns it on again first."""
+    """Restores the terminal's echo if a signal ends the program."""
 
     def leave(number: int, _: FrameType | None) -> None:
         raise SystemExit(128 + number)
@@ -122,17 +120,17 @@ def _echo_restored() -> Generator[None]:
 
 
 def _piped() -> str:
-    """The first line, as soon as it is there: whoever writes it need not hang up."""
+    """The first line, as soon as it arrives: the writer need not close the pipe."""
     data = b""
-    while b"\n" not in data and len(data) <= MOST_BYTES:
-        piece = os.read(sys.stdin.fileno(), MOST_BYTES)
+    while b"\n" not in data and len(data) <= MAX_KEY_BYTES:
+        piece = os.read(sys.stdin.fileno(), MAX_KEY_BYTES)
         if not piece:
             break
         data += piece
     line, _, rest = data.partition(b"\n")
     if rest.strip():
-        raise UsageError("This is no key: there is more than one line.", "Hand over the key alone.")
+        raise UsageError("The key has more than one line.", "Pass only the key.")
     try:
         return line.decode()
     except UnicodeDecodeError:
-        raise UsageError("This is no key: it is no text.", "Hand over the key alone.") from None
+        raise UsageError("The key is not valid text.", "Pass only the key.") from None

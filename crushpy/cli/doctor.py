@@ -1,4 +1,4 @@
-"""`crushpy doctor`: looks at the installation and says what is wrong, and the way out."""
+"""`crushpy doctor`: checks the installation and suggests fixes."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -14,18 +14,16 @@ def register(app: typer.Typer) -> None:
 
 
 def doctor(
-    online: Annotated[
-        bool, typer.Option("--online", help="Also ask the model for one word, to see that it answers.")
-    ] = False,
+    online: Annotated[bool, typer.Option("--online", help="Also send the model one short request.")] = False,
     sandbox: Annotated[
-        bool, typer.Option("--sandbox", help="Try the ways out of the sandbox instead, and print what held.")
+        bool, typer.Option("--sandbox", help="Instead, test escapes from the sandbox.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Check the installation and say what is wrong.
+    """Check the installation and report problems.
 
-    Without --online nothing is contacted but model servers on this machine. Exit codes: 0 fine, 1 something
-    is broken.
+    Without --online only model servers on this machine are contacted. Exit codes: 0 no failure, 1 a check
+    failed.
     """
     import asyncio
 

@@ -11,7 +11,7 @@ from crushpy.core.errors import CrushpyError
 
 @contextmanager
 def reporting_errors() -> Generator[None]:
-    """Whatever ends the command inside, its output is written and the user knows why."""
+    """Reports the error that ends the command inside, flushes its output and exits."""
     prepare_streams()
     try:
         try:
@@ -26,8 +26,8 @@ def reporting_errors() -> Generator[None]:
             print(f"  {clean(error.hint)}", file=sys.stderr)
         sys.exit(error.exit_code)
     except OSError as error:
-        forget_output()
-        if not isinstance(error, BrokenPipeError):  # whoever read it has gone, and knows
+        discard_output()
+        if not isinstance(error, BrokenPipeError):  # the reader has gone
             print(f"crushpy: {error}", file=sys.stderr)
         sys.exit(1)
     except KeyboardInterrupt:
@@ -35,8 +35,8 @@ def reporting_errors() -> Generator[None]:
 
 
 def prepare_streams() -> None:
-    """Lets stdout and stderr take any text, even where they are closed or know only some letters."""
-    # The number of a closed stream would go to the next file that is opened, and our words into that.
+    """Makes stdout and stderr accept any text, even if they are closed or have a limited encoding."""
+    # The descriptor of a closed stream would be reused by the next file, which would get our output.
     while (descriptor := os.open(os.devnull, os.O_RDWR)) <= 2:
         pass
     os.close(descriptor)
@@ -48,6 +48,6 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def forget_output() -> None:
-    """Drops what is still to be written to a stdout that takes no more; Python would complain at exit."""
+def discard_output() -> None:
+    """Discards the buffer of a closed stdout; Python would complain at exit."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

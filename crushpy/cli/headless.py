@@ -1,4 +1,4 @@
-"""A conversation without a front end: one prompt in, events printed, an exit code out."""
+"""Runs a conversation without the app: prints its events and returns an exit code."""
 
 import asyncio
 import gc
@@ -36,17 +36,15 @@ from crushpy.engine.unexpected import unexpected
 from crushpy.security.sanitize import encodable
 
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, Status]]
-STDIN_PATIENCE = 3.0
-"""Seconds to wait for a first piped byte beside a given prompt: some callers never close stdin."""
-
-
+STDIN_TIMEOUT_S = 3.0
+"""For the first byte on stdin if there is a prompt: some callers never close stdin."""
 INTERRUPTED, TERMINATED = 130, 143
 
 
 def run_headless(
     options: StartOptions, prompt: str, *, tasks: str, parallel: int | None, form: str, quiet: bool
 ) -> int:
-    """Works on a prompt, or on a file of tasks; the exit code. A `result` is printed last, always."""
+    """Runs a prompt or a file of tasks; returns the exit code. Always prints a `result` last."""
     out = Out({"text": lambda: Prose(quiet=quiet), "json": OneJson, "stream-json": StreamJson}[form]())
     _on_signals(_interrupted)
     try:
@@ -70,24 +68,24 @@ def _failed(out: Out, error: CrushpyError) -> int:
 
 
 def _on_signals(action: Callable[[int, FrameType | None], None] | signal.Handlers) -> None:
-    """Answers what ends a run with `action`; what our starter wants ignored (nohup) stays ignored."""
-    for one in _heeded():
+    """Installs `action` for terminating signals, except those ignored by the parent (nohup)."""
+    for one in _handled_signals():
         signal.signal(one, action)
 
 
-def _heeded() -> list[signal.Signals]:
+def _handled_signals() -> list[signal.Signals]:
     wanted = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     return [one for one in wanted if signal.getsignal(one) is not signal.SIG_IGN]
 
 
 def _ignore_from_now_on(loop: asyncio.AbstractEventLoop) -> None:
-    """The loop would give signals back their usual meaning when it closes; none may come in between."""
-    heeded = _heeded()
-    signal.pthread_sigmask(signal.SIG_BLOCK, heeded)
-    for one in heeded:
+    """Ignores signals before the loop closes and restores their default action."""
+    handled = _handled_signals()
+    signal.pthread_sigmask(signal.SIG_BLOCK, handled)
+    for one in handled:
         loop.remove_signal_handler(one)
         signal.signal(one, signal.SIG_IGN)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, heeded)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, handled)
 
 
 def _interrupted(number: int, *_: object) -> None:
@@ -95,15 +93,15 @@ def _interrupted(number: int, *_: object) -> None:
 
 
 def _stopped_by(number: int = signal.SIGINT) -> int:
-    """The exit code of a run that a signal ended."""
+    """The exit code of a run ended by a signal."""
     return TERMINATED if number == signal.SIGTERM else INTERRUPTED
 
 
 def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) -> Work:
-    """What to have a conversation do: a prompt, a list of tasks, or the rest of one."""
+    """The work for the conversation: a prompt, a list of tasks, or the rest of one."""
     if options.pick:
         raise UsageError(
-            "--resume needs an ID here.", "`crushpy sessions list` shows them; -c takes the latest."
+            "--resume needs an ID here.", "`crushpy sessions list` shows them; -c continues the latest."
         )
     if not tasks:
         goes_on = bool(options.session or options.resume_latest) and not options.image
@@ -113,16 +111,15 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
-                "Give one with --tasks FILE, or go on with one: --resume ID.",
+                "Give one with --tasks FILE, or continue one with --resume ID.",
             )
         return lambda conversation, images: conversation.ask(whole, images)
     from crushpy.cli.tasklist import read_tasks
 
     if prompt or options.resume_latest or options.session or options.image:
         raise UsageError(
-            "--tasks goes with neither a prompt nor --continue, --session, --resume or --image.",
-            "The file says what to do, and each task gets a fresh session. "
-            "`crushpy run --resume ID` alone goes on with a list that is not done.",
+            "--tasks cannot be combined with a prompt, --continue, --session, --resume or --image.",
+            "Put the prompts into the file. `crushpy run --resume ID` alone continues an unfinished list.",
         )
     listed = read_tasks(tasks, working_folder(options.cwd))
     return lambda conversation, _: conversation.tasks.work_through(listed, parallel or 1)
@@ -139,17 +136,17 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
         watch.signal = number
         conversation.interrupt()
 
-    # By way of the loop: a signal that comes just before it begins to wait must wake it.
+    # Through the loop: a signal that arrives just before it waits must wake it.
     loop = asyncio.get_running_loop()
-    for one in _heeded():
+    for one in _handled_signals():
         loop.add_signal_handler(one, interrupt, one)
     try:
         status = await do(conversation, images)
-    except asyncio.CancelledError:  # interrupted once more while the turn was coming to its end
+    except asyncio.CancelledError:  # interrupted again while the turn was ending
         status = "interrupted"
     finally:
         await conversation.close()
-        _ignore_from_now_on(loop)  # all is done but to say so
+        _ignore_from_now_on(loop)  # only the result is left to print
     if conversation.farewell:
         out(Farewell(conversation.farewell))
     out(watch.result(status))
@@ -157,7 +154,7 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
 
 
 class _Watch:
-    """Passes events on and remembers what the result needs."""
+    """Forwards events and collects what the result needs."""
 
     def __init__(self, conversation: Conversation, out: Out, warnings: tuple[str, ...]) -> None:
         self._conversation = conversation
@@ -168,7 +165,7 @@ class _Watch:
         self._tasks = TaskEnds()
         self._warned = False
         self.signal: int = signal.SIGINT
-        """Which signal asked for the end, where one did."""
+        """The signal that ended the run, if one did."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, MessageCommitted) and event.text.strip():
@@ -182,13 +179,13 @@ class _Watch:
             gc.enable()
             for warning in self._warnings:
                 self._out(Notice(warning, "warning"))
-        if self._out.lost:  # nobody will ever know what more we did
+        if self._out.lost:  # the output cannot be written any more
             self._conversation.interrupt()
 
     def result(self, status: str) -> Result:
         failure, usage = self._conversation.failure, self._conversation.usage
         info = self._conversation.info
-        ids = (info.id, info.root_id) if self._opened else ("", "")  # what failed before is not stored
+        ids = (info.id, info.root_id) if self._opened else ("", "")  # a run that failed earlier is not stored
         error = failure.message if failure else ""
         code = self.exit_code(status)
         text = self._text or self._tasks.text
@@ -204,9 +201,9 @@ class _Watch:
 
 
 def _with_stdin(prompt: str, *, or_nothing: bool, wait: bool) -> str:
-    """The prompt, and what was piped in after it. `or_nothing`: there may be neither. `-` is stdin alone.
+    """The prompt followed by stdin; `-` is stdin alone. `or_nothing`: both may be empty.
 
-    `wait`: without a prompt, until all has been piped in.
+    `wait`: without a prompt, wait for all of stdin.
     """
     if prompt == "-":
         prompt, piped = "", _read_all(sys.stdin.fileno())
@@ -215,13 +212,13 @@ def _with_stdin(prompt: str, *, or_nothing: bool, wait: bool) -> str:
     text = "\n\n".join(part for part in (prompt.strip(), piped.strip()) if part)
     if not text and not or_nothing:
         raise UsageError(
-            "There is no prompt.", 'Give one: crushpy run "fix the failing test", or pipe it in.'
+            "There is no prompt.", 'Give one (crushpy run "fix the failing test") or pipe it in.'
         )
     return encodable(text)
 
 
 def _stdin(*, wait_for_all: bool) -> str:
-    """What was piped in. A terminal, a closed stdin and /dev/null give nothing."""
+    """The text on stdin; empty for a terminal, a closed stdin and /dev/null."""
     try:
         descriptor = sys.stdin.fileno()
         mode = os.fstat(descriptor).st_mode
@@ -230,9 +227,9 @@ def _stdin(*, wait_for_all: bool) -> str:
     if stat.S_ISCHR(mode):
         return ""
     if not wait_for_all and (stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)):
-        ready, _, _ = select.select([descriptor], [], [], STDIN_PATIENCE)
+        ready, _, _ = select.select([descriptor], [], [], STDIN_TIMEOUT_S)
         if not ready:
-            print("crushpy: nothing came from stdin; going on without it", file=sys.stderr)
+            print("crushpy: nothing arrived on stdin; continuing without it", file=sys.stderr)
             return ""
     return _read_all(descriptor)
 

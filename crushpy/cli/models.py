@@ -19,17 +19,16 @@ def register(app: typer.Typer) -> None:
 
 def models_command(
     wanted: Annotated[
-        str, typer.Argument(metavar="[FILTER]", help="Only names that hold these words.", show_default=False)
+        str,
+        typer.Argument(metavar="[FILTER]", help="Only names that contain these words.", show_default=False),
     ] = "",
-    everything: Annotated[
-        bool, typer.Option("--all", help="Also models that no key or server is there for.")
-    ] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Also models without a key or server.")] = False,
     refresh: Annotated[
-        bool, typer.Option("--refresh", help="Ask servers again instead of using lists of the last hour.")
+        bool, typer.Option("--refresh", help="Ask servers again instead of using lists cached for an hour.")
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """List the models within reach: what the servers with a key or an address offer, and local servers."""
+    """List the available models: those of providers with a key or URL, and of local servers."""
     import asyncio
 
     from crushpy.cli.workspace import learnt_here, settings_here
@@ -56,7 +55,7 @@ def models_command(
 
 
 async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList], list[ListedModel]]":
-    """What servers offer, and what was found on this machine; side by side."""
+    """The models of servers and of this machine, queried in parallel."""
     import asyncio
 
     from crushpy.llm.model_listing import ask_servers, list_local_models
@@ -67,14 +66,14 @@ async def _ask(settings: "Settings", *, refresh: bool) -> "tuple[list[ServerList
 
 
 def _failures(lists: "Sequence[ServerList]") -> "Iterator[str]":
-    """A line for each server that could not be asked."""
+    """A line for each server that could not be queried."""
     from crushpy.security.redact import redact
 
     for one in lists:
         if one.failure:
             where = f"{one.provider} at {redact(one.api_base)}" if one.api_base else one.provider
-            instead = "what it offered before is listed" if one.asked_at else "what is known of it is listed"
-            yield f"{where} could not be asked what it offers: {one.failure}; {instead}."
+            instead = "its last list is shown" if one.asked_at else "the catalog is shown"
+            yield f"{where} could not be queried: {one.failure}; {instead}."
 
 
 def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel]":
@@ -127,7 +126,7 @@ def _print_text(
     lines = _table([*listed, *local], default)
     lines += _how_to_use(local)
     if not listed and not local:
-        lines.append(f"No model within reach matches {wanted!r}.")
+        lines.append(f"No available model matches {wanted!r}.")
     if hidden:
         lines += ["", *_out_of_reach(hidden)]
     if not hidden and not listed and not local:
@@ -162,26 +161,26 @@ def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
         ).rstrip()
         for row in rows
     ]
-    notes = ["", "$ is for a million tokens."]
+    notes = ["", "$ is per million tokens."]
     if any(row[0].endswith(" *") for row in rows):
-        notes[-1] += " * is used where no model is named."
+        notes[-1] += " * is the default."
     if any(row[1].endswith("learnt") for row in rows):
-        notes[-1] += " learnt: its server named it."
+        notes[-1] += " learnt: reported by its server."
     if any(row[1].endswith("?") for row in rows):
-        notes[-1] += ' ? is a guess: set [models."<name>"] context_window.'
+        notes[-1] += ' ? is assumed: set [models."<name>"] context_window.'
     return lines + notes
 
 
 def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
-    """For each server that is not set up yet: the two ways to use it."""
+    """For each server that is not configured: two ways to use it."""
     lines: list[str] = []
     seen: set[str] = set()
     for model in local:
         if model.ready or model.api_base in seen:
             continue
         seen.add(model.api_base)
-        once, for_good = _ways(model)
-        lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  for good: {for_good}"]
+        once, always = _ways(model)
+        lines += ["", f"{model.how}, {model.api_base}:", f"  once:     {once}", f"  always:   {always}"]
     return lines
 
 
@@ -194,7 +193,7 @@ def _ways(model: "ListedModel") -> tuple[str, str]:
 
 
 def _out_of_reach(hidden: "Sequence[ListedModel]") -> list[str]:
-    """How many more there are, and the keys that would bring them."""
+    """How many more models are known, and the keys they need."""
     from crushpy.llm.vendors import PROVIDERS
 
     counts = Counter(model.how for model in hidden)
@@ -209,5 +208,5 @@ def _nearest(wanted: str) -> list[str]:
 
     near = nearest_names(wanted)
     return (
-        [f"Nearest names: {', '.join(near)}."] if near else ["`crushpy models --all` lists every known one."]
+        [f"Nearest names: {', '.join(near)}."] if near else ["`crushpy models --all` lists all known models."]
     )

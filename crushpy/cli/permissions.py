@@ -27,7 +27,7 @@ class ModeName(StrEnum):
 
 
 class Kind(StrEnum):
-    """In the order in which they beat each other."""
+    """In order of precedence."""
 
     deny = "deny"
     ask = "ask"
@@ -37,14 +37,14 @@ class Kind(StrEnum):
 def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True)
     group.command("list")(list_rules)
-    # What is tested may start with a dash.
+    # The tested argument may start with a dash.
     group.command("test", context_settings={"ignore_unknown_options": True})(test_command)
     group.command("revoke")(revoke_command)
     app.add_typer(group, name="permissions", help="List, test and revoke permission rules.")
 
 
 def list_rules(as_json: AsJson = False) -> None:
-    """List the rules in force in this folder, with the file each comes from, and conversations' grants."""
+    """List the rules in effect in this folder with their files, and the grants of conversations."""
     from crushpy.core.paths import Paths
     from crushpy.security.sanitize import clean
 
@@ -64,7 +64,7 @@ def list_rules(as_json: AsJson = False) -> None:
             f"granted in {info.id} ({clean(info.title)}):", [(clean(rule), "") for rule in info.grants]
         )
     if not loaded.rules and not granted:
-        print("No rules: reading in the workspace is free, everything else asks.")
+        print("No rules: reading in the workspace is allowed, everything else asks.")
 
 
 def test_command(
@@ -73,15 +73,15 @@ def test_command(
         str, typer.Argument(help="The command, the path, or the host or URL.", show_default=False)
     ] = "",
     allow: Annotated[
-        list[str] | None, typer.Option("--allow", metavar="RULE", help="As if this rule stood there too.")
+        list[str] | None, typer.Option("--allow", metavar="RULE", help="Assume this rule.")
     ] = None,
-    yolo: Annotated[bool, typer.Option("--yolo", help="As with --yolo.")] = False,
+    yolo: Annotated[bool, typer.Option("--yolo", help="Assume --yolo.")] = False,
     mode: Annotated[
-        ModeName | None, typer.Option("--mode", help="As in this mode.", show_default=False)
+        ModeName | None, typer.Option("--mode", help="Assume this mode.", show_default=False)
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Say what would become of a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
+    """Show the decision about a call. Exit code: 0 it may run, 3 it would ask, 1 it is denied."""
     from crushpy.bootstrap import ProjectEnvironment
     from crushpy.permissions.decide import decide
     from crushpy.permissions.rules import RuleSet, in_mode
@@ -106,9 +106,9 @@ def test_command(
 
 
 def revoke_command(
-    rule: Annotated[str, typer.Argument(help="As `crushpy permissions list` shows it.")],
+    rule: Annotated[str, typer.Argument(help="A rule from `crushpy permissions list`.")],
     session: Annotated[
-        str, typer.Option("--session", metavar="ID", help="Take back a grant of this conversation.")
+        str, typer.Option("--session", metavar="ID", help="Revoke a grant of this conversation.")
     ] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
@@ -126,11 +126,9 @@ def revoke_command(
         print(f"{rule} is removed from {file}.")
     elsewhere = [each.origin for each in _load(paths, cwd).rules if each.rule == rule.strip()]
     if elsewhere:
-        raise UsageError(f"{rule} still stands in {', '.join(elsewhere)}.", "Remove it there.")
+        raise UsageError(f"{rule} is still in {', '.join(elsewhere)}.", "Remove it there.")
     if not files:
-        hint = (
-            "`crushpy permissions list` shows the rules; --session ID is for one granted in a conversation."
-        )
+        hint = "`crushpy permissions list` shows the rules; --session ID revokes a grant of a conversation."
         raise UsageError(f"There is no rule {rule}.", hint)
 
 
@@ -145,12 +143,12 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
 
     tools = tool_table()
     if tool not in tools:
-        raise UsageError(f"There is no tool {tool!r}.", f"There are: {', '.join(tools)}.")
+        raise UsageError(f"There is no tool {tool!r}.", f"Known tools: {', '.join(tools)}.")
     declared = tools[tool]
     value = argument or declared.default
     if declared.kind != "none" and not value:
         example = {"command": '"git log"', "host": "example.com"}.get(declared.kind, "src/a.py")
-        raise UsageError(f"What should {tool} do?", f"Example: crushpy permissions test {tool} {example}")
+        raise UsageError(f"{tool} needs an argument.", f"Example: crushpy permissions test {tool} {example}")
     if declared.kind == "host" and "://" in value:
         from urllib.parse import urlsplit
 
@@ -177,7 +175,7 @@ def _warn(loaded: "Loaded") -> None:
 
 
 async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[SessionInfo]":
-    """The conversations of this folder; a database that is not there yet is not made."""
+    """The conversations of this folder; a missing database is not created."""
     url = loaded.settings.database_url
     if not url and not paths.database.exists():
         return []

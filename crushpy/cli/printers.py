@@ -1,4 +1,4 @@
-"""What a headless run prints: prose for people, one JSON object, or one JSON object a line."""
+"""The output of a headless run: text, one JSON object, or one JSON object per line."""
 
 import os
 import sys
@@ -53,7 +53,7 @@ class Printer(Protocol):
 
 
 class Out:
-    """A printer, until its words can no longer be written: then it falls silent, and `lost` is true."""
+    """Wraps a printer. If its output cannot be written any more, `lost` is true and the rest is dropped."""
 
     def __init__(self, printer: Printer) -> None:
         self._printer = printer
@@ -64,7 +64,7 @@ class Out:
             return
         try:
             self._printer(event)
-        except BrokenPipeError:  # whoever read it has gone, and knows
+        except BrokenPipeError:  # the reader has gone
             self.lost = True
         except OSError as error:
             self.lost = True
@@ -72,11 +72,11 @@ class Out:
 
 
 class StreamJson:
-    """Each event of the contract as one line, at once; the first one is `session`, where it comes to one."""
+    """Each event of the contract as one line; `session` is first if a session is opened."""
 
     def __init__(self) -> None:
         self._early: list[Notice] | None = []
-        """What was told before that; None once it is there."""
+        """Notices before the first event; None afterwards."""
 
     def __call__(self, event: Event) -> None:
         if isinstance(event, Notice) and self._early is not None:
@@ -98,23 +98,23 @@ class OneJson:
 
 
 def _write_json(event: Event, *, task: str = "") -> None:
-    """`task`: the name of the task whose event it is, where it is one of a list."""
+    """`task`: the name of the task, for events of a task list."""
     try:
         line = event_to_json(event)
         if task:
             line = line[:-1] + b',"task":' + msgspec.json.encode(task) + b"}"
-    except UnicodeEncodeError:  # the name of a file may hold anything
+    except UnicodeEncodeError:  # a file name may contain any bytes
         told = {**msgspec.to_builtins(event), **({"task": task} if task else {})}
         line = msgspec.json.encode(encodable(told))
-    sys.stdout.buffer.write(line + b"\n")  # JSON is UTF-8 whatever the terminal is
+    sys.stdout.buffer.write(line + b"\n")  # JSON is always UTF-8
     sys.stdout.buffer.flush()
 
 
 class Prose:
-    """The answer on stdout, what happens on the way on stderr.
+    """The answer on stdout, progress on stderr.
 
-    On a terminal the answer streams; into a pipe or a file goes only the final text, so that a retried or
-    interrupted reply never leaves half a text behind.
+    On a terminal the answer streams; a pipe or file gets only the final text, so that a retried or
+    interrupted reply never leaves a partial text.
     """
 
     def __init__(self, *, quiet: bool = False) -> None:
@@ -125,7 +125,7 @@ class Prose:
         self._tasks: set[str] = set()
         self._told: set[str] = set()
         self._list: TaskTable | TaskLines | None = None
-        """How the tasks of a list get on, where there is one."""
+        """The progress of a task list, if there is one."""
 
     def __call__(self, event: Event) -> None:
         match event:
@@ -153,12 +153,12 @@ class Prose:
             case TaskEvent(name, ToolFinished() as call):
                 self._unasked(name, call)
             case TaskEvent(name, Retry() as again) if isinstance(self._list, TaskLines):
-                self._say(f"! {name}: {again.reason} Trying again in {again.seconds:g} s.")
+                self._say(f"! {name}: {again.reason} Retrying in {again.seconds:g} s.")
             case Farewell():
                 self._end_line()
                 self._say(event.text)
             case Retry():
-                self._say(f"! {event.reason} Trying again in {event.seconds:g} s.", always=True)
+                self._say(f"! {event.reason} Retrying in {event.seconds:g} s.", always=True)
             case Error():
                 self._say(f"crushpy: {event.message}", always=True)
                 if event.hint:
@@ -177,7 +177,7 @@ class Prose:
         self._list(event)
 
     def _unasked(self, name: str, call: ToolFinished) -> None:
-        """Says once what a task of a list was not allowed to do, and what would allow it."""
+        """Prints once what a task was not allowed to do, and what would allow it."""
         line = f"! {name}: {_first_line(call.text)}"
         if call.decision and call.decision.verdict == "unasked" and line not in self._told:
             self._told.add(line)
@@ -196,7 +196,7 @@ class Prose:
         line = clean(text)
         if self._list is not None:
             self._list.erase()
-        with suppress(OSError):  # only the answer counts
+        with suppress(OSError):  # only the answer matters
             _write(sys.stderr, (f"\x1b[2m{line}\x1b[0m" if self._colour else line) + "\n")
         if self._list is not None:
             self._list.draw()

@@ -1,4 +1,4 @@
-"""`crushpy run`: works on a prompt without the app, prints what happens, and says how it ended."""
+"""`crushpy run`: runs a prompt without the app and prints what happens."""
 
 import os
 import sys
@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def run_command(
     options: StartOptions,
     prompt: Annotated[
-        str, typer.Argument(help="What to do. Text piped in is appended to it; `-` is that text alone.")
+        str, typer.Argument(help="The prompt. Text on stdin is appended to it; `-` reads only stdin.")
     ] = "",
     form: Annotated[OutputFormat, typer.Option("--format", help="What to print.")] = OutputFormat.text,
     tasks: Annotated[
@@ -32,8 +32,8 @@ def run_command(
         typer.Option(
             "--tasks",
             metavar="FILE",
-            help="Work through a list of tasks instead of a prompt, each in a fresh session; `-` reads one "
-            "a line from stdin.",
+            help="Run a list of tasks instead of a prompt, each in a new session; `-` reads one per line "
+            "from stdin.",
         ),
     ] = "",
     parallel: Annotated[
@@ -43,27 +43,27 @@ def run_command(
             metavar="N",
             min=1,
             max=32,
-            help="Of a list, how many tasks may run side by side: those that only read, or have a worktree "
-            "of their own. 1 unless it is given.",
+            help="How many tasks of a list may run in parallel, if they only read or have their own "
+            "worktree. [default: 1]",
         ),
     ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only the answer and errors.")] = False,
 ) -> None:
-    """Work on PROMPT without the app and print what happens.
+    """Run PROMPT without the app and print what happens.
 
-    Exit codes: 0 done, 1 failed, 2 bad usage, 3 a permission was needed, 4 a limit was reached,
+    Exit codes: 0 done, 1 failed, 2 invalid usage, 3 a permission was needed, 4 a limit was reached,
     5 the model could not be reached, 130 interrupted.
     """
     import gc
 
-    gc.disable()  # collecting while modules load costs more than it frees; the engine turns it on again
+    gc.disable()  # collecting while modules load is wasted time; the engine enables it again
     from crushpy.cli.headless import run_headless
 
     _leave(run_headless(options, prompt, tasks=tasks, parallel=parallel, form=form.value, quiet=quiet))
 
 
 def _leave(code: int) -> NoReturn:
-    """Ends the process at once: everything is flushed, and tearing down the modules takes 0.2 s."""
+    """Exits immediately after flushing: tearing down the modules takes 0.2 s."""
     try:
         sys.stdout.flush()
         sys.stderr.flush()

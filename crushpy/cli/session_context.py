@@ -31,27 +31,31 @@ def register(group: typer.Typer) -> None:
 def context_command(
     session: SessionId,
     drop: Annotated[
-        Messages, typer.Option("--drop", metavar="MESSAGE", help="Leave it out of requests. Repeatable.")
+        Messages, typer.Option("--drop", metavar="MESSAGE", help="Do not send it. Repeatable.")
     ] = None,
     cut: Annotated[
         Messages,
         typer.Option(
             "--cut",
             metavar="MESSAGE",
-            help="Send its head and tail only; `superseded`: all old views of files. Repeatable.",
+            help="Send only its head and tail; `superseded`: all superseded file views. Repeatable.",
         ),
     ] = None,
     restore: Annotated[
         Messages,
-        typer.Option("--restore", metavar="MESSAGE", help="Send it whole again; `all`. Repeatable."),
+        typer.Option(
+            "--restore",
+            metavar="MESSAGE",
+            help="Send it in full again; `all` restores everything. Repeatable.",
+        ),
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Show the effect and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Show what fills the model's window at the tip of a conversation, part by part, and edit it.
+    """Show what fills the model's context window, message by message, and edit it.
 
-    Nothing is deleted: what is dropped or cut stays readable, searchable and exportable, and --restore brings
-    it back. A call and its results are dropped and restored together.
+    Nothing is deleted: dropped and truncated messages can be read, searched, exported and restored. A call
+    and its results are dropped and restored together.
     """
     from crushpy.context.edits import ContextEdit
 
@@ -109,12 +113,12 @@ def _effect_lines(session_id: str, effect: "EditEffect", after: "Budget", *, dry
         along = "" if one.asked else "  (with its unit)"
         lines.append(f"  {one.message_id}  {DONE[one.kind]}: {one.before:,} -> {one.after:,} tokens{along}")
     if dry_run:
-        return [*lines, "Nothing was changed: leave --dry-run out to do it."]
+        return [*lines, "Nothing was changed. Run it without --dry-run to apply it."]
     lines.append(f"The next request: {_figures(after)} of the window.")
     if any(one.kind != "restore" for one in effect.messages):
         names = " ".join(f"--restore {one.message_id}" for one in effect.messages[:3] if one.asked)
         names = "--restore all" if len(effect.messages) > 3 else names
-        lines.append(f"To take it back: crushpy sessions context {session_id} {names}")
+        lines.append(f"To undo: crushpy sessions context {session_id} {names}")
     return lines
 
 
@@ -161,59 +165,59 @@ def _line(row: "Row", window: int) -> str:
 
 
 PinResult = TypeVar("PinResult")
-SHOWN = 100
-"""Characters of a pin in the list."""
+MAX_PIN_CHARS = 100
 
 
 def pin_command(
     session: SessionId,
-    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Pin these words.")] = None,
+    text: Annotated[str | None, typer.Option("--text", metavar="TEXT", help="Pin this text.")] = None,
     file: Annotated[
-        str | None, typer.Option("--file", metavar="PATH", help="Pin a file, as it is at each fresh start.")
+        str | None,
+        typer.Option("--file", metavar="PATH", help="Pin a file, with its content at each compaction."),
     ] = None,
     message: Annotated[
         str | None,
-        typer.Option("--message", metavar="ID", help="Pin what a message says."),
+        typer.Option("--message", metavar="ID", help="Pin a message."),
     ] = None,
 ) -> None:
-    """Pin a sentence, a file or a message: every fresh start of the conversation carries it word for word."""
+    """Pin a text, a file or a message: every compaction of the conversation keeps it verbatim."""
     from crushpy.core.errors import UsageError
 
     if sum(one is not None for one in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
-    async def pin(board: "PinService") -> None:
+    async def pin(service: "PinService") -> None:
         if file is not None:
-            added = await board.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
+            added = await service.add_file(str(working_folder() / Path(file).expanduser()) if file else "")
         elif message is not None:
-            added = await board.add_message(message)
+            added = await service.add_message(message)
         else:
-            added = await board.add_text(text or "")
-        listed = await board.listed()
+            added = await service.add_text(text or "")
+        listed = await service.listed()
         taken = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens."
         print_text(f"Pinned as {added.number} ({added.kind}). {taken}\n")
 
-    asyncio.run(_with_board(session, pin))
+    asyncio.run(_with_pins(session, pin))
 
 
 def unpin_command(
     session: SessionId,
-    number: Annotated[int, typer.Argument(metavar="NUMBER", help="As `sessions pins` shows it.")],
+    number: Annotated[int, typer.Argument(metavar="NUMBER", help="The number in `sessions pins`.")],
 ) -> None:
-    """Take a pin away."""
+    """Remove a pin."""
 
-    async def unpin(board: "PinService") -> None:
-        await board.remove(number)
+    async def unpin(service: "PinService") -> None:
+        await service.remove(number)
         print_text(f"Unpinned {number}.\n")
 
-    asyncio.run(_with_board(session, unpin))
+    asyncio.run(_with_pins(session, unpin))
 
 
 def pins_command(session: SessionId, as_json: AsJson = False) -> None:
-    """List what is pinned in a conversation."""
+    """List the pins of a conversation."""
 
-    async def show(board: "PinService") -> None:
-        listed = await board.listed()
+    async def show(service: "PinService") -> None:
+        listed = await service.listed()
         if as_json:
             import msgspec
 
@@ -224,7 +228,7 @@ def pins_command(session: SessionId, as_json: AsJson = False) -> None:
             rows = [*map(_row, listed.pins), f"{listed.tokens:,} of {listed.limit:,} tokens"]
             print_text("\n".join(rows) + "\n")
 
-    asyncio.run(_with_board(session, show))
+    asyncio.run(_with_pins(session, show))
 
 
 def _row(pin: "PinView") -> str:
@@ -233,12 +237,12 @@ def _row(pin: "PinView") -> str:
     said = f"({pin.problem})" if pin.problem else pin.text
     words = " ".join(filter(None, (pin.name, said))) if pin.kind != "text" else said
     line = one_line(words)
-    short = line if len(line) <= SHOWN else line[: SHOWN - 1] + "…"
+    short = line if len(line) <= MAX_PIN_CHARS else line[: MAX_PIN_CHARS - 1] + "…"
     return f"{pin.number:>3}  {pin.kind:<7}  {pin.tokens:>6,}  {short}"
 
 
-async def _with_board(name: str, do: "Callable[[PinService], Awaitable[PinResult]]") -> PinResult:
-    """Works on the pins of a conversation under the rules of its own folder; others may work in it."""
+async def _with_pins(name: str, do: "Callable[[PinService], Awaitable[PinResult]]") -> PinResult:
+    """Runs `do` under the rules of the conversation's folder; the conversation may be open elsewhere."""
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.core.start_options import StartOptions
 

@@ -1,4 +1,4 @@
-"""`crushpy sessions import`: brings the sessions of other agents over."""
+"""`crushpy sessions import`: imports sessions of other coding agents."""
 
 import asyncio
 import sys
@@ -24,22 +24,20 @@ def register(group: typer.Typer) -> None:
 def import_command(
     agent: Annotated[
         str,
-        typer.Argument(
-            metavar="[claude|codex|opencode|pi|crush]", help="Whose sessions.", show_default=False
-        ),
+        typer.Argument(metavar="[claude|codex|opencode|pi|crush]", help="The agent.", show_default=False),
     ] = "",
     path: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[PATH]", help="A file or folder instead of where they live.", show_default=False
+            metavar="[PATH]", help="A file or folder instead of the default locations.", show_default=False
         ),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what would be imported; store nothing.")
+        bool, typer.Option("--dry-run", help="Show what would be imported; store nothing.")
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Import sessions of another coding agent, or list what there is. Theirs stay as they are."""
+    """Import sessions of another coding agent, or list those found. Its own files are not changed."""
     if not agent:
         _list(as_json=as_json)
         return
@@ -57,11 +55,11 @@ def _source(name: str) -> "Source":
         return known[name.lower()]
     close = difflib.get_close_matches(name.lower(), known, 1, 0.4)
     hint = f"Did you mean {close[0]}? " if close else ""
-    raise UsageError(f"there is no agent {name!r} to import from", f"{hint}Known: {', '.join(known)}.")
+    raise UsageError(f"unknown agent {name!r}", f"{hint}Known: {', '.join(known)}.")
 
 
 def _list(*, as_json: bool) -> None:
-    """What is there, and where it was looked for. Imports nothing."""
+    """Lists the sessions found and where they were looked for. Imports nothing."""
     from crushpy.core.messages import counted
     from crushpy.importers import sources
     from crushpy.importers.foreign import ForeignSession
@@ -84,7 +82,8 @@ def _list(*, as_json: bool) -> None:
         print_text(f"{row['name']:<{width}}  {counted(row['sessions'], 'session'):<14}  {where}\n")
     if any(row["sessions"] for row in rows):
         print(
-            "Nothing was imported: name one of them, as in `crushpy sessions import claude`.", file=sys.stderr
+            "Nothing was imported. To import, name an agent: `crushpy sessions import claude`.",
+            file=sys.stderr,
         )
 
 
@@ -135,14 +134,12 @@ def _existing(path: Path) -> Path:
     except (OSError, ValueError, RuntimeError):
         found, there = path, False
     if not there:
-        raise UsageError(
-            f"there is no file or folder {path}", "Leave it out to look where the sessions live."
-        )
+        raise UsageError(f"{path} does not exist", "Omit it to search the default locations.")
     return found
 
 
 def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
-    """One line for a conversation; nothing for one that is as it was."""
+    """Prints one line per imported conversation."""
     from crushpy.core.messages import counted
     from crushpy.security.sanitize import one_line
 
@@ -178,7 +175,7 @@ def _report(
     dry_run: bool,
     as_json: bool,
 ) -> int:
-    """The last words; 1 where a path was named and nothing in it could be used."""
+    """Prints the totals; returns 1 if a path was given and nothing in it could be used."""
     from collections import Counter
 
     from crushpy.core.messages import counted
@@ -211,13 +208,13 @@ def _report(
         return code
     if not usable:
         where = one_line(", ".join(map(str, places)))
-        print(f"There is nothing of {source.title} to import. Looked at: {where}", file=sys.stderr)
+        print(f"Nothing found: no sessions of {source.title} in {where}", file=sys.stderr)
         return code
     verb = "would be imported" if dry_run else "imported"
     messages = counted(sum(one.messages for one in added), "message")
     words = [f"{counted(len(added), 'conversation')} with {messages} {verb}"]
     if len(usable) > len(added):
-        words.append(f"{len(usable) - len(added)} as before")
+        words.append(f"{len(usable) - len(added)} unchanged")
     if unmapped:
         words.append(f"not mapped: {_counts(dict(sorted(unmapped.items())))}")
     print("; ".join(words) + ".", file=sys.stderr)

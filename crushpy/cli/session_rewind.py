@@ -1,4 +1,4 @@
-"""`crushpy sessions rewind|changes`: what was done to files, and going back to a message."""
+"""`crushpy sessions rewind|changes`: file changes of a conversation, and going back to a message."""
 
 import asyncio
 import sys
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crushpy.storage.records import SessionInfo
 
 NOT_COVERED = (
-    "Not covered: what commands did to ignored files, to .git, and outside of the folder they ran in."
+    "Not covered: changes by commands to ignored files, to .git, and outside of the folder they ran in."
 )
 
 
@@ -29,10 +29,10 @@ def register(group: typer.Typer) -> None:
 
 def changes_command(
     session: SessionId,
-    diff: Annotated[bool, typer.Option("--diff", help="With what changed in each file.")] = False,
+    diff: Annotated[bool, typer.Option("--diff", help="Include the diffs.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Print what a session's conversation did to files, all taken together. Secrets are redacted."""
+    """Print all file changes of a conversation. Secrets are redacted."""
     asyncio.run(_changes(session, diff=diff, as_json=as_json))
 
 
@@ -43,19 +43,21 @@ def rewind_command(
         typer.Option(
             "--to",
             metavar="MESSAGE",
-            help="A message's id, as `sessions show --json` prints it, or its beginning.",
+            help="A message's id from `sessions show --json`, or a prefix of it.",
         ),
     ],
-    files: Annotated[bool, typer.Option("--files", help="Put the files back.")] = False,
+    files: Annotated[bool, typer.Option("--files", help="Restore the files.")] = False,
     conversation: Annotated[
-        bool, typer.Option("--conversation", help="Go on in a branch that ends there.")
+        bool, typer.Option("--conversation", help="Continue in a branch that ends there.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done; do nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would change; change nothing.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Go back to a message: its files, the conversation, or both where neither is named.
+    """Go back to a message: files, conversation, or both if neither is given.
 
-    Going back to a prompt ends before it. Prints the id of the branch in which the conversation goes on.
+    Going back to a prompt ends before it. Prints the id of the branch that continues the conversation.
     """
     both = files == conversation
     asyncio.run(
@@ -65,7 +67,7 @@ def rewind_command(
 
 @asynccontextmanager
 async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
-    """A session, and what puts its files back; what a crash cut short is finished first."""
+    """A session and its rewinder; an interrupted restoration is finished first."""
     from crushpy.core.paths import Paths
     from crushpy.settings import load
 
@@ -102,7 +104,7 @@ async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
         )
         return
     if not found:
-        words = "What was changed is taken back." if log.changes else "No file was changed."
+        words = "All changes were undone." if log.changes else "No file was changed."
         print(words, file=sys.stderr)
     for _, view in found:
         print_text(one_line(view.line) + "\n")
@@ -139,9 +141,7 @@ async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_ru
             return
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError(
-                    f"nobody can be asked whether to do this:\n{text.rstrip()}", "Add --yes to do it."
-                )
+                raise UsageError(f"this needs a confirmation:\n{text.rstrip()}", "Add --yes to do it.")
             print(text, file=sys.stderr, end="")
             typer.confirm("Go back?", abort=True, err=True)
         if conversation:
@@ -161,26 +161,26 @@ def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, 
     if conversation:
         said = one_line(target.message.text)[:60] or target.message.id
         lines.append(
-            f"The conversation goes on in a branch that ends {where} {target.message.role} {said!r}."
+            f"The conversation continues in a branch that ends {where} {target.message.role} {said!r}."
         )
     if planned is not None:
         lines.append(
-            f"Files to put back: {planned.title}." if planned.views else "No file has to be put back."
+            f"Files to restore: {planned.title}." if planned.views else "No file has to be restored."
         )
         lines += [f"  {one_line(view.line)}" for view in planned.views]
     return "\n".join(lines) + "\n"
 
 
 def _tell(outcome: "RewindOutcome") -> None:
-    """The branch's id to stdout, alone; the rest to stderr. Exit code 1 where something was left alone."""
+    """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
     from crushpy.core.messages import counted
     from crushpy.security.sanitize import one_line
 
     if outcome.restored:
         are = "is" if len(outcome.restored) == 1 else "are"
-        print(f"{counted(len(outcome.restored), 'file')} {are} back as before.", file=sys.stderr)
+        print(f"{counted(len(outcome.restored), 'file')} {are} restored.", file=sys.stderr)
     for conflict in outcome.conflicts:
-        print(one_line(f"left alone: {conflict.path}: {conflict.reason}"), file=sys.stderr)
+        print(one_line(f"not restored: {conflict.path}: {conflict.reason}"), file=sys.stderr)
     if outcome.session is not None:
         print(outcome.session.id)
     if outcome.conflicts:

@@ -32,12 +32,9 @@ if TYPE_CHECKING:
     from crushpy.storage.records import ConversationRow, SessionInfo, TasksDone
 
 
-KeepSecrets = Annotated[
-    bool, typer.Option("--no-redact", help="Leave in what looks like a password, key or token.")
-]
+KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
 
-SHOWN = 30
-"""How many conversations a listing shows unless told otherwise."""
+DEFAULT_LIMIT = 30
 
 
 class ExportFormat(StrEnum):
@@ -57,16 +54,14 @@ def register(app: typer.Typer) -> None:
     session_context.register(group)
     session_import.register(group)
     session_rewind.register(group)
-    app.add_typer(
-        group, name="sessions", help="List, show, search, export, rewind and delete what was said and done."
-    )
+    app.add_typer(group, name="sessions", help="List, show, search, export, rewind and delete sessions.")
 
 
 # --- commands ------------------------------------------------------------------------------------------
 
 
 def list_sessions(
-    everywhere: Annotated[bool, typer.Option("--all", help="Of all folders, not only this one.")] = False,
+    everywhere: Annotated[bool, typer.Option("--all", help="All folders, not only this one.")] = False,
     limit: Annotated[
         int | None, typer.Option("--limit", min=1, metavar="N", help="How many, newest first. [default: 30]")
     ] = None,
@@ -77,20 +72,20 @@ def list_sessions(
 
 
 def show_command(session: SessionId, as_json: AsJson = False, keep_secrets: KeepSecrets = False) -> None:
-    """Print a session: its head, its messages, and a line for each tool call. Secrets are redacted."""
+    """Print a session: its metadata, its messages, and a line per tool call. Secrets are redacted."""
     asyncio.run(_show(session, as_json=as_json, keep_secrets=keep_secrets))
 
 
 def export_command(
     session: SessionId,
-    form: Annotated[ExportFormat, typer.Option("--format", help="How to write it.")] = ExportFormat.markdown,
+    form: Annotated[ExportFormat, typer.Option("--format", help="Output format.")] = ExportFormat.markdown,
     output: Annotated[
-        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write here, not to the terminal.")
+        Path | None, typer.Option("--output", "-o", metavar="FILE", help="Write to this file.")
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace FILE where it is there already.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite FILE if it exists.")] = False,
     keep_secrets: KeepSecrets = False,
 ) -> None:
-    """Write a session, and those it continues, in full. Secrets are redacted."""
+    """Write a session and those it continues in full. Secrets are redacted."""
     asyncio.run(_export(session, form, output, force=force, keep_secrets=keep_secrets))
 
 
@@ -98,7 +93,7 @@ def delete_command(
     session: SessionId,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
 ) -> None:
-    """Delete the whole conversation that a session belongs to. This cannot be undone."""
+    """Delete the whole conversation of a session. This cannot be undone."""
     asyncio.run(_delete(session, yes=yes))
 
 
@@ -120,7 +115,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
                 writer.add(session_as_json(info) | {"unfinished_tasks": msgspec.to_builtins(unfinished)})
             writer.end()
             return
-        shown = SHOWN if limit is None else limit
+        shown = DEFAULT_LIMIT if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
         from crushpy.security.sanitize import one_line
@@ -134,7 +129,7 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         return
     print_text(_table(rows[:shown], lists, folders=everywhere))
     if len(rows) > shown:
-        print("There are more: `--limit N` shows N of them.", file=sys.stderr)
+        print("There are more; use `--limit N` to show N.", file=sys.stderr)
 
 
 async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
@@ -190,7 +185,7 @@ async def _delete(name: str, *, yes: bool) -> None:
         what = f'conversation {info.root_id} "{title}" ({counted(len(sessions), "session")}, {count})'
         if not yes:
             if not sys.stdin.isatty():
-                raise UsageError(f"nobody can be asked whether to delete {what}", "Add --yes to delete it.")
+                raise UsageError(f"deleting {what} needs a confirmation", "Add --yes to delete it.")
             typer.confirm(f"Delete {what}?", abort=True)
         await browser.erase(info.root_id)
     print(f"Deleted {what}.")
@@ -230,7 +225,7 @@ def _table(
 
 @contextmanager
 def _explained(file: Path) -> "Generator[None]":
-    """Why a file of the user's own cannot be written."""
+    """Explains why the user's file cannot be written."""
     from crushpy.core.errors import UsageError
 
     if file.is_dir():
@@ -238,38 +233,37 @@ def _explained(file: Path) -> "Generator[None]":
     try:
         yield
     except FileExistsError as error:
-        what = "a link" if file.is_symlink() else "there already"
-        raise UsageError(f"{file} is {what}", "Choose another file, or replace it with --force.") from error
+        what = "is a link" if file.is_symlink() else "exists"
+        raise UsageError(f"{file} {what}", "Choose another file, or overwrite it with --force.") from error
     except OSError as error:
         raise UsageError(f"cannot write {file}: {error.strerror}", "Choose another file.") from error
 
 
-HITS_EACH = 3
-"""Of one conversation, how many places a search shows: a terminal scrolls away."""
+HITS_PER_CONVERSATION = 3
 
 
 def tree_command(session: SessionId, as_json: AsJson = False) -> None:
-    """Draw the sessions of a conversation: what continues what, and why."""
+    """Draw the session tree of a conversation."""
     asyncio.run(_tree(session, as_json=as_json))
 
 
 def search_command(
-    query: Annotated[str, typer.Argument(help='Words to look for; "a phrase" in quotes.')],
+    query: Annotated[str, typer.Argument(help='Words to search for; "a phrase" in quotes.')],
     everywhere: Annotated[bool, typer.Option("--all", help="In all folders, not only this one.")] = False,
     session: Annotated[
         str,
         typer.Option("--session", "-s", metavar="ID", help="Only in this session and those it continues."),
     ] = "",
-    limit: Annotated[int, typer.Option("--limit", min=1, help="How many conversations.")] = 10,
-    wait: Annotated[bool, typer.Option("--wait", help="Take all messages into the index first.")] = False,
+    limit: Annotated[int, typer.Option("--limit", min=1, help="Maximum number of conversations.")] = 10,
+    wait: Annotated[bool, typer.Option("--wait", help="Index all messages first.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Find what was said or done, before and after every fresh start."""
+    """Search messages and tool calls, including those before a compaction."""
     asyncio.run(_search(query, session, everywhere=everywhere, limit=limit, wait=wait, as_json=as_json))
 
 
 def undo_command(session: SessionId) -> None:
-    """Take back the fresh start that opened a session: the one before it goes on where it was."""
+    """Undo the compaction or new session that opened a session; its parent continues where it was."""
     asyncio.run(_undo(session))
 
 
@@ -296,7 +290,7 @@ async def _tree(name: str, *, as_json: bool) -> None:
 
 
 def _draw(branches: "list[Branch]") -> list[str]:
-    """The tree as lines, as the app draws it: a line of continuations stays at one depth."""
+    """The tree as lines, as in the app: a chain of continuations stays at one depth."""
     children: dict[str, list[Branch]] = {}
     for branch in branches:
         children.setdefault(branch.under, []).append(branch)
@@ -348,11 +342,11 @@ async def _search(
     from crushpy.core.messages import counted
 
     if not query.replace('"', "").strip():
-        raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
+        raise UsageError("the query is empty", 'Give a word or a "phrase in quotes".')
     async with open_browser() as browser:
         within = (await find_session(browser, session)).id if session else None
         cwd = None if everywhere or within else str(working_folder())
-        each = None if as_json else HITS_EACH
+        each = None if as_json else HITS_PER_CONVERSATION
         if wait:
             await _whole_index(browser)
         found = await browser.search(query, cwd, within=within, conversations=limit, each=each)
@@ -412,5 +406,5 @@ async def _undo(name: str) -> None:
     async with open_browser() as browser:
         info = await find_session(browser, name)
         parent = await browser.undo(info.id)
-    print(f"Undone: {parent.id} goes on where it was. {info.id} stays as a branch; files were not touched.")
-    print(f"  crushpy run --session {parent.id} ...   goes on there")
+    print(f"Undone: {parent.id} continues where it was. {info.id} stays as a branch; files were not changed.")
+    print(f"  crushpy run --session {parent.id} ...   continues it")

@@ -1,4 +1,4 @@
-"""`crushpy stats`: tokens and money by day, model, project and conversation."""
+"""`crushpy stats`: tokens and cost by day, model, project and conversation."""
 
 import asyncio
 import shutil
@@ -12,7 +12,7 @@ from crushpy.cli.command_helpers import AsJson, open_browser, print_json, print_
 if TYPE_CHECKING:
     from crushpy.engine.session.usage_report import UsageReport
 
-WIDEST = 100
+MAX_WIDTH_CHARS = 100
 
 Days = Annotated[
     int, typer.Option("--days", metavar="N", min=0, max=99_999, help="The last N days; 0 counts all.")
@@ -24,15 +24,15 @@ def register(app: typer.Typer) -> None:
 
 
 def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
-    """Show tokens and money by day, model, project and conversation."""
+    """Show tokens and cost by day, model, project and conversation."""
     report = asyncio.run(_report(days))
     if as_json:
         print_json(_as_json(report))
         return
     from crushpy.engine.session.usage_chart import EIGHTHS, PLAIN, usage_chart
 
-    width = min(WIDEST, shutil.get_terminal_size().columns)
-    lines = usage_chart(report, width, marks=EIGHTHS if _can_say(EIGHTHS) else PLAIN)
+    width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
+    lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)
     print_text("\n".join(lines) + "\n")
 
 
@@ -47,7 +47,7 @@ def _as_json(report: "UsageReport") -> Any:
     return msgspec.to_builtins(report)
 
 
-def _can_say(text: str) -> bool:
+def _can_encode(text: str) -> bool:
     try:
         text.encode(sys.stdout.encoding or "utf-8")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""`crushpy storage`: all conversations as a whole."""
+"""`crushpy storage`: copies all conversations to another database."""
 
 import asyncio
 import sys
@@ -25,10 +25,10 @@ def register(app: typer.Typer) -> None:
 
 
 def copy_command(source: Database, target: Database, as_json: AsJson = False) -> None:
-    """Copy every conversation from one database to another, either way, and verify the copy.
+    """Copy every conversation between SQLite and PostgreSQL, either way, and verify the copy.
 
-    Nothing is taken out of the first one. What was interrupted can be run again, and goes on; until then
-    the second one cannot be used. The bytes behind `undo` stay on the machine that made them.
+    The source is not changed. An interrupted copy is resumed by the same command; until then the target
+    cannot be used. File contents stored for `undo` stay on this machine.
     """
     asyncio.run(_copy(source, target, as_json=as_json))
 
@@ -45,12 +45,12 @@ async def _copy(source: str, target: str, *, as_json: bool) -> None:
         store.leave_damaged_file()
     try:
         if not old.exists:
-            raise UsageError(f"there is no database {old.place}", "Name the one that is to be copied.")
+            raise UsageError(f"there is no database {old.place}", "Give the one to copy.")
         if _real(old) == _real(new):
-            raise UsageError("both are the same database", "Name two.")
+            raise UsageError("source and target are the same database", "Give two databases.")
         report = await copy_storage(old, new, paths.outputs, _progress)
     except asyncio.CancelledError:
-        _say("The copy was interrupted. Run the same command again: it goes on where it was.")
+        _say("The copy was interrupted. Run the same command again to resume it.")
         raise
     finally:
         await old.close()
@@ -78,7 +78,7 @@ def _opened(name: str) -> "Store":
 
 
 def _real(store: "Store") -> str:
-    """The database, by whatever name it was called."""
+    """A canonical name of the database."""
     return store.place if "://" in store.place else str(Path(store.place).resolve())
 
 

@@ -1,4 +1,4 @@
-"""`crushpy template`: see, change and check what the model is told."""
+"""`crushpy template`: shows, edits and checks the texts sent to the model."""
 
 import sys
 from pathlib import Path
@@ -12,11 +12,13 @@ if TYPE_CHECKING:
     from crushpy.core.templates import Template, Templates
     from crushpy.engine.template_editor import OwnTemplate
 
-TemplateName = Annotated[str, typer.Argument(help="Which one: summary, system, new_session, tools/bash, ...")]
+TemplateName = Annotated[
+    str, typer.Argument(help="The template: summary, system, new_session, tools/bash, ...")
+]
 
 
 def register(app: typer.Typer) -> None:
-    group = typer.Typer(no_args_is_help=True, help="See, change and check what the model is told.")
+    group = typer.Typer(no_args_is_help=True, help="Show, edit and check the texts sent to the model.")
     group.command("show")(show_template)
     group.command("path")(template_path)
     group.command("edit")(edit_template)
@@ -26,12 +28,12 @@ def register(app: typer.Typer) -> None:
 
 
 def show_template(name: TemplateName = "summary") -> None:
-    """Print the template in force."""
+    """Print the effective template."""
     sys.stdout.write(_in_force(name).text)
 
 
 def template_path(name: TemplateName = "summary") -> None:
-    """Print where the template in force comes from, and where yours would be."""
+    """Print the path of the effective template, and where your own would be."""
     found = _in_force(name)
     print(f"{found.path}  ({found.layer})")
     if found.layer == "shipped":
@@ -39,7 +41,7 @@ def template_path(name: TemplateName = "summary") -> None:
 
 
 def edit_template(name: TemplateName = "summary") -> None:
-    """Open your own copy in $EDITOR; the shipped text is where it starts."""
+    """Open your own copy in $EDITOR, created from the shipped text."""
     import os
     import shlex
     import subprocess
@@ -59,10 +61,10 @@ def edit_template(name: TemplateName = "summary") -> None:
 
 
 def check_templates(
-    name: Annotated[str, typer.Argument(help="Which one; all of yours where none is named.")] = "",
+    name: Annotated[str, typer.Argument(help="The template; all of yours if omitted.")] = "",
     file: Annotated[Path | None, typer.Option("--file", help="Check this file instead, as NAME.")] = None,
 ) -> None:
-    """Say line, name and reason where a template cannot be used."""
+    """Report line, name and reason of every invalid template."""
     from crushpy.core import templates as prompts
 
     if file is not None:
@@ -78,7 +80,7 @@ def check_templates(
         except prompts.TemplateProblem as problem:
             broken = True
             print(
-                f"{one}: {problem.message}\n  {problem.hint} Meanwhile the shipped one is used.",
+                f"{one}: {problem.message}\n  {problem.hint} Until then the shipped one is used.",
                 file=sys.stderr,
             )
     if broken:
@@ -88,13 +90,13 @@ def check_templates(
 
 
 def reset_template(name: TemplateName = "summary") -> None:
-    """Go back to the shipped template; yours is kept beside it as a .bak file."""
+    """Return to the shipped template; yours is kept as a .bak file."""
     own = _own(name)
     kept = own.reset()
     if kept is None:
-        print(f"There is no template of yours at {own.file}; the shipped one is in force.")
+        print(f"There is no template of yours at {own.file}; the shipped one is used.")
         return
-    print(f"The shipped {name} is in force again. Yours is kept as {kept}.")
+    print(f"The shipped {name} is used again. Yours is kept as {kept}.")
 
 
 def _templates(name: str) -> "Templates":
@@ -108,7 +110,9 @@ def _templates(name: str) -> "Templates":
 
         near = difflib.get_close_matches(name, known, 1)
         hint = f"Did you mean {near[0]}? " if near else ""
-        raise UsageError(f"There is no template named {name!r}.", f"{hint}There are: {', '.join(known)}.")
+        raise UsageError(
+            f"There is no template named {name!r}.", f"{hint}Known templates: {', '.join(known)}."
+        )
     return ProjectEnvironment(working_folder()).templates
 
 
@@ -119,12 +123,12 @@ def _own(name: str) -> "OwnTemplate":
 
 
 def _in_force(name: str) -> "Template":
-    """The template that is used; what is wrong with a better one goes to stderr."""
+    """The effective template; problems of templates with precedence go to stderr."""
     templates = _templates(name)
     found = templates.find(name)
     for problem in templates.problems.values():
         print(
-            f"crushpy: {problem.message}\n  {problem.hint} The next one is used meanwhile.", file=sys.stderr
+            f"crushpy: {problem.message}\n  {problem.hint} The next one is used until then.", file=sys.stderr
         )
     return found
 
@@ -133,4 +137,4 @@ def _check_file(name: str, file: Path) -> None:
     from crushpy.core import templates as prompts
 
     prompts.check_template_file(name, file)
-    print(f"{name}: fine  ({file}). It holds from the next use on.")
+    print(f"{name}: fine  ({file}). It is used from now on.")

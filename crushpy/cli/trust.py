@@ -68,6 +68,4 @@ def untrust_command(path: ProjectPath = None) -> None:
         if remove_trusted(paths, root):
             print(f"{clean(str(root))} is no longer trusted: its settings and templates are ignored.")
             return
-    raise UsageError(
-        f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows those that are."
-    )
+    raise UsageError(f"{clean(str(folder))} is not trusted.", "`crushpy trust --list` shows those that are.")

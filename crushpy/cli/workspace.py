@@ -15,18 +15,18 @@ def working_folder(cwd: str = "") -> Path:
     if cwd:
         folder = Path(cwd).expanduser().absolute()
         if not folder.is_dir():
-            raise UsageError(f"--cwd {cwd}: there is no such folder.")
+            raise UsageError(f"--cwd {cwd}: no such folder.")
         return folder
     try:
         return Path.cwd()
     except OSError as error:
         raise UsageError(
-            "The current folder no longer exists.", "Change to another one (cd), or name one with --cwd."
+            "The current folder no longer exists.", "Change to another one (cd), or give one with --cwd."
         ) from error
 
 
 def settings_here() -> "Settings":
-    """Raises SettingsError; what is only odd is told on stderr."""
+    """Raises SettingsError; warnings go to stderr."""
     from crushpy.core.paths import Paths, project_root
     from crushpy.settings import load, project_file
 
@@ -43,7 +43,7 @@ def settings_here() -> "Settings":
 
 
 def learnt_here() -> "LearntModels":
-    """What was learnt of models on their servers."""
+    """What was learnt about models from their servers."""
     from crushpy.core.paths import Paths
     from crushpy.llm.learnt import LearntModels
 

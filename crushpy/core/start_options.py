@@ -1,7 +1,7 @@
-"""How crushpy is started: one struct, and the flag of each of its fields.
+"""The start options: one struct, with a flag for each field.
 
-The command line, the app and the bootstrap share it. A field with a `StartFlag` is a flag of `crushpy` and of
-`crushpy run`; what it does is up to whoever reads the field. Light: the chat loads this at every start.
+Shared by the command line, the app and the bootstrap. A field with a `StartFlag` is a flag of `crushpy` and
+`crushpy run`. Imports nothing heavy: the chat loads this at every start.
 """
 
 from functools import cache
@@ -14,7 +14,7 @@ METHODS = ("auto", "llm")
 
 
 class StartFlag(Data, frozen=True):
-    """How a field is asked for on the command line."""
+    """The command-line flag of a field."""
 
     names: tuple[str, ...]
     help: str
@@ -32,35 +32,37 @@ class StartOptions(Data, frozen=True):
 
     cwd: Annotated[str, StartFlag(("--cwd",), "Work in this folder.", "DIR")] = ""
     resume_latest: Annotated[
-        bool, StartFlag(("--continue", "-c"), "Go on with the latest conversation of this folder.")
+        bool, StartFlag(("--continue", "-c"), "Continue the latest conversation of this folder.")
     ] = False
-    session: Annotated[str, StartFlag(("--session", "-s"), "Go on with this session.", "ID")] = ""
-    """An id or the unique beginning of one."""
+    session: Annotated[str, StartFlag(("--session", "-s"), "Continue this session.", "ID")] = ""
+    """An id or a unique prefix of one."""
     pick: Annotated[
         bool,
-        StartFlag(("--resume",), "Pick a conversation to go on with; with an ID, go on with that one."),
+        StartFlag(("--resume",), "Pick a conversation to continue; with an ID, continue that one."),
     ] = False
     fork: Annotated[
-        bool, StartFlag(("--fork",), "With -c or -s: go on in a branch, and leave the session alone.")
+        bool, StartFlag(("--fork",), "With -c or -s: continue in a branch; the session is unchanged.")
     ] = False
     at: Annotated[
         str,
         StartFlag(
             ("--at",),
-            "With -c or -s: go on in a branch that ends at this message. Implies --fork.",
+            "With -c or -s: continue in a branch that ends at this message. Implies --fork.",
             "MESSAGE",
         ),
     ] = ""
-    """An id or the unique beginning of one, of the session or of those it continues."""
+    """An id or a unique prefix of one, in the session or its ancestors."""
     model: Annotated[
         str,
-        StartFlag(("--model", "-m"), "For instance openai/gpt-5; see `crushpy models`.", setting="model"),
+        StartFlag(
+            ("--model", "-m"), "For example openai/gpt-5; see `crushpy models`.", "MODEL", setting="model"
+        ),
     ] = ""
     compaction: Annotated[
         str,
         StartFlag(
             ("--compaction",),
-            "Who decides when to start afresh.",
+            "Who decides when to compact: crushpy (auto) or the model (llm).",
             choices=METHODS,
             setting="compaction.method",
         ),
@@ -74,14 +76,14 @@ class StartOptions(Data, frozen=True):
             setting="permissions.mode",
         ),
     ] = ""
-    yolo: Annotated[bool, StartFlag(("--yolo",), "Allow everything that is not denied.")] = False
+    yolo: Annotated[bool, StartFlag(("--yolo",), "Allow everything that no rule denies.")] = False
     image: Annotated[
         tuple[str, ...],
-        StartFlag(("--image",), "A picture (PNG, JPEG, GIF, WebP) for the prompt. Repeatable.", "FILE"),
+        StartFlag(("--image",), "An image (PNG, JPEG, GIF, WebP) for the prompt. Repeatable.", "FILE"),
     ] = ()
     allow: Annotated[
         tuple[str, ...],
-        StartFlag(("--allow",), "Allow for this run, e.g. 'bash(npm test)'. Repeatable.", "RULE", chat=False),
+        StartFlag(("--allow",), "Allow this rule, e.g. 'bash(npm test)'. Repeatable.", "RULE", chat=False),
     ] = ()
     max_steps: Annotated[
         int | None, StartFlag(("--max-steps",), "Stop after this many model calls.", minimum=1, chat=False)
@@ -93,21 +95,21 @@ class StartOptions(Data, frozen=True):
         float | None, StartFlag(("--max-cost",), "Stop after this many US dollars.", minimum=0, chat=False)
     ] = None
     prompt: str = ""
-    """What to begin with: `crushpy "two words"`."""
+    """The first prompt: `crushpy "two words"`."""
     interactive: bool = False
-    """Somebody is there to be asked."""
+    """A user can be asked."""
     read_only: bool = False
-    """Nothing will be written: no lease is taken and nothing is repaired."""
+    """Nothing is written: no lease is acquired and nothing is repaired."""
 
     def setting_flags(self) -> dict[str, object]:
-        """The settings that were given as flags."""
+        """The settings given as flags."""
         given = {flag.setting: getattr(self, field) for field, (_, flag) in start_flags().items()}
         return {setting: value for setting, value in given.items() if setting and value}
 
 
 @cache
 def start_flags() -> dict[str, tuple[Any, StartFlag]]:
-    """Each field that has a flag, with its type and that flag, in order."""
+    """Each field that has a flag, with its type and the flag, in order."""
     found: dict[str, tuple[Any, StartFlag]] = {}
     for field, hint in StartOptions.__annotations__.items():
         kind, *marks = get_args(hint) or (hint,)

@@ -1,4 +1,4 @@
-"""What the user chose: the schema, its layers, and saving. Nothing here imports more than msgspec."""
+"""Settings: the schema, loading the layers, and saving. Imports nothing heavier than msgspec."""
 
 from crushpy.settings.files import project_file
 from crushpy.settings.layers import Loaded, RuleOrigin, load

@@ -1,7 +1,7 @@
-"""Changes one thing in a TOML text and leaves the rest as it was written: comments, order, blank lines.
+"""Edits one value in a TOML text and preserves comments, order and blank lines.
 
-Pure: text in, text out. Each change is read back; one that would not mean exactly what was asked for is
-refused, so that no layout, however odd, can lose a setting.
+Pure: text in, text out. Each edit is parsed again and refused unless it means exactly what was asked for, so
+that no unusual layout can lose a setting.
 """
 
 import re
@@ -17,7 +17,7 @@ Table = dict[str, Any]
 
 
 def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
-    """`text` with `path` set to `value`, in place where it stands already."""
+    """`text` with `path` set to `value`, in place if it exists."""
     before = parse(text, file)
     if isinstance(value, tuple):
         value = list(cast("tuple[object, ...]", value))
@@ -29,12 +29,12 @@ def set_key(text: str, path: KeyPath, value: object, file: Path) -> str:
     except SettingsError:
         if _has(before, path[:-1]):
             raise
-        # A new table beside ones that were written as dotted keys: it can always go to the end.
+        # A new table beside tables written as dotted keys can always be appended.
         return _checked(_with_new_table(text, path, value), wanted, path, file)
 
 
 def remove_key(text: str, path: KeyPath, file: Path) -> str:
-    """`text` without `path`, a value or a table; the same text where it does not stand there."""
+    """`text` without `path`, a value or a table; unchanged if it does not exist."""
     before = parse(text, file)
     if not _has(before, path):
         return text
@@ -43,7 +43,7 @@ def remove_key(text: str, path: KeyPath, file: Path) -> str:
 
 
 def add_item(text: str, path: KeyPath, item: str, file: Path) -> str:
-    """`text` with `item` at the end of the list at `path`; the same text where it is in the list."""
+    """`text` with `item` appended to the list at `path`; unchanged if the list contains it."""
     before = parse(text, file)
     present = _list(before, path)
     if present is None:
@@ -72,7 +72,7 @@ def _edit_list(text: str, before: Table, path: KeyPath, change: Callable[[Any], 
 
 
 def _rewritten(text: str, wanted: Table, path: KeyPath, file: Path, change: Callable[[Any], object]) -> str:
-    """`text` after `change` was made to its document, the layout kept."""
+    """`text` after applying `change` to its document, with the layout preserved."""
     import tomlkit
     from tomlkit.exceptions import TOMLKitError
 
@@ -85,7 +85,7 @@ def _rewritten(text: str, wanted: Table, path: KeyPath, file: Path, change: Call
 
 
 def _table(document: Any, path: KeyPath) -> Any:
-    """The table that holds `path`, made where there is none."""
+    """The table that holds `path`, created if missing."""
     import tomlkit
     from tomlkit.items import InlineTable
 
@@ -102,7 +102,7 @@ def _table(document: Any, path: KeyPath) -> Any:
 
 
 def _put(table: Any, name: str, value: Any) -> None:
-    """Sets a key; a new one goes after the table's last key, before comments that lead to the next table."""
+    """Sets a key; a new one goes after the table's last key, before the comments of the next table."""
     from tomlkit import items
 
     if name in table or not isinstance(table, items.Table):
@@ -117,7 +117,7 @@ def _put(table: Any, name: str, value: Any) -> None:
 
 
 def _with_top_key(text: str, name: str, value: object) -> str:
-    """A new key outside all tables: after the last such key, before the first table and its comments."""
+    """A new top-level key: after the last such key, before the first table and its comments."""
     end = "\r\n" if "\r\n" in text else "\n"
     line = f"{spell((name,))} = {toml_value(value)}{end}"
     start = _first_header(text)
@@ -138,9 +138,9 @@ def _with_new_table(text: str, path: KeyPath, value: object) -> str:
 
 
 def _first_header(text: str) -> int:
-    """Where the first `[table]` line starts; the end where there is none."""
+    """The offset of the first `[table]` line; the end if there is none."""
     for match in re.finditer(r"^[ \t]*\[", text, re.MULTILINE):
-        # What stands before a header is whole TOML; before a bracket inside a list or text it is not.
+        # The text before a header is valid TOML; before a bracket inside a list or string it is not.
         if _is_toml(text[: match.start()]):
             return match.start()
     return len(text)
@@ -176,7 +176,7 @@ def _list(table: Table, path: KeyPath) -> list[Any] | None:
 
 
 def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], file: Path) -> Table:
-    """What the file should mean after `change` was made to the table that holds `path`."""
+    """The expected content after applying `change` to the table that holds `path`."""
     import copy
 
     after = copy.deepcopy(before)
@@ -192,7 +192,7 @@ def _changed(before: Table, path: KeyPath, change: Callable[[Table], object], fi
 
 
 def _checked(text: str, wanted: Table, path: KeyPath, file: Path) -> str:
-    """`text`, if it means what was wanted."""
+    """`text`, if its content is as expected."""
     try:
         found = parse(text, file)
     except SettingsError:
@@ -203,12 +203,12 @@ def _checked(text: str, wanted: Table, path: KeyPath, file: Path) -> str:
 
 
 def _refusal(path: KeyPath, file: Path) -> SettingsError:
-    message = f"{file}: {spell(path)} cannot be changed without disturbing the rest of the file"
-    return SettingsError(message, "Change it in an editor.")
+    message = f"{file}: {spell(path)} cannot be changed without affecting the rest of the file"
+    return SettingsError(message, "Edit the file in an editor.")
 
 
 def _without_empty(table: Table) -> Table:
-    """Tables that hold nothing say nothing."""
+    """Drops empty tables, which have no meaning."""
     pruned = {
         key: _without_empty(cast("Table", value)) if isinstance(value, dict) else value
         for key, value in table.items()

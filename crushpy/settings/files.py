@@ -1,15 +1,16 @@
-"""Settings files: where they are, and reading one with errors that name file, line and column."""
+"""Settings files: their paths, permissions, and reading with errors that name file, line and column."""
 
+import os
 import re
 import stat
 from pathlib import Path
 from typing import Any
 
-from crushpy.core.errors import SettingsError
+from crushpy.core.errors import SettingsError, UsageError
 from crushpy.core.paths import Paths, project_dir
 
 _PLACE = re.compile(r" \(at (?:line (\d+), column (\d+)|end of document)\)$")
-_LARGEST = 1_000_000
+MAX_FILE_BYTES = 1_000_000
 
 
 def user_files(paths: Paths) -> tuple[Path, Path]:
@@ -24,12 +25,12 @@ def user_files(paths: Paths) -> tuple[Path, Path]:
 
 
 def project_file(cwd: Path) -> Path:
-    """The project's own settings, there or not."""
+    """The project's settings file, existing or not."""
     return project_dir(cwd) / "config.toml"
 
 
 def exists(file: Path) -> bool:
-    """Whether something stands there; what cannot be looked at does not."""
+    """False also if the path cannot be accessed."""
     try:
         return file.exists()
     except OSError:
@@ -37,22 +38,22 @@ def exists(file: Path) -> bool:
 
 
 def read_text(file: Path) -> str:
-    """The file's text; nothing where there is no file."""
+    """The file's text; empty if there is no file."""
     try:
         mode = file.stat().st_mode
         if not stat.S_ISREG(mode):
             what = "a folder" if stat.S_ISDIR(mode) else "not a regular file"
             raise SettingsError(
-                f"{file} is {what}", "Move it away: settings are kept in a file of that name."
+                f"{file} is {what}", "Move it away: settings are stored in a file of that name."
             )
         with file.open("rb") as stream:
-            data = stream.read(_LARGEST + 1)
+            data = stream.read(MAX_FILE_BYTES + 1)
     except FileNotFoundError:
         return ""
     except OSError as error:
         raise SettingsError(f"{file} cannot be read: {error.strerror}") from error
-    if len(data) > _LARGEST:
-        raise SettingsError(f"{file} is larger than {_LARGEST} bytes: that cannot be settings")
+    if len(data) > MAX_FILE_BYTES:
+        raise SettingsError(f"{file} is larger than {MAX_FILE_BYTES} bytes")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -61,7 +62,7 @@ def read_text(file: Path) -> str:
 
 
 def parse(text: str, file: Path) -> dict[str, Any]:
-    """The tables of a TOML text; `file` is named when it is broken."""
+    """The tables of a TOML text; errors name `file`."""
     if not text.strip():
         return {}
     import tomllib
@@ -69,7 +70,7 @@ def parse(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError:
-        raise SettingsError(f"{file}: brackets are nested too deep") from None
+        raise SettingsError(f"{file}: brackets are nested too deeply") from None
     except ValueError as error:
         raise SettingsError(f"{file}: {_located(str(error), text)}", "Fix the line, or remove it.") from error
 
@@ -79,10 +80,45 @@ def read_table(file: Path) -> dict[str, Any]:
 
 
 def _located(message: str, text: str) -> str:
-    """A parser's complaint with the place first: `line 3, column 7: ...`."""
+    """A parser's message with the position first: `line 3, column 7: ...`."""
     found = _PLACE.search(message)
     if not found:
         return message
     lines = text.split("\n")
     line, column = found[1] or len(lines), found[2] or len(lines[-1]) + 1
     return f"line {line}, column {column}: {message[: found.start()]}"
+
+
+def guard_home(paths: Paths) -> list[str]:
+    """Makes crushpy's folders private and returns notices. Raises UsageError if another user owns one."""
+    notices: list[str] = []
+    if os.name != "posix":
+        return notices
+    for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
+        try:
+            found = folder.stat()
+        except OSError:
+            continue  # missing, or reported when it is opened
+        if found.st_uid != os.geteuid():
+            raise UsageError(
+                f"{folder} belongs to {_owner(found.st_uid)}, not to you ({_owner(os.geteuid())}).",
+                "Set CRUSHPY_HOME to a folder of your own, or change the owner with chown.",
+            )
+        if stat.S_ISDIR(found.st_mode) and found.st_mode & 0o077:
+            try:
+                folder.chmod(0o700)
+                notices.append(f"{folder} was accessible to other users; it is private now.")
+            except OSError as error:
+                notices.append(
+                    f"{folder} is accessible to other users and cannot be made private: {error.strerror}."
+                )
+    return notices
+
+
+def _owner(number: int) -> str:
+    import pwd
+
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"user {number}"

@@ -1,7 +1,7 @@
-"""Takes the layers together: defaults, the user's files, the project's, the environment, flags.
+"""Merges the layers: defaults, the user's files, the project's file, the environment, flags.
 
-A later layer overrides an earlier one, except for permission rules: those of all layers are joined, so
-that no layer can take back what another one denies.
+A later layer overrides an earlier one, except for lists such as permission rules: those of all layers are
+joined, so that no layer can remove what another one denies.
 """
 
 import os
@@ -16,8 +16,7 @@ from crushpy.core.errors import SettingsError
 from crushpy.core.messages import Data
 from crushpy.core.paths import Paths
 from crushpy.settings import setting_keys, values
-from crushpy.settings.files import exists, project_file, read_table, user_files
-from crushpy.settings.home import guard_home
+from crushpy.settings.files import exists, guard_home, project_file, read_table, user_files
 from crushpy.settings.schema import Settings
 from crushpy.settings.setting_keys import KeyPath, Leaf, spell
 
@@ -26,7 +25,7 @@ DEFAULT = "default"
 NOT_SETTINGS = frozenset(
     {"CRUSHPY_HOME", "CRUSHPY_RETRY_BASE", "CRUSHPY_LOCAL_PORTS", "CRUSHPY_LEASE_SECONDS"}
 )
-"""Variables of ours that are no settings."""
+"""Variables that are not settings."""
 
 PROJECT_MAY_NOT = frozenset(
     {
@@ -43,14 +42,14 @@ PROJECT_MAY_NOT = frozenset(
         ("undo",),
     }
 )
-"""What would let a repository send keys elsewhere or loosen what the user allows."""
+"""Keys that would let a repository send keys elsewhere or loosen permissions."""
 
 PROJECT_MAY_TIGHTEN: dict[KeyPath, tuple[str, ...]] = {
     ("permissions", "mode"): STRICTNESS,
     ("sandbox", "mode"): ("off", "on"),
     ("sandbox", "auto_allow"): ("True", "False"),
 }
-"""Where a project may go further down the list, never up."""
+"""Values in order of strictness: a project may move down the list, never up."""
 
 FLAGS = {
     "model": "--model",
@@ -61,7 +60,7 @@ FLAGS = {
 
 
 class RuleOrigin(Data, frozen=True):
-    """One permission rule and where it was written."""
+    """One permission rule and its source."""
 
     kind: str
     """allow, ask or deny."""
@@ -70,14 +69,14 @@ class RuleOrigin(Data, frozen=True):
 
 
 class Loaded(Data, frozen=True):
-    """The settings in force, where each came from, and what the user should be told."""
+    """The effective settings, their sources, and warnings for the user."""
 
     settings: Settings
     origins: dict[str, str]
     """For each key `default`, or the layer and its file, variable or flag: `environment: CRUSHPY_MODEL`."""
     warnings: tuple[str, ...] = ()
     rules: tuple[RuleOrigin, ...] = ()
-    """Every permission rule of every layer; one that stands in two files is here twice."""
+    """Every permission rule of every layer, with duplicates."""
 
 
 def load(
@@ -88,9 +87,9 @@ def load(
     flags: Mapping[str, object] | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> Loaded:
-    """All layers taken together. `trusted`: whether the project around `cwd` may bring settings.
+    """Merges all layers. `trusted`: whether the project around `cwd` may bring settings.
 
-    `flags` maps dotted keys to values or text; a value of None counts as not given.
+    `flags` maps dotted keys to values or text; None counts as not given.
     """
     merge = _Merge()
     config, state = user_files(paths)
@@ -104,7 +103,7 @@ def load(
         else:
             merge.warnings.append(
                 f"{project} is ignored: this project is not trusted "
-                "(`/trust` or `crushpy trust` changes that)"
+                "(run `/trust` or `crushpy trust` to use it)"
             )
     merge.add_environment(os.environ if environ is None else environ)
     merge.add_flags(flags or {})
@@ -112,7 +111,7 @@ def load(
 
 
 class _Merge:
-    """The layers so far, the strongest value of each key on top."""
+    """The layers merged so far."""
 
     def __init__(self) -> None:
         self.values: dict[str, Any] = {}
@@ -181,7 +180,7 @@ class _Merge:
                 raise SettingsError(f"{where}: {spell(path)} = {shown}: must be a table, opened by {section}")
 
     def _loosens(self, leaf: Leaf, path: KeyPath, value: object, where: str) -> bool:
-        """Whether a project's value allows more than what the user chose."""
+        """Whether a project's value allows more than the user's."""
         order = PROJECT_MAY_TIGHTEN.get(path)
         if order is None:
             return False
@@ -192,7 +191,7 @@ class _Merge:
         return order.index(str(values.check(leaf, path, value, where))) < order.index(str(before))
 
     def _put(self, leaf: Leaf, path: KeyPath, value: object, layer: str, where: str) -> None:
-        """Outside of files a text may stand for any value."""
+        """Outside of files a text may represent any value."""
         reader = values.check_text if isinstance(value, str) else values.check
         self._keep(leaf, path, reader(leaf, path, cast("Any", value), where), f"{layer}: {where}")
 

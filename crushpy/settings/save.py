@@ -1,7 +1,6 @@
-"""Saves what the user sets and chooses: `config.toml` by command, `state.toml` from the app.
+"""Saves settings: `config.toml` from the command line, `state.toml` from the app.
 
-A file is replaced whole or not at all, two savers wait for each other, and what the user wrote around a
-value stays.
+Files are replaced atomically under a lock, and the user's formatting is preserved.
 """
 
 from collections.abc import Generator
@@ -19,13 +18,12 @@ from crushpy.settings.setting_keys import KeyPath, Leaf
 RuleKind = Literal["allow", "ask", "deny"]
 RULE_KINDS: tuple[RuleKind, ...] = ("allow", "ask", "deny")
 
-_STATE_HEAD = "# Written by crushpy: what was chosen in the app. Your own settings go in config.toml.\n\n"
-_PATIENCE = 10.0
-"""Seconds to wait for another process that is saving."""
+_STATE_HEAD = "# Written by crushpy: choices made in the app. Your own settings belong in config.toml.\n\n"
+LOCK_TIMEOUT_S = 10.0
 
 
 def set_value(paths: Paths, key: str, text: str) -> Path:
-    """Sets a key in `config.toml` and drops an earlier choice in the app, which would go before it."""
+    """Sets a key in `config.toml` and removes it from `state.toml`, which would override it."""
     path, leaf = _known(key)
     value = values.check_text(leaf, path, text)
     values.refuse_password(path, value)
@@ -39,7 +37,7 @@ def set_value(paths: Paths, key: str, text: str) -> Path:
 
 
 def save_choice(paths: Paths, key: str, value: object) -> Path:
-    """Keeps what was chosen in the app, in `state.toml`; None takes the choice back."""
+    """Saves a choice made in the app to `state.toml`; None removes it."""
     path, leaf = _known(key)
     checked = None if value is None else values.check(leaf, path, value)
     values.refuse_password(path, checked)
@@ -63,19 +61,15 @@ def unset_value(paths: Paths, key: str) -> list[Path]:
 
 
 def add_rule(paths: Paths, kind: RuleKind, rule: str) -> Path:
-    """Keeps a permission rule in `state.toml`."""
+    """Saves a permission rule to `state.toml`."""
     rule = rule.strip()
     if kind not in RULE_KINDS or not rule:
         raise SettingsError(f"permissions.{kind}: {setting_keys.show(rule)} is not a rule")
-    state = user_files(paths)[1]
-    with _lock(paths):
-        text = read_text(state)
-        _write(state, edit.add_item(text or _STATE_HEAD, ("permissions", kind), rule, state))
-    return state
+    return add_item(paths, ("permissions", kind), rule)
 
 
 def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
-    """Adds to a list of the user's settings, in `state.toml`."""
+    """Appends to a list in `state.toml`."""
     state = user_files(paths)[1]
     with _lock(paths):
         text = read_text(state)
@@ -84,7 +78,7 @@ def add_item(paths: Paths, path: setting_keys.KeyPath, item: str) -> Path:
 
 
 def remove_rule(paths: Paths, rule: str) -> list[Path]:
-    """Removes a permission rule wherever it stands in the user's files; returns the files that had it."""
+    """Removes a permission rule from the user's files; returns the files that had it."""
     with _lock(paths):
         texts = {file: read_text(file) for file in user_files(paths)}
         changed = {file: _without_rule(text, rule.strip(), file) for file, text in texts.items()}
@@ -110,15 +104,15 @@ def _known(key: str) -> tuple[KeyPath, Leaf]:
 
 @contextmanager
 def _lock(paths: Paths) -> Generator[None]:
-    """One saver at a time, also across processes."""
+    """Serialises saves, also across processes."""
     file = user_files(paths)[1].with_name(".settings.lock")
     with ExitStack() as held:
         try:
-            held.enter_context(locked(file, _PATIENCE))
+            held.enter_context(locked(file, LOCK_TIMEOUT_S))
         except TimeoutError:
             raise SettingsError(
-                f"another crushpy has been saving settings for {_PATIENCE:.0f} s ({file})",
-                "End that process, then try again.",
+                f"another crushpy has been saving settings for {LOCK_TIMEOUT_S:.0f} s ({file})",
+                "End that process, then retry.",
             ) from None
         except OSError as error:
             raise _not_written(file.parent, error) from error
@@ -144,5 +138,5 @@ def _write(file: Path, text: str) -> None:
 def _not_written(path: Path, error: OSError) -> SettingsError:
     return SettingsError(
         f"{path} cannot be written: {error.strerror}",
-        "Check that its folder is yours, is writable and has space left, or set CRUSHPY_HOME to another one.",
+        "Check the folder's owner, permissions and free space, or set CRUSHPY_HOME to another folder.",
     )

@@ -1,4 +1,4 @@
-"""The keys of the schema as data: look one up, spell it, and say in words what it takes."""
+"""The keys of the schema as data: lookup, spelling, and descriptions of allowed values."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ ANY_NAME = "<name>"
 
 
 class Leaf(msgspec.Struct, frozen=True):
-    """One key that holds a value, not other keys."""
+    """A key that holds a value, not other keys."""
 
     path: KeyPath
     type: Any
@@ -36,7 +36,7 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def is_text(self) -> bool:
-        """True where every value is a text, so nothing else need be tried."""
+        """True if every value is text, so that no other type is tried."""
         return isinstance(self.default, str)
 
     @property
@@ -45,12 +45,12 @@ class Leaf(msgspec.Struct, frozen=True):
 
     @property
     def allowed(self) -> str:
-        """What this key takes, in words."""
+        """A description of the allowed values."""
         return _words(self.type)
 
     @property
     def secret(self) -> bool:
-        """True where a wrong value may be a key pasted by mistake, and must not be shown."""
+        """True if an invalid value may be an API key pasted by mistake, which must not be shown."""
         return "secret" in _unwrap(self.type)[1]
 
 
@@ -67,7 +67,7 @@ def tables() -> frozenset[KeyPath]:
 
 
 def general(path: KeyPath) -> KeyPath:
-    """`models.x.threshold` -> `models.<name>.threshold`; other keys as they are."""
+    """`models.x.threshold` -> `models.<name>.threshold`; other keys unchanged."""
     if len(path) > 1 and (path[0], ANY_NAME) in tables():
         return (path[0], ANY_NAME, *path[2:])
     return path
@@ -91,7 +91,7 @@ def _leaves(struct: type[msgspec.Struct], prefix: KeyPath) -> Iterator[Leaf]:
 # --- how a key is spelled -------------------------------------------------------------------------------
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
-_MARK = "the value after the key"
+_MARK = "value"
 
 
 def spell(path: KeyPath) -> str:
@@ -100,7 +100,7 @@ def spell(path: KeyPath) -> str:
 
 
 def parse_key(text: str) -> KeyPath:
-    """The parts of a key as TOML writes it; a model's name may go without its quotes."""
+    """The parts of a key in TOML syntax; the quotes around a model's name are optional."""
     text = text.strip()
     head, _, rest = text.partition(".")
     name, _, last = rest.rpartition(".")
@@ -122,12 +122,12 @@ def parse_key(text: str) -> KeyPath:
 
 
 def variable(path: KeyPath) -> str:
-    """The environment's name for a key: `CRUSHPY_COMPACTION__METHOD`."""
+    """The environment variable of a key: `CRUSHPY_COMPACTION__METHOD`."""
     return "CRUSHPY_" + "__".join(part if part == ANY_NAME else part.upper() for part in path)
 
 
 def unknown(path: KeyPath, value: object = None) -> str:
-    """What to say of a key that holds no setting: the nearest one that does."""
+    """The message about an unknown key, with the closest known one."""
     wanted, known = general(path), leaves()
     if wanted in tables():
         inside = ", ".join(leaf.key for leaf in known.values() if leaf.path[: len(wanted)] == wanted)
@@ -144,14 +144,14 @@ def unknown(path: KeyPath, value: object = None) -> str:
 
 
 def nearest(word: str, known: list[str]) -> str:
-    """The known name most like `word`, or nothing where none is near."""
+    """The known name most similar to `word`, or empty."""
     import difflib
 
     return next(iter(difflib.get_close_matches(word, known, n=1)), "")
 
 
 def show(value: object) -> str:
-    """A value as TOML writes it, on one line and bounded."""
+    """A value in TOML syntax, on one line and of bounded length."""
     text = toml_value(value)
     return text if len(text) <= 80 else f"{text[:79]}…"
 
@@ -172,7 +172,7 @@ def toml_value(value: object) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A text in double quotes, nothing in it that a terminal would act on."""
+    """A text in double quotes, with control characters escaped."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("\t", "\\t")
     return f'"{"".join(char if char.isprintable() else _escape(char) for char in escaped)}"'
 
@@ -188,11 +188,11 @@ def _bad_key(text: str) -> SettingsError:
     )
 
 
-# --- what a key takes, in words -------------------------------------------------------------------------
+# --- descriptions of allowed values ---------------------------------------------------------------------
 
 
 def _unwrap(kind: Any) -> tuple[Any, dict[str, Any]]:
-    """The bare type inside `Annotated`, and what its `Meta` says."""
+    """The type inside `Annotated`, and the facts of its `Meta`."""
     if get_origin(kind) is not Annotated:
         return kind, {}
     bare, *metas = get_args(kind)

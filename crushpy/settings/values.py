@@ -1,4 +1,4 @@
-"""Values as they come in: checked against the schema, and read from text."""
+"""Validates values against the schema and parses them from text."""
 
 import re
 
@@ -11,7 +11,7 @@ _PASSWORD_OPTION = re.compile(r"[?&](?:ssl)?password=.")
 
 
 def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
-    """`value` in the type of its key. `where` (a file, a variable, a flag) opens the error."""
+    """`value` converted to the type of its key. Errors begin with `where`: a file, variable or flag."""
     try:
         return msgspec.convert(value, leaf.type)
     except msgspec.ValidationError:
@@ -22,13 +22,13 @@ def check(leaf: Leaf, path: KeyPath, value: object, where: str = "") -> object:
 
 
 def refuse_password(path: KeyPath, value: object, where: str = "") -> None:
-    """Raises where a file is to hold the password of a database."""
+    """Raises if the value is a database URL with a password, which must not be in a file."""
     if path != ("database_url",) or not isinstance(value, str) or not _holds_password(value):
         return
     prefix = f"{where}: " if where else ""
     raise SettingsError(
-        f"{prefix}database_url holds a password, and this file is no place for one",
-        "Leave it out of the address, and keep it in ~/.pgpass, PGPASSWORD or CRUSHPY_DATABASE_URL.",
+        f"{prefix}database_url contains a password, which must not be stored in a file",
+        "Remove it from the URL and put it into ~/.pgpass, PGPASSWORD or CRUSHPY_DATABASE_URL.",
     )
 
 
@@ -38,7 +38,7 @@ def _holds_password(url: str) -> bool:
 
 
 def check_text(leaf: Leaf, path: KeyPath, text: str, where: str = "") -> object:
-    """The checked value that `text` means for this key: quotes are optional everywhere."""
+    """The validated value of `text` for this key; quotes are optional."""
     if not text.isascii() and any("\ud800" <= char <= "\udfff" for char in text):
         raise SettingsError(f"{where or 'the value'}: {spell(path)}: must be valid UTF-8")
     return check(leaf, path, _meant(leaf, text.strip()), where)
@@ -72,7 +72,7 @@ def split_rules(text: str) -> list[str]:
 
 
 def _parsed(text: str) -> object:
-    """A quoted text or a list, as JSON or TOML write it; `text` itself where it is neither."""
+    """A quoted text or list in JSON or TOML syntax, else `text` itself."""
     try:
         return msgspec.json.decode(text)
     except msgspec.DecodeError:

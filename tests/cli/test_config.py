@@ -105,7 +105,7 @@ def test_the_password_of_a_database_is_not_shown(cli: Cli, config: Path) -> None
 def test_set_says_when_another_layer_goes_before(cli: Cli, config: Path) -> None:
     done = cli("config", "set", "model", "a", env={"CRUSHPY_MODEL": "b"})
     assert done.returncode == 0
-    assert "what holds here comes from environment: CRUSHPY_MODEL" in done.stderr
+    assert "the effective value comes from environment: CRUSHPY_MODEL" in done.stderr
     assert cli("config", "set", "model", "a").stderr == ""
 
 
@@ -145,7 +145,7 @@ def test_setting_one_value_right_tells_of_the_next_wrong_one(cli: Cli, config: P
     config.write_text("model = 1\n[compaction]\nthreshold = 1.5\n")
     done = cli("config", "set", "model", "a")
     assert done.returncode == 0
-    assert "saved, but another setting is wrong" in done.stderr
+    assert "saved, but another setting is invalid" in done.stderr
     assert "compaction.threshold" in done.stderr
 
 

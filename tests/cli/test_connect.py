@@ -79,7 +79,7 @@ def test_every_wire_finds_its_key_in_the_keyring(
 def test_the_environment_goes_before_the_keyring(cli: Cli, keyring_env: Env, llm: ScriptedLLM) -> None:
     env = {**keyring_env, "ANTHROPIC_BASE_URL": llm.url, "ANTHROPIC_API_KEY": "from-the-environment"}
     done = cli("connect", "anthropic", stdin=KEY, env=env)
-    assert "ANTHROPIC_API_KEY is set, and goes before it" in done.stdout
+    assert "ANTHROPIC_API_KEY is set and overrides it" in done.stdout
     llm.script("Hello.")
     unusable = {**env, "PYTHON_KEYRING_BACKEND": "no.such.Keyring"}  # it must not even be looked at
     assert cli("run", "-m", "anthropic/claude-sonnet-5-5", "hi", env=unusable).returncode == 0
@@ -197,7 +197,7 @@ def test_a_key_on_the_command_line_is_refused_and_not_repeated(
 ) -> None:
     done = cli("connect", "anthropic", *args, env=keyring_env)
     assert done.returncode == 2
-    assert "not taken from the command line" in done.stderr
+    assert "does not accept keys on the command line" in done.stderr
     assert KEY not in done.stdout + done.stderr
     assert kept(keyring_env) == {}
 

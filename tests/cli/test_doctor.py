@@ -67,7 +67,7 @@ def test_a_fresh_machine_is_fine_and_nothing_is_made(cli: Cli, doctor: Doctor, h
     assert not home.exists()
     report = doctor()
     assert report.find("demo/tour")["text"].endswith("no setting names a model, and no key is set")
-    assert "ANTHROPIC_API_KEY" in report.find("no language model")["hint"]
+    assert "ANTHROPIC_API_KEY" in report.find("not a language model")["hint"]
     assert report.find("its window is 32,000 tokens")["mark"] == "ok"
 
 
@@ -109,7 +109,7 @@ def test_what_is_trusted_is_listed(cli: Cli, doctor: Doctor, workspace: Path, tm
     gone.rmdir()
     report = doctor()
     assert report.find(f"{workspace} is trusted")["mark"] == "ok"
-    assert f"crushpy untrust {gone}" in report.find(f"{gone} is trusted and not there any more")["hint"]
+    assert f"crushpy untrust {gone}" in report.find(f"{gone} is trusted but no longer exists")["hint"]
 
 
 def test_keys_are_named_and_never_shown(cli: Cli, doctor: Doctor) -> None:
@@ -140,7 +140,7 @@ def test_the_model_is_asked_only_with_online(doctor: Doctor, llm: ScriptedLLM) -
     env = {**llm.env, "CRUSHPY_MODEL": MODEL}
     report = doctor(env=env)
     assert llm.requests == []
-    assert "context_window" in report.find("its window is not known")["hint"]
+    assert "context_window" in report.find("its window is unknown")["hint"]
     assert "CRUSHPY_MODEL" in report.of("model")[0]["text"]
     llm.script("ready", Fail(401, message="Incorrect API key"))
     assert doctor("--online", env=env).find("answered after")["mark"] == "ok"
@@ -174,13 +174,13 @@ def test_a_home_that_is_no_folder_is_broken(doctor: Doctor, home: Path) -> None:
     home.write_text("a file")
     report = doctor()
     assert report.code == 1
-    assert "CRUSHPY_HOME" in report.find("is in the way")["hint"]
+    assert "CRUSHPY_HOME" in report.find("is not a folder")["hint"]
 
 
 def test_a_home_open_to_others_is_a_warning(doctor: Doctor, home: Path) -> None:
     home.mkdir(mode=0o700)
     home.chmod(0o755)
-    assert doctor().find("was open to other users")["mark"] == "warn"
+    assert doctor().find("was accessible to other users")["mark"] == "warn"
 
 
 def test_templates_are_checked(doctor: Doctor, config: Path, workspace: Path, cli: Cli) -> None:

@@ -212,7 +212,7 @@ def test_a_dry_run_says_what_would_come_and_stores_nothing(cli: Cli, user_home: 
         (("claud",), 2, "Did you mean claude?"),
         (("claude", "/no/such/place"), 2, "/no/such/place"),
         (("claude",), 0, ".claude/projects"),
-        (("claude", "notes.jsonl"), 1, "nothing of Claude Code"),
+        (("claude", "notes.jsonl"), 1, "no sessions of Claude Code"),
     ],
 )
 def test_what_cannot_be_imported_is_said_with_the_places(

@@ -77,7 +77,7 @@ def test_the_settings_override_what_the_catalog_says(models: Cli, home: Path) ->
 def test_a_name_that_matches_nothing_says_so(models: Cli) -> None:
     done = models("claude-sonet-4-5")
     assert done.returncode == 0
-    assert "No model within reach matches 'claude-sonet-4-5'" in done.stdout
+    assert "No available model matches 'claude-sonet-4-5'" in done.stdout
     assert "anthropic/claude-sonnet-4-5" in done.stdout
 
 

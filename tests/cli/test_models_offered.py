@@ -156,7 +156,7 @@ def test_a_list_is_kept_for_a_while_and_refreshed_on_demand(
     done = cli("models", "--refresh", env=env)
     assert done.returncode == 0
     assert "openai/two" in done.stdout
-    assert "out of order" in done.stdout and "what it offered before is listed" in done.stdout
+    assert "out of order" in done.stdout and "its last list is shown" in done.stdout
     cache.write_text("broken")
     assert cli("models", env=env).returncode == 0
 

@@ -2,8 +2,7 @@
 
 import pytest
 
-from crushpy.cli.arguments import usual_form
-from crushpy.cli.arguments import read_plainly
+from crushpy.cli.arguments import read_plainly, usual_form
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ def test_a_home_open_to_others_is_closed_with_one_notice(cli: Cli, home: Path) -
     home.chmod(0o755)
     first = cli("config", "list")
     assert first.returncode == 0
-    assert f"{home} was open to other users" in first.stderr
+    assert f"{home} was accessible to other users" in first.stderr
     assert home.stat().st_mode & 0o777 == 0o700
     assert cli("config", "list").stderr == ""
 

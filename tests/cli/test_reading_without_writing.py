@@ -154,6 +154,6 @@ def test_a_file_made_read_only_stays_so_and_can_be_written_to_once_it_may(home: 
     refused = as_owner("sessions", "delete", session, "--yes")
     assert refused.returncode == 1 and "Make the file and its folder writable" in refused.stderr
     doctor = as_owner("doctor")
-    assert f"{file} cannot be written to" in doctor.stdout
+    assert f"{file} is not writable" in doctor.stdout
     file.chmod(0o600)
     assert as_owner("sessions", "delete", session, "--yes").returncode == 0

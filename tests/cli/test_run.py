@@ -31,7 +31,7 @@ def test_text_puts_the_answer_on_stdout_and_the_rest_on_stderr(
     done = run("--format", "text", "How is it?")
     assert (done.code, done.stdout) == (0, "All is\nwell.\n")
     assert "did you mean model?" in done.stderr
-    assert "Trying again" in done.stderr
+    assert "Retrying" in done.stderr
     assert "· ls" in done.stderr
     assert "· view gone.txt" in done.stderr
     assert "✗" in done.stderr
@@ -41,7 +41,7 @@ def test_quiet_leaves_the_answer_and_what_went_wrong(run: Run, llm: ScriptedLLM)
     llm.script(RateLimit(retry_after=0), Reply(calls=[Call("ls", {})]), "Fine.")
     done = run("--format", "text", "--quiet", "hi")
     assert done.stdout == "Fine.\n"
-    assert [line for line in done.stderr.splitlines() if "Trying again" not in line] == []
+    assert [line for line in done.stderr.splitlines() if "Retrying" not in line] == []
 
 
 def test_json_is_one_object_with_the_whole_result(run: Run, llm: ScriptedLLM) -> None:

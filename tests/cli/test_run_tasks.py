@@ -235,7 +235,7 @@ def test_a_list_goes_with_nothing_else_to_do(run: Run, llm: ScriptedLLM, workspa
     (workspace / "list.txt").write_text("one\n")
     for also in (["and this"], ["--continue"], ["--session", "x"], ["--resume", "3rzsmdgqseeh"]):
         done = run("--tasks", "list.txt", *also)
-        assert done.code == 2 and "--tasks goes with" in done.result["error"]
+        assert done.code == 2 and "--tasks cannot be combined with" in done.result["error"]
 
 
 def test_a_report_without_end_is_handed_on_by_its_head_and_tail(

@@ -261,7 +261,7 @@ def test_export_replaces_nothing_unless_told_to_and_follows_no_link(
     (workspace / "mine.md").write_text("mine")
     (workspace / "link.md").symlink_to("mine.md")
     (workspace / "nowhere.md").symlink_to("not/there")
-    for name, what in (("mine.md", "there already"), ("link.md", "a link"), ("nowhere.md", "a link")):
+    for name, what in (("mine.md", "exists"), ("link.md", "a link"), ("nowhere.md", "a link")):
         done = cli("sessions", "export", told.id, "--output", name)
         assert done.returncode == 2
         assert f"{name} is {what}" in done.stderr

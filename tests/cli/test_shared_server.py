@@ -176,7 +176,7 @@ def test_a_password_is_taken_from_the_environment_alone_and_never_shown(
     home.mkdir(mode=0o700, exist_ok=True)
     (home / "config.toml").write_text(f'database_url = "{url}"\n')
     refused = cli("sessions", "list")
-    assert refused.returncode != 0 and "holds a password" in refused.stderr
+    assert refused.returncode != 0 and "contains a password" in refused.stderr
     assert "hunter2" not in refused.stderr + refused.stdout
     (home / "config.toml").unlink()
     for command in (("sessions", "list"), ("doctor",), ("config", "list"), ("config", "get", "database_url")):

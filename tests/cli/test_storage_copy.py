@@ -60,4 +60,4 @@ def test_one_database_by_two_names_is_not_copied_into_itself(cli: Cli, file: Pat
     link.symlink_to(file)
     for name in (str(link), str(file.parent / ".." / file.parent.name / file.name), f"sqlite:///{file}"):
         done = cli("storage", "copy", str(file), name)
-        assert done.returncode == 2 and "both are the same database" in done.stderr, done.stdout
+        assert done.returncode == 2 and "source and target are the same database" in done.stderr, done.stdout

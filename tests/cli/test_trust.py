@@ -69,8 +69,8 @@ def test_a_project_that_is_gone_can_be_untrusted(cli: Cli, tmp_path: Path) -> No
 def test_what_cannot_be_trusted_is_refused_with_the_way_out(cli: Cli) -> None:
     for path, says in (
         ("/", "more than one project"),
-        ("missing", "is not there"),
-        ("~", "is not there"),
+        ("missing", "does not exist"),
+        ("~", "does not exist"),
     ):
         done = cli("trust", path)
         assert done.returncode == 2

@@ -1,4 +1,4 @@
-"""What `crushpy doctor` looks at. Every check reports; none changes a setting or ends the rest."""
+"""The checks of `crushpy doctor`. None changes anything, and a failing check does not stop the others."""
 
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from pathlib import Path
@@ -14,7 +14,7 @@ from crushpy.settings.files import user_files
 
 Check = Callable[[Scene], Iterator[Finding] | AsyncIterator[Finding]]
 Report = dict[str, list[Finding]]
-"""What was found, by area."""
+"""Findings by area."""
 
 CHECKS: dict[str, Check] = {
     "versions": installation.versions,
@@ -34,16 +34,16 @@ CHECKS: dict[str, Check] = {
 }
 
 NOWHERE = "/nonexistent"
-"""Stands for a home or a current folder that is not there."""
+"""Replaces a missing home or working folder."""
 
 
 async def examine(*, online: bool) -> Report:
-    """Everything there is to say, area by area."""
+    """Runs all checks."""
     return await _report(CHECKS, online=online)
 
 
 async def try_sandbox() -> Report:
-    """What the sandbox holds."""
+    """Tests escapes from the sandbox."""
     return await _report({"sandbox": installation.try_escapes})
 
 
@@ -62,12 +62,12 @@ async def _report(checks: Mapping[str, Check], *, online: bool = False) -> Repor
         except CrushpyError as error:
             report[area].append(fail(error.message, error.hint))
         except Exception as error:
-            report[area].append(fail(f"this could not be checked: {type(error).__name__}: {error}"))
+            report[area].append(fail(f"the check failed: {type(error).__name__}: {error}"))
     return {area: found for area, found in report.items() if area in checks or found}
 
 
 def _scene(report: Report, online: bool) -> Scene:
-    """What the checks look at. What is missing is reported, and something else stands in for it."""
+    """The input of the checks. What is missing is reported and replaced by a default."""
     paths = Paths()
     try:
         user_files(paths)
@@ -83,7 +83,7 @@ def _scene(report: Report, online: bool) -> Scene:
     try:
         loaded = load(paths, cwd, trusted=trusted)
     except UsageError as error:
-        hint = f"{error.hint} Until then the defaults are looked at below.".strip()
+        hint = f"{error.hint} Until then the defaults are checked below.".strip()
         report["settings"].append(fail(error.message, hint))
         loaded = Loaded(Settings(), {})
     return Scene(paths, cwd, loaded, trusted, online)

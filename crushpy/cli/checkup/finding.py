@@ -1,4 +1,4 @@
-"""What a check says, and what it looks at."""
+"""The result of a check, and its input."""
 
 from pathlib import Path
 from typing import Literal
@@ -14,7 +14,7 @@ class Finding(Data, frozen=True, omit_defaults=False):
     mark: Literal["ok", "warn", "fail"]
     text: str
     hint: str = ""
-    """The way out."""
+    """What to do."""
 
 
 def ok(text: str, hint: str = "") -> Finding:
@@ -30,7 +30,7 @@ def fail(text: str, hint: str = "") -> Finding:
 
 
 class Scene(Data, frozen=True):
-    """The installation as it is found."""
+    """The installation to check."""
 
     paths: Paths
     cwd: Path
@@ -38,7 +38,7 @@ class Scene(Data, frozen=True):
     trusted: bool
     """The project around `cwd` may bring settings and templates."""
     online: bool
-    """The user allows one request to the model."""
+    """One request to the model is allowed."""
 
     @property
     def settings(self) -> Settings:
@@ -46,7 +46,7 @@ class Scene(Data, frozen=True):
 
 
 def size(count: int) -> str:
-    """Bytes as people say them."""
+    """Bytes in a readable unit."""
     if count < 1_000:
         return f"{count} bytes"
     return f"{count / 1e6:.1f} MB" if count >= 1_000_000 else f"{count / 1e3:.1f} kB"

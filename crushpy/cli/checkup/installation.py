@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 SHOWN = ("textual", "litellm")
-"""Packages whose version people are asked for."""
+"""Packages whose version bug reports need."""
 
 _REPAIR = "Install crushpy again: bin/setup in a checkout, or pip install --force-reinstall crushpy."
 _INSIDE = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job": "CI"}
@@ -36,7 +36,7 @@ def versions(_: Scene) -> Iterator[Finding]:
 
 
 def _packages() -> Iterator[Finding]:
-    """Those named in SHOWN, and every other one that is not what crushpy was tested with."""
+    """Those in SHOWN, and every other package with an untested version."""
     from importlib import metadata
 
     wanted = _pins()
@@ -53,7 +53,7 @@ def _packages() -> Iterator[Finding]:
 
 
 def _pins() -> dict[str, str]:
-    """The exact versions that crushpy cannot do without; none where it runs without being installed."""
+    """The pinned versions; empty if crushpy is not installed as a package."""
     from importlib import metadata
 
     try:
@@ -73,14 +73,16 @@ def programs(_: Scene) -> Iterator[Finding]:
     if program.endswith("bash"):
         yield ok(f"bash: {program}")
     else:
-        yield warn(f"bash is not there; commands run in {program}", "Install bash: models write for it.")
+        yield warn(
+            f"bash was not found; commands run in {program}", "Install bash: models write commands for it."
+        )
     ripgrep = find_ripgrep()
     if ripgrep:
         yield ok(f"ripgrep: {ripgrep}")
     else:
-        yield fail(f"{MISSING}: grep, glob and the list of files do not work", WAY_OUT)
+        yield fail(f"{MISSING}: grep, glob and file completion do not work", WAY_OUT)
     git = shutil.which("git")
-    yield ok(f"git: {git}") if git else warn("git is not there", "Install it to let crushpy use it.")
+    yield ok(f"git: {git}") if git else warn("git was not found", "Install git.")
 
 
 def terminal(_: Scene) -> Iterator[Finding]:
@@ -90,12 +92,12 @@ def terminal(_: Scene) -> Iterator[Finding]:
     if not is_terminal:
         yield ok("the output is not a terminal")
     elif term in ("", "dumb"):
-        yield warn(f"TERM is {term or 'not set'}: the app cannot draw", "Use a terminal, or `crushpy run`.")
+        yield warn(f"TERM is {term or 'not set'}: the app cannot run", "Use a terminal, or `crushpy run`.")
     width, height = shutil.get_terminal_size()
     colour = environ.get("COLORTERM", "")
     yield ok(f"TERM {term or '(not set)'}, COLORTERM {colour or '(not set)'}, {width} x {height}")
     if is_terminal and not environ.get("NO_COLOR") and colour not in ("truecolor", "24bit"):
-        yield ok("COLORTERM promises no 24-bit colour: colours are rounded")
+        yield ok("COLORTERM does not announce 24-bit colour: colours are approximated")
     if environ.get("NO_COLOR"):
         yield ok("NO_COLOR is set: no colours")
     if is_terminal and (width < 60 or height < 15):
@@ -110,18 +112,18 @@ def terminal(_: Scene) -> Iterator[Finding]:
         yield warn(f"the terminal's encoding is {encoding}", "Set a UTF-8 locale, such as LANG=C.UTF-8.")
 
 
-_REPORT = "A command could get out of the sandbox here. Turn off sandbox.auto_allow, and report this."
+_REPORT = "A command could escape from the sandbox. Turn off sandbox.auto_allow and report this."
 
 _LESS = "Commands that change anything ask. Try it with crushpy doctor --sandbox."
 
 
 def sandbox(scene: Scene) -> Iterator[Finding]:
-    """Which sandbox there is."""
+    """The available sandbox."""
     from crushpy.sandbox.finding import find_sandbox
 
     found = find_sandbox(scene.settings.sandbox.mode)
     if found.on and found.why_not:
-        yield warn(f"commands run in {found.name}, which holds less: {found.why_not}", _LESS)
+        yield warn(f"commands run in {found.name}, which restricts less: {found.why_not}", _LESS)
     elif found.on:
         yield ok(f"commands run in {found.name} ({found.program})", "Try it with crushpy doctor --sandbox.")
     else:
@@ -134,7 +136,7 @@ async def try_escapes(scene: Scene) -> AsyncIterator[Finding]:
 
     found = working_sandbox()
     if not found.on:
-        yield fail(f"there is no sandbox to try: {found.why_not}")
+        yield fail(f"there is no sandbox to test: {found.why_not}")
         return
     if found.why_not:
         yield warn(f"tried in {found.name}: {found.why_not}", _LESS)
@@ -163,7 +165,7 @@ def files(scene: Scene) -> Iterator[Finding]:
     file = _database_file(scene)
     yield ok(f"database   {file}  ({_state(file)})" if file else f"database   {_server(scene)}")
     if file and file.is_file() and not os.access(file, os.W_OK):
-        yield fail(f"{file} cannot be written to", "Change its permissions: chmod u+w, as its owner.")
+        yield fail(f"{file} is not writable", "Change its permissions: chmod u+w, as its owner.")
     for name, path in places.items():
         yield ok(f"{name:<9}  {path}  ({_state(path)})")
     for folder in dict.fromkeys((paths.config_dir, paths.data_dir)):
@@ -176,15 +178,15 @@ def _state(path: Path) -> str:
             return "a folder"
         return size(path.stat().st_size)
     except OSError:
-        return "not there yet"
+        return "does not exist yet"
 
 
 def _folder(folder: Path) -> Iterator[Finding]:
     nearest = next((one for one in (folder, *folder.parents) if one.exists()), folder)
     if not nearest.is_dir():
-        yield fail(f"{nearest} is in the way: it is not a folder", "Move it away, or set CRUSHPY_HOME.")
+        yield fail(f"{nearest} is not a folder", "Move it away, or set CRUSHPY_HOME.")
     elif not os.access(nearest, os.W_OK | os.X_OK):
-        yield fail(f"{nearest} cannot be written to", "Change its permissions, or set CRUSHPY_HOME.")
+        yield fail(f"{nearest} is not writable", "Change its permissions, or set CRUSHPY_HOME.")
 
 
 def settings(scene: Scene) -> Iterator[Finding]:
@@ -194,7 +196,7 @@ def settings(scene: Scene) -> Iterator[Finding]:
     for key, origin in sorted(chosen.items()):
         yield ok(f"{key}  ({origin})")
     if scene.loaded.origins and not chosen:
-        yield ok("everything is as it comes")
+        yield ok("no setting was changed")
 
 
 async def database(scene: Scene) -> AsyncIterator[Finding]:
@@ -204,7 +206,7 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
             yield finding
         return
     if not file.exists():
-        yield ok("not there yet: the first conversation makes it")
+        yield ok("does not exist yet: the first conversation creates it")
         return
     from crushpy.storage.store import Store
 
@@ -214,7 +216,7 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
         for warning in store.warnings:
             yield fail(warning)
         for problem in problems[:10]:
-            yield fail(problem, f"`sqlite3 {file} .recover` can save what is in it.")
+            yield fail(problem, f"`sqlite3 {file} .recover` may recover its content.")
         if problems:
             return
         conversations = len(await store.sessions.list_tips())
@@ -224,7 +226,7 @@ async def database(scene: Scene) -> AsyncIterator[Finding]:
 
 
 def _database_file(scene: Scene) -> Path | None:
-    """None where conversations are on a server."""
+    """None if conversations are stored on a server."""
     from crushpy.storage.location import database_file, is_server
 
     url = scene.settings.database_url
@@ -237,7 +239,7 @@ def _server(scene: Scene) -> str:
     return backend_at(scene.paths.database, scene.settings.database_url).place
 
 
-SLOW_SECONDS = 0.05
+SLOW_QUERY_S = 0.05
 
 
 async def server(place: str, url: str) -> AsyncIterator[Finding]:
@@ -252,9 +254,9 @@ async def server(place: str, url: str) -> AsyncIterator[Finding]:
     yield ok(f"reachable: {place} as {found.role}")
     for finding in (*_suited(found), *_tables(found)):
         yield finding
-    answered = f"{found.latency * 1000:.1f} ms for a question"
-    near = "Every write asks about ten times: a server nearer by makes turns quicker."
-    yield ok(answered) if found.latency < SLOW_SECONDS else warn(answered, near)
+    answered = f"{found.latency * 1000:.1f} ms per query"
+    near = "Every write takes about ten queries: a closer server makes turns faster."
+    yield ok(answered) if found.latency < SLOW_QUERY_S else warn(answered, near)
 
 
 def _suited(found: "ServerReport") -> Iterator[Finding]:
@@ -266,36 +268,38 @@ def _suited(found: "ServerReport") -> Iterator[Finding]:
         yield ok("encoding UTF8")
     else:
         make = "createdb --encoding=UTF8 --template=template0 NAME"
-        yield fail(f"encoding {found.encoding}: only UTF8 holds every character", make)
+        yield fail(f"encoding {found.encoding}: UTF8 is required", make)
     if found.read_only:
-        yield fail("it only reads", "Name the primary server in database_url.")
+        yield fail("the server is read-only", "Set database_url to the primary server.")
 
 
 def _tables(found: "ServerReport") -> Iterator[Finding]:
     if not found.schema_version:
         if found.may_create:
-            yield ok("nothing is stored yet: the first conversation makes the tables")
+            yield ok("nothing is stored yet: the first conversation creates the tables")
         else:
             hint = f"As the owner of the database: CREATE SCHEMA crushpy AUTHORIZATION {found.role}"
-            yield fail("the role may not make the schema crushpy", hint)
+            yield fail("the role may not create the schema crushpy", hint)
         return
     if found.schema_version > found.newest:
-        newer = f"tables of version {found.schema_version}; this crushpy knows {found.newest}"
+        newer = f"tables of version {found.schema_version}; this crushpy supports {found.newest}"
         yield fail(newer, "Update crushpy.")
     elif found.schema_version < found.newest:
-        yield warn(f"tables of version {found.schema_version}; the next start makes them {found.newest}")
+        yield warn(
+            f"tables of version {found.schema_version}; the next start upgrades them to {found.newest}"
+        )
     else:
         yield ok(f"tables of version {found.schema_version}, {counted(found.conversations, 'conversation')}")
     if not found.may_write:
-        yield fail("the role may not write to all tables", "docs/storage.md lists the rights.")
+        yield fail("the role may not write to all tables", "docs/storage.md lists the required privileges.")
     if found.unfinished:
-        hint = "Run the same `crushpy storage copy` again: it goes on."
-        yield fail(f"a copy of {found.unfinished} into it was interrupted", hint)
+        hint = "Run the same `crushpy storage copy` again to resume it."
+        yield fail(f"a copy of {found.unfinished} to it was interrupted", hint)
     if found.trigrams:
-        yield ok("pg_trgm: parts of words are found by an index")
+        yield ok("pg_trgm: an index finds parts of words")
     else:
         hint = "As a superuser or the owner of the database: CREATE EXTENSION pg_trgm"
-        yield warn("pg_trgm is missing: searches for parts of words read the list of all words", hint)
+        yield warn("pg_trgm is missing: searches for parts of words are slow", hint)
 
 
 def check_trust(scene: Scene) -> Iterator[Finding]:
@@ -305,16 +309,16 @@ def check_trust(scene: Scene) -> Iterator[Finding]:
     brings = [name for name in ("config.toml", "templates") if (root / PROJECT_FOLDER / name).exists()]
     what = " and ".join(f"{PROJECT_FOLDER}/{name}" for name in brings)
     if scene.trusted:
-        yield ok(f"{root} is trusted: {what or 'it brings no settings or templates'}")
+        yield ok(f"{root} is trusted: {what or 'it has no settings or templates'}")
     elif brings:
-        yield warn(f"{root} is not trusted: its {what} is ignored", "Look at it, then run `crushpy trust`.")
+        yield warn(f"{root} is not trusted: its {what} is ignored", "Review it, then run `crushpy trust`.")
     else:
-        yield ok(f"{root} is not trusted, and brings no settings or templates")
+        yield ok(f"{root} is not trusted and has no settings or templates")
     for folder in trusted(scene.paths):
         if not folder.is_dir():
-            yield warn(f"{folder} is trusted and not there any more", f"crushpy untrust {folder}")
+            yield warn(f"{folder} is trusted but no longer exists", f"crushpy untrust {folder}")
         elif folder != root.resolve():
-            yield ok(f"{folder} is trusted too")
+            yield ok(f"{folder} is also trusted")
 
 
 def permissions(scene: Scene) -> Iterator[Finding]:
@@ -333,9 +337,9 @@ def templates(scene: Scene) -> Iterator[Finding]:
     shipped = prompts.shipped_dir()
     names = prompts.shipped_names()
     if "system" not in names:
-        yield fail(f"the templates that come with crushpy are not in {shipped}", "Install crushpy again.")
+        yield fail(f"the shipped templates are not in {shipped}", "Install crushpy again.")
         return
-    yield ok(f"{len(names)} come with crushpy ({shipped})")
+    yield ok(f"{len(names)} shipped ({shipped})")
     folders = [("yours", scene.paths.templates)]
     if scene.trusted:
         folders.append(("the project's", project_root(scene.cwd) / PROJECT_FOLDER / "templates"))
@@ -343,13 +347,13 @@ def templates(scene: Scene) -> Iterator[Finding]:
         for path in sorted(folder.rglob("*.md")):
             name = path.relative_to(folder).with_suffix("").as_posix()
             if name not in names:
-                yield warn(f"{path} is never used", f"There are: {', '.join(names)}.")
+                yield warn(f"{path} is never used", f"Known templates: {', '.join(names)}.")
                 continue
             try:
                 prompts.check_template_file(name, path)
                 yield ok(f"{name} is {whose} ({path})")
             except prompts.TemplateProblem as problem:
-                yield fail(problem.message, f"{problem.hint} Meanwhile another one is used.")
+                yield fail(problem.message, f"{problem.hint} Until then another one is used.")
 
 
 def check_context_files(scene: Scene) -> Iterator[Finding]:
@@ -360,9 +364,9 @@ def check_context_files(scene: Scene) -> Iterator[Finding]:
         length = f"{len(file.text):,} characters"
         if file.cut:
             yield warn(
-                f"{file.path}  ({length}; {file.cut:,} more are cut off)",
+                f"{file.path}  ({length}; {file.cut:,} more are truncated)",
                 f"Shorten it: at most {environment.MAX_FILE:,} of a file and {environment.MAX_ALL:,} of all "
-                "go to the model.",
+                "are sent to the model.",
             )
         else:
             yield ok(f"{file.path}  ({length})")

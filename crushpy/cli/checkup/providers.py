@@ -8,7 +8,7 @@ from crushpy.llm.errors import ModelError
 
 
 def keys(scene: Scene) -> Iterator[Finding]:
-    """Where the key of each provider comes from: the environment, the keyring, or nowhere. Never the key."""
+    """The source of each provider's key: environment, keyring or none. Never the key."""
     from crushpy.llm.key_store import locate_key, stored_names
     from crushpy.llm.vendors import BASES, PROVIDERS
 
@@ -25,14 +25,14 @@ def keys(scene: Scene) -> Iterator[Finding]:
     for name in BASES:
         if os.environ.get(name):
             yield ok(f"{name} is {os.environ[name]}")
-    hint = "`crushpy connect PROVIDER` stores one; `crushpy models` shows which would bring which models."
+    hint = "`crushpy connect PROVIDER` stores one; `crushpy models` shows the models of each provider."
     yield ok(f"none for {', '.join(without)}" if set(usual) - {*without} else "none is set", hint)
 
 
 def _in_environment(name: str, variable: str) -> Finding:
     value = os.environ[variable]
     if value != value.strip().strip("'\""):
-        return warn(f"{variable} is set, with white space or quotes round it", "Set it again without them.")
+        return warn(f"{variable} has white space or quotes around it", "Set it again without them.")
     return ok(f"{name}: environment, {variable} is set")
 
 
@@ -41,7 +41,7 @@ def _in_keyring(scene: Scene, name: str) -> Finding:
 
     found = find_key(name, scene.settings)
     if found.problem:
-        return fail(f"{name}: keyring, and it cannot be read. {found.problem}", f"crushpy connect {name}")
+        return fail(f"{name}: the keyring cannot be read. {found.problem}", f"crushpy connect {name}")
     return ok(f"{name}: keyring")
 
 
@@ -53,9 +53,9 @@ async def model(scene: Scene) -> AsyncIterator[Finding]:
     yield ok(f"{name}, because {_why(scene, name)}")
     if name == DEMO:
         yield warn(
-            "it is built in and no language model",
+            "it is a built-in demo, not a language model",
             "Run `crushpy connect anthropic`, set a provider's key such as ANTHROPIC_API_KEY, "
-            "or use a server of your own: `crushpy models`.",
+            "or use your own server: `crushpy models`.",
         )
     yield _window(scene, name)
     reachable = True
@@ -74,7 +74,7 @@ def _why(scene: Scene, name: str) -> str:
     from crushpy.llm.key_store import locate_key
 
     if scene.settings.model:
-        return f"the settings say so ({scene.loaded.origins.get('model', 'default')})"
+        return f"it is configured ({scene.loaded.origins.get('model', 'default')})"
     provider = provider_of(name)
     place = locate_key(provider, scene.settings)
     if place.held:
@@ -94,7 +94,7 @@ def _window(scene: Scene, name: str) -> Finding:
     info = with_learnt_window(lookup(name, scene.settings.models.get(name)), known)
     if info.source == "default":
         return warn(
-            f"its window is not known; {info.context_window:,} tokens are assumed",
+            f"its window is unknown; {info.context_window:,} tokens are assumed",
             f"crushpy config set 'models.\"{name}\".context_window' NUMBER",
         )
     source = "learnt from its server" if info.source == "learnt" else f"from the {info.source}"
@@ -102,7 +102,7 @@ def _window(scene: Scene, name: str) -> Finding:
 
 
 async def _servable(scene: Scene, name: str) -> Finding | None:
-    """What stands in the way of asking this model; None where nothing does."""
+    """Why this model cannot be used; None if it can."""
     from crushpy.llm.provider_factory import select
 
     try:
@@ -113,7 +113,7 @@ async def _servable(scene: Scene, name: str) -> Finding | None:
 
 
 async def _answers(scene: Scene, name: str) -> Finding:
-    """Asks the model for a word."""
+    """Sends the model one short request."""
     from crushpy.engine.probe import probe_model
 
     try:
@@ -123,7 +123,7 @@ async def _answers(scene: Scene, name: str) -> Finding:
 
 
 async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
-    """Servers on this machine, as `crushpy models` finds them."""
+    """Model servers on this machine."""
     from crushpy.llm.model_listing import ListedModel, list_local_models, ports, ways
 
     servers: dict[str, list[ListedModel]] = {}
@@ -137,4 +137,4 @@ async def local_servers(scene: Scene) -> AsyncIterator[Finding]:
         yield ok(f"{served[0].how} at {base}: {shown}", hint)
     if not servers:
         looked = ", ".join(str(port) for port in sorted(ports().values()))
-        yield ok(f"none answers on this machine (ports {looked})" if looked else "not looked for")
+        yield ok(f"none found on this machine (ports {looked})" if looked else "not checked")
