@@ -24,7 +24,7 @@ COMMAND = "git log --oneline -20 && npm run test -- --watch=false src/components
 
 async def measure(calls: int, folder: Path) -> None:
     store = Store(folder / "crushpy.db")
-    trail = AuditTrail(store, lambda: "root")
+    trail = AuditTrail(store, "root")
     part = Decision("allow", "allowed by the rule bash(git log)", about="git log --oneline -20")
     ruling = Ruling(Decision("allow", part.reason, parts=(part, part)))
     decision = CallDecision("allowed", "rules", time.time(), part.reason, sandbox="bubblewrap", mode="ask")

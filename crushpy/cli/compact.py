@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from crushpy.core.templates import Template
-    from crushpy.engine.compaction.boundary_record import Rehearsal
+    from crushpy.engine.compaction.draft import Rehearsal
     from crushpy.engine.conversation import Conversation
 
 

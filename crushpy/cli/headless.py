@@ -31,8 +31,8 @@ from crushpy.core.events import (
 from crushpy.core.messages import Image, Usage
 from crushpy.core.start_options import StartOptions
 from crushpy.engine.conversation import Conversation
+from crushpy.engine.event_bus import unexpected_error
 from crushpy.engine.turn.turn import Status
-from crushpy.engine.unexpected import unexpected
 from crushpy.security.sanitize import encodable
 
 Work = Callable[[Conversation, tuple[Image, ...]], Coroutine[Any, Any, Status]]
@@ -57,7 +57,7 @@ def run_headless(
         out(Result("", "", "", Usage(), 0.0, code, "interrupted"))
     except Exception as error:
         logging.getLogger(__name__).exception("the run failed")
-        code = _failed(out, unexpected(error))
+        code = _failed(out, unexpected_error(error))
     return 1 if out.lost else code
 
 
@@ -107,7 +107,7 @@ def _do(options: StartOptions, prompt: str, tasks: str, parallel: int | None) ->
         goes_on = bool(options.session or options.resume_latest) and not options.image
         whole = _with_stdin(prompt, or_nothing=goes_on or bool(options.image), wait=not options.image)
         if goes_on and not whole:
-            return lambda conversation, _: conversation.tasks.go_on(parallel)
+            return lambda conversation, _: conversation.tasks.resume(parallel)
         if parallel is not None:
             raise UsageError(
                 "--parallel is for lists of tasks.",
@@ -147,8 +147,8 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
     finally:
         await conversation.close()
         _ignore_from_now_on(loop)  # only the result is left to print
-    if conversation.farewell:
-        out(Farewell(conversation.farewell))
+    if conversation.run_summary:
+        out(Farewell(conversation.run_summary))
     out(watch.result(status))
     return watch.exit_code(status)
 

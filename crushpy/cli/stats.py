@@ -29,7 +29,7 @@ def stats_command(days: Days = 30, as_json: AsJson = False) -> None:
     if as_json:
         print_json(_as_json(report))
         return
-    from crushpy.engine.session.usage_chart import EIGHTHS, PLAIN, usage_chart
+    from crushpy.engine.session.usage_report import EIGHTHS, PLAIN, usage_chart
 
     width = min(MAX_WIDTH_CHARS, shutil.get_terminal_size().columns)
     lines = usage_chart(report, width, marks=EIGHTHS if _can_encode(EIGHTHS) else PLAIN)

@@ -8,7 +8,7 @@ from contextlib import suppress
 
 from crushpy.core.events import ListedTaskChanged
 from crushpy.core.messages import counted
-from crushpy.engine.agents.task_rows import MARKS, money, table_lines, unchanged
+from crushpy.engine.agents.task_reports import MARKS, money, table_lines, unchanged
 from crushpy.security.sanitize import one_line
 
 EVERY = 0.1

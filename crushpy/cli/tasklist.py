@@ -11,8 +11,7 @@ from msgspec import Meta
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Data
-from crushpy.engine.agents.task_orders import Strategies, TaskOrder, TaskOrders
-from crushpy.engine.agents.task_schedule import problem_with_needs
+from crushpy.engine.agents.task_spec import Strategies, TaskListSpec, TaskSpec, problem_with_needs
 from crushpy.engine.turn.limits import Limits
 from crushpy.security.sanitize import encodable
 from crushpy.tools.base import Delegation
@@ -67,7 +66,7 @@ class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
     report_strategy: Strategy = ""
 
 
-def read_tasks(name: str, cwd: Path) -> TaskOrders:
+def read_tasks(name: str, cwd: Path) -> TaskListSpec:
     """The tasks of a file, in order, and what the file says for all of them. `-` is what was piped in."""
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
@@ -84,10 +83,10 @@ def read_tasks(name: str, cwd: Path) -> TaskOrders:
     tasks = tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1))
     if problem := problem_with_needs([task.planned for task in tasks]):
         raise UsageError(f"--tasks {name}: {problem}", HINT)
-    return TaskOrders(tasks, Strategies(listed.context_strategy, listed.report_strategy))
+    return TaskListSpec(tasks, Strategies(listed.context_strategy, listed.report_strategy))
 
 
-def _order(name: str, number: int, written: Any) -> TaskOrder:
+def _order(name: str, number: int, written: Any) -> TaskSpec:
     try:
         entry = msgspec.convert({"prompt": written} if isinstance(written, str) else written, WrittenTask)
     except msgspec.ValidationError as error:
@@ -100,7 +99,7 @@ def _order(name: str, number: int, written: Any) -> TaskOrder:
             f"--tasks {name}: task {number} has the name {entry.name!r}, which cannot be that of a branch",
             f"Letters, digits, dots, dashes and underscores will do, at most {MAX_NAME} of them.",
         )
-    return TaskOrder(
+    return TaskSpec(
         entry.name or f"task-{number}",
         Delegation(encodable(entry.prompt.strip()), entry.read_only, entry.model),
         Strategies(entry.context_strategy, entry.report_strategy),

@@ -69,8 +69,8 @@ class MessageCommitted(Event, frozen=True, tag="message"):
     texts: tuple[str, ...]
     """What it says; a very long one in parts that follow each other."""
     model: str
-    cut: bool = False
-    """It was cut off in the middle: by the user, or with crushpy."""
+    interrupted: bool = False
+    """The user interrupted it, or crushpy was killed."""
 
     @property
     def text(self) -> str:

@@ -1,4 +1,4 @@
-"""May this call run? Rules first, then the user, and the user's answer is remembered as far as they said."""
+"""Decides whether a call may run: by rules, then by asking the user, whose answer may be remembered."""
 
 import asyncio
 import shlex
@@ -13,106 +13,109 @@ import msgspec
 from crushpy.core.access import Access, AnswerChoice, AnswerKind, Mode, Privileges
 from crushpy.core.events import ApprovalDone, ApprovalNeeded, Event
 from crushpy.core.messages import CallDecision, Data, Display, ToolCall
+from crushpy.engine.session.session import LiveSession
+from crushpy.engine.user_settings import UserSettings
 from crushpy.permissions.decide import decide
 from crushpy.permissions.decision import Decision, ExecutionContext, missing_needs
 from crushpy.permissions.describe_call import describe_call
 from crushpy.permissions.path_rules import unreadable_below
 from crushpy.permissions.rules import RuleSet, in_mode, rules_for
+from crushpy.tools.base import ToolContext
 from crushpy.util.spawn import spawn
 
 Emit = Callable[[Event], None]
-_REQUEST_FIRST = 0.03
-"""Seconds after which the first decision is prepared for: the model's request leaves before."""
+_WARM_UP_DELAY_S = 0.03
+"""The model's request is sent before the first decision is prepared."""
 _EXAMPLES = (Access("bash", "command", "ls | head", writes=True), Access("view", "path", "/x"))
-"""Deciding about these loads what deciding about any takes."""
+"""Deciding about these loads all modules that decisions need."""
+BATCH_LIFETIME_S = 0.5
+"""How long calls that begin one after the other share resolved paths and judgements."""
 BY_ESC = "ended by Esc"
 BY_LEAVING = "ended by leaving crushpy"
 
 
 class Answer(Data, frozen=True):
-    """What the user said to an approval."""
+    """The user's answer to an approval."""
 
     kind: AnswerKind
     words: str = ""
-    """With deny: what to tell the agent instead."""
+    """With deny: a message for the agent."""
     key: str = ""
     """Which choice of its kind; empty: the first."""
 
 
 class Ruling(Data, frozen=True):
-    """What was decided about a call, and by whom."""
+    """The decision about a call."""
 
     decision: Decision
-    """What the rules said."""
+    """By the rules."""
     refusal: str = ""
-    """Why it may not run, for the model; empty where it may."""
+    """Why it may not run, for the model; empty if it may."""
     answer: Answer | None = None
-    """What the user said, where they were asked."""
+    """If the user was asked."""
     unasked: bool = False
-    """True where a question was needed and nobody was there to ask."""
+    """A question was needed, but no user could be asked."""
     needs: Privileges = Privileges()
-    """What a command gets beyond the usual."""
+    """Privileges granted to a command."""
     covers: str = ""
-    """What the user's answer holds for, in words."""
+    """What the user's answer covers, in words."""
     ended: str = ""
-    """How the turn was ended while the question stood, in words: whoever asked is to end too."""
+    """How the turn ended while the question was open, in words: the caller must end too."""
+
+
+class PermissionOptions(Data, frozen=True):
+    """How a conversation asks for permission."""
+
+    rules: RuleSet
+    """From settings and flags."""
+    interactive: bool = False
+    """Whether a user can be asked."""
+    yolo: bool = False
+    mode: Mode = "ask"
+    find_guard: Callable[[], ExecutionContext] = ExecutionContext
+    """Finds the sandbox. Called at the first decision, because it takes milliseconds."""
 
 
 class Approvals:
-    """The permissions of one conversation.
-
-    `rules` come from settings and flags, `remember` stores a rule for good, and `keep` stores the
-    conversation's grants. Without `interactive` nobody can be asked, and what needs a question is refused.
-    """
+    """The permissions of one conversation. Without a user, a call that needs a question is refused."""
 
     def __init__(
         self,
-        workspace: Path,
-        rules: RuleSet,
-        *,
+        options: PermissionOptions,
+        context: ToolContext,
+        session: LiveSession,
+        user_settings: UserSettings,
         emit: Emit,
-        remember: Callable[[str], None],
-        keep: Callable[[tuple[str, ...]], Awaitable[None]],
-        grants: tuple[str, ...] = (),
-        interactive: bool = False,
-        yolo: bool = False,
-        mode: Mode = "ask",
-        sandbox: Callable[[], str] | None = None,
-        guard: Callable[[], ExecutionContext] = ExecutionContext,
-        remember_needs: Callable[[Privileges], None] = lambda needs: None,
     ) -> None:
-        self._workspace = workspace
-        self._rules = rules
+        self._options, self._rules = options, options.rules
+        self._workspace, self._jobs = context.cwd, context.jobs
+        self._session = session
+        self._user_settings = user_settings
         self._emit = emit
-        self._remember = remember
-        self._keep = keep
         self._waiting: dict[str, asyncio.Future[Answer]] = {}
-        self._line = _Line()
+        self._questions = _QuestionQueue()
         self._always: tuple[str, ...] = ()
-        self.grants = grants
-        self.interactive = interactive
-        self.yolo = yolo
-        self.mode: Mode = mode
-        self._in_force_sandbox = sandbox or (lambda: self._guard.sandbox or "none")
-        self._find_guard = guard
-        self._told = False
+        self.grants = session.info.grants
+        self.interactive = options.interactive
+        self.yolo = options.yolo
+        self.mode: Mode = options.mode
+        self._explained_no_sandbox = False
         self._warming: asyncio.Task[None] | None = None
-        self._remember_needs = remember_needs
         self.ending = BY_ESC
-        """How a question ends that nobody answers."""
+        """How an unanswered question ends."""
 
     @property
     def sandbox(self) -> str:
-        """The sandbox that every command runs in; empty where there is none."""
+        """The sandbox that every command runs in; empty if there is none."""
         return self._guard.sandbox
 
     @property
     def why_no_sandbox(self) -> str:
-        """Why there is none although one is wanted; else empty."""
+        """Why there is no sandbox although one is wanted; else empty."""
         return self._guard.why_not
 
     def answer(self, call_id: str, answer: Answer) -> bool:
-        """Answers an approval that waits; False where none of that id does."""
+        """Answers a pending approval; False if there is none of that id."""
         waiting = self._waiting.get(call_id)
         if waiting is None or waiting.done():
             return False
@@ -121,16 +124,15 @@ class Approvals:
 
     @cached_property
     def _guard(self) -> ExecutionContext:
-        """Found with the first call: that takes milliseconds."""
-        return self._find_guard()
+        return self._options.find_guard()
 
     def warm_up(self) -> None:
-        """Loads beside the model's first reply what deciding about the first command takes."""
+        """Prepares the first decision during the model's first reply."""
         if self._warming is None:
             self._warming = spawn(self._warm_up())
 
     async def _warm_up(self) -> None:
-        await asyncio.sleep(_REQUEST_FIRST)
+        await asyncio.sleep(_WARM_UP_DELAY_S)
         await asyncio.to_thread(self.judge, _EXAMPLES)
 
     def judge(
@@ -139,8 +141,8 @@ class Approvals:
         workspace: Path | None = None,
         known: "Judgements | None" = None,
     ) -> Decision:
-        """`workspace`: where the call works, if that is not the conversation's own folder. `known`: what was
-        judged in this very moment."""
+        """`workspace`: where the call works, if not in the conversation's folder. `known`: a cache for calls
+        that begin together."""
         where = workspace or self._workspace
         question = (accesses, where, self.mode, self.yolo, self.grants, self._always)
         decision = known.get(question) if known is not None else None
@@ -153,12 +155,12 @@ class Approvals:
     def left_out(
         self, tool: str, place: Path, real: Path, workspace: Path | None = None
     ) -> Callable[[str], bool] | None:
-        """What of a folder that `tool` may go through is not for it. `workspace`: as for `judge`."""
+        """Which paths below a folder `tool` may not read. `workspace`: as for `judge`."""
         where = workspace or self._workspace
         return unreadable_below(tool, place, real, self._in_force(), where, yolo=self.yolo)
 
     def _in_force(self) -> RuleSet:
-        """The rules, with what the user granted, as they hold in this mode."""
+        """The rules in this mode, with the user's grants."""
         rules = self._rules
         if self.grants or self._always:
             granted = RuleSet.from_strings(allow=(*self.grants, *self._always))
@@ -174,13 +176,13 @@ class Approvals:
         workspace: Path | None = None,
         known: "Judgements | None" = None,
     ) -> Ruling:
-        """Whether the call may run, and with what. A cancellation while a question stands is a ruling too.
+        """Whether the call may run, and with which privileges. Cancelling an open question is a ruling too.
 
         `workspace`, `known`: as for `judge`.
         """
         decision = self.judge(accesses, workspace, known)
         if decision.verdict == "ask" and self.interactive:
-            async with self._line.turn() as place:  # an earlier answer may have settled this one
+            async with self._questions.turn() as place:  # an earlier answer may decide this one
                 decision = self.judge(accesses, workspace)
                 if decision.verdict == "ask":
                     shown = await preview()
@@ -225,23 +227,21 @@ class Approvals:
         if answer.kind == "deny":
             words = answer.words or "Ask what they want instead, or go on without it."
             return Ruling(decision, f"The user denied this call. {words}".strip(), answer)
-        if (
-            now := self.judge(accesses, where)
-        ).verdict == "deny":  # the mode changed while the question stood
+        if (now := self.judge(accesses, where)).verdict == "deny":  # the mode changed meanwhile
             return _denied(now)
         if chosen.kind == "conversation":
             self.grants = tuple(dict.fromkeys((*self.grants, *chosen.rules)))
-            await self._keep(self.grants)
+            await self._session.set_grants(self.grants)
         if chosen.kind == "always":
             self._always = (*self._always, *chosen.rules)
-            self._remember_needs(chosen.needs)
+            self._user_settings.allow_privileges(chosen.needs)
             for rule in chosen.rules:
                 if rule not in rules_for(chosen.needs):
-                    self._remember(rule)
+                    self._user_settings.allow_rule(rule)
         return Ruling(decision, answer=answer, needs=decision.needs, covers=chosen.covers)
 
     def decided(self, accesses: tuple[Access, ...], ruling: Ruling) -> CallDecision:
-        """A ruling in a few words, for whoever looks at the call later."""
+        """The ruling as it is stored with the result of the call."""
         verdict = "allowed" if not ruling.refusal else "unasked" if ruling.unasked else "denied"
         answer = ruling.answer
         return CallDecision(
@@ -252,29 +252,31 @@ class Approvals:
             answer.kind if answer else ruling.ended,
             ruling.covers,
             answer.words if answer else "",
-            self._in_force_sandbox() if any(access.kind == "command" for access in accesses) else "",
+            self._jobs.confinement.sandbox.name
+            if any(access.kind == "command" for access in accesses)
+            else "",
             self.mode,
         )
 
     def _reason(self, decision: Decision, accesses: tuple[Access, ...]) -> str:
-        """With the first question about a command: that nothing holds it, where that is so."""
+        """Adds to the first question about a command that it runs without a sandbox."""
         why_not = self._guard.why_not
-        if not why_not or self._told or all(access.kind != "command" for access in accesses):
+        if not why_not or self._explained_no_sandbox or all(access.kind != "command" for access in accesses):
             return decision.reason
-        self._told = True
-        return f"{decision.reason}; no sandbox holds it: {why_not}"
+        self._explained_no_sandbox = True
+        return f"{decision.reason}; no sandbox: {why_not}"
 
     async def confirm(self, call: ToolCall, reason: str) -> bool:
-        """Asks about something that is the user's alone: no rule and no yolo decides it."""
+        """Asks a question that neither rules nor yolo can answer."""
         from crushpy.permissions.choices import DENY, ONCE
 
-        async with self._line.turn():
+        async with self._questions.turn():
             choices = (ONCE, DENY)
             question = ApprovalNeeded(call.id, call.name, call.args, (), reason, "", choices=choices)
             return (await self._answer_to(question))[0].kind != "deny"
 
     async def _answer_to(self, question: ApprovalNeeded) -> tuple[Answer, AnswerChoice]:
-        """What the user says, and the choice that it means."""
+        """The user's answer and the choice it selects."""
         self._emit(question)
         waiting: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._waiting[question.id] = waiting
@@ -290,36 +292,54 @@ class Approvals:
 
 
 class Judgements(dict[tuple[object, ...], Decision]):
-    """What was decided in one moment, by all that it depends on but the files."""
+    """Cached decisions of calls that begin together, by everything they depend on except files."""
 
 
-class _Line:
-    """Questions one at a time, in the order in which they came up."""
+class CallBatch:
+    """For calls that begin together: each path is resolved and judged once."""
+
+    def __init__(self, context: ToolContext) -> None:
+        self._context = context
+        self._renew()
+
+    def _renew(self) -> None:
+        self._current = (self._context.resolving_once(), Judgements())
+        self._since = time.monotonic()
+
+    def current(self) -> tuple[ToolContext, Judgements]:
+        """What the next call begins with, and keeps to its end."""
+        if time.monotonic() - self._since > BATCH_LIFETIME_S:
+            self._renew()
+        return self._current
+
+
+class _QuestionQueue:
+    """Questions one at a time, in order of arrival."""
 
     def __init__(self) -> None:
-        self._one = asyncio.Lock()
-        self._there = 0
-        self._came = 0
+        self._lock = asyncio.Lock()
+        self._open = 0
+        self._arrived = 0
         self._begun = 0
 
     @asynccontextmanager
     async def turn(self) -> AsyncGenerator[tuple[int, int]]:
-        """Waits for its turn: which one it is, of how many that came up side by side."""
-        self._there += 1
-        self._came += 1
+        """Waits for its turn. Yields its number and the number of questions that arrived together."""
+        self._open += 1
+        self._arrived += 1
         try:
-            async with self._one:
+            async with self._lock:
                 self._begun += 1
-                await asyncio.sleep(0)  # calls that begin in this moment are counted too
-                yield self._begun, self._came
+                await asyncio.sleep(0)  # calls that begin now are counted too
+                yield self._begun, self._arrived
         finally:
-            self._there -= 1
-            if not self._there:
-                self._came = self._begun = 0
+            self._open -= 1
+            if not self._open:
+                self._arrived = self._begun = 0
 
 
 def _chosen(answer: Answer, choices: Sequence[AnswerChoice]) -> AnswerChoice:
-    """The choice that an answer means; what it asks for and is not offered holds for this call alone."""
+    """The choice that an answer selects; one that is not offered covers this call only."""
     alike = [choice for choice in choices if choice.kind == answer.kind]
     named = [choice for choice in alike if choice.key == answer.key]
     return next(iter((*named, *alike)), AnswerChoice(answer.key, answer.kind))
@@ -330,7 +350,7 @@ def _denied(decision: Decision) -> Ruling:
 
 
 def _unasked_text(decision: Decision) -> str:
-    text = f"Permission needed: {decision.reason}. Nobody can be asked in this run, so it was not done."
+    text = f"Permission needed: {decision.reason}. No user can be asked in this run, so it was not done."
     if not decision.suggested:
         return f"{text} No rule can allow it; only --yolo would."
     flags = " ".join(f"--allow {shlex.quote(rule)}" for rule in decision.suggested)

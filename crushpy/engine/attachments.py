@@ -1,6 +1,6 @@
-"""Pictures that come with a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`.
+"""Pictures of a prompt: named by a flag, pasted, dropped, or mentioned as `@picture.png`.
 
-Each is read and scaled once, in a thread; what is stored with the prompt is what every request sends.
+Each is read and scaled once, in a thread; every request sends the stored bytes.
 """
 
 import asyncio
@@ -13,62 +13,63 @@ import msgspec
 from crushpy.core.errors import UsageError
 from crushpy.core.events import Event, Notice
 from crushpy.core.messages import Image, Message
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.models import Models
-from crushpy.engine.progress_reporter import ProgressReporter
 from crushpy.security.sanitize import encodable, one_line
 from crushpy.util.images import SUFFIXES, ImageLimits, read_picture, scale_image
 from crushpy.util.mentions import mentioned_files
 from crushpy.util.spawn import spawn
 
 SCALING = "Reading pictures"
-MAX_TOGETHER = 15_000_000
-"""Bytes of all pictures of a prompt: 20 MB in base64, the most that every vendor takes in a request."""
+MAX_TOTAL_BYTES = 15_000_000
+"""All pictures of a prompt: 20 MB in base64, the most that every vendor accepts in a request."""
 
 
 class Attachments:
-    """The pictures of one conversation's prompts. `model` is who will look at them."""
+    """The pictures of one conversation's prompts."""
 
-    def __init__(
-        self, cwd: Path, models: Models, model: Callable[[], str], emit: Callable[[Event], None]
-    ) -> None:
-        self._cwd = cwd
-        self._models = models
-        self._model = model
-        self._emit = emit
+    def __init__(self, scope: AgentScope) -> None:
+        self._cwd = scope.services.workspace.cwd
+        self._models, self._session, self._emit = scope.models, scope.session, scope.emit
         self._reading: dict[str, asyncio.Task[tuple[list[Image], list[str]]]] = {}
 
+    @property
+    def _model(self) -> str:
+        return self._session.info.model
+
     async def load(self, names: Sequence[str]) -> tuple[Image, ...]:
-        """The pictures in these files. Raises UsageError for the first that cannot be had."""
-        limits = image_limits(self._models, self._model())
+        """The pictures in these files. Raises UsageError for the first that cannot be read."""
+        limits = image_limits(self._models, self._model)
         return await load_pictures(names, self._cwd, limits, self._emit)
 
     async def load_bytes(self, raw: bytes, name: str) -> Image:
-        """A picture that came without a file. Raises UsageError where it is none."""
-        limits = image_limits(self._models, self._model())
+        """A picture without a file. Raises UsageError if it is not a picture."""
+        limits = image_limits(self._models, self._model)
         with ProgressReporter(self._emit, SCALING):
             return (await asyncio.to_thread(scale_image, raw, name, limits)).image
 
     def tokens(self, image: Image) -> int:
-        """What a picture counts as."""
-        return self._models.image_rules(self._model()).tokens(image)
+        """The tokens of a picture."""
+        return self._models.image_rules(self._model).tokens(image)
 
     def begin(self, prompt: Message) -> None:
-        """Starts to read the pictures that a prompt mentions, as they are now."""
+        """Starts reading the pictures that a prompt mentions."""
         names = mentioned(prompt.text)
         if names:
-            room = MAX_TOGETHER - sum(image.info.size for image in prompt.images)
+            room = MAX_TOTAL_BYTES - sum(image.info.size for image in prompt.images)
             self._reading[prompt.id] = spawn(self._read(names, room))
 
     def forget(self, prompt: Message) -> None:
-        """The prompt was taken back."""
+        """Cancels reading for a prompt that was removed."""
         reading = self._reading.pop(prompt.id, None)
         if reading is not None:
             reading.cancel()
 
     async def complete(self, prompt: Message) -> Message:
-        """The prompt with the pictures it mentions. What cannot be had stays words, and the user is told.
+        """The prompt with the pictures it mentions. One that cannot be read stays text, with a warning.
 
-        An interrupt meanwhile is passed on when the prompt is in the hands of its turn: it must not be lost.
+        An interrupt meanwhile is delivered once the turn has the prompt, so that the prompt is not lost.
         """
         reading = self._reading.pop(prompt.id, None)
         if reading is None:
@@ -81,17 +82,17 @@ class Attachments:
                 asyncio.get_running_loop().call_soon(turn.cancel)
             return prompt
         for problem in problems:
-            self._emit(Notice(f"{problem} It is sent as words.", "warning"))
+            self._emit(Notice(f"{problem} It is sent as text.", "warning"))
         return msgspec.structs.replace(prompt, parts=(*prompt.parts, *found)) if found else prompt
 
     async def _read(self, names: list[str], room: int) -> tuple[list[Image], list[str]]:
         found: list[Image] = []
         problems: list[str] = []
-        with ProgressReporter(self._emit, SCALING, _known(names)) as work:
+        with ProgressReporter(self._emit, SCALING, _progress_total(names)) as progress:
             for number, name in enumerate(names):
-                work.at(number)
+                progress.update(number)
                 try:
-                    limits = image_limits(self._models, self._model())
+                    limits = image_limits(self._models, self._model)
                     image = await asyncio.to_thread(_load, name, self._cwd, limits)
                     room -= image.info.size
                     if room < 0:
@@ -103,12 +104,12 @@ class Attachments:
 
 
 def image_limits(models: Models, model: str) -> ImageLimits:
-    """How large a picture `model` takes. Raises UsageError where it cannot look at any."""
+    """How large a picture `model` accepts. Raises UsageError if it accepts none."""
     limits = models.image_limits(model)
     if limits is None:
         raise UsageError(
             f"{model} cannot look at pictures.",
-            "Choose another model (-m, /model); where it can after all: "
+            "Choose another model (-m, /model); if it does accept them: "
             f"""crushpy config set 'models."{model}".images' true""",
         )
     return limits
@@ -117,25 +118,25 @@ def image_limits(models: Models, model: str) -> ImageLimits:
 async def load_pictures(
     names: Sequence[str], cwd: Path, limits: ImageLimits, emit: Callable[[Event], None] = lambda _: None
 ) -> tuple[Image, ...]:
-    """The pictures in files named by a user. Raises UsageError; takes its time."""
+    """The pictures in files named by a user. Raises UsageError; may take seconds."""
     found: list[Image] = []
-    with ProgressReporter(emit, SCALING, _known(names)) as work:
+    with ProgressReporter(emit, SCALING, _progress_total(names)) as progress:
         for number, name in enumerate(names):
-            work.at(number)
+            progress.update(number)
             found.append(await asyncio.to_thread(_load, name, cwd, limits))
-            if sum(image.info.size for image in found) > MAX_TOGETHER:
+            if sum(image.info.size for image in found) > MAX_TOTAL_BYTES:
                 raise _too_much(name)
     return tuple(found)
 
 
-def _known(names: Sequence[str]) -> int:
-    """Of how many it can be told how many are done: of one picture alone it cannot."""
+def _progress_total(names: Sequence[str]) -> int:
+    """The total for the progress report; 0 for a single picture, whose progress is unknown."""
     return len(names) if len(names) > 1 else 0
 
 
 def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:
     path = Path(name)
-    with suppress(RuntimeError):  # the home of somebody who is not known here
+    with suppress(RuntimeError):  # an unknown home folder
         path = path.expanduser()
     raw = read_picture(cwd / path, one_line(name))
     return scale_image(raw, encodable(path.name), limits).image
@@ -143,7 +144,7 @@ def _load(name: str, cwd: Path, limits: ImageLimits) -> Image:
 
 def _too_much(name: str) -> UsageError:
     return UsageError(
-        f"With {one_line(name)} the pictures of this prompt are more than {MAX_TOGETHER:,} bytes together.",
+        f"With {one_line(name)} the pictures of this prompt exceed {MAX_TOTAL_BYTES:,} bytes.",
         "Send some of them with the next prompt.",
     )
 

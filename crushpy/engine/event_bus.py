@@ -1,43 +1,52 @@
-"""Passes every event on to all who listen, in order."""
+"""Passes every event on to all listeners, in order; reports progress and unexpected errors."""
 
+import asyncio
+import time
 from collections.abc import Callable
+from typing import Self
 
-from crushpy.core.events import Event, Notice, PromptCommitted
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import Event, Notice, Progress, PromptCommitted
 
 Listener = Callable[[Event], None]
+PROGRESS_DELAY_S = 0.5
+"""Work that takes less is not reported."""
+PROGRESS_INTERVAL_S = 0.1
 
 
 class EventBus:
-    """Notices wait for a front end, and most for a new session's first events, `session` and `prompt`."""
+    """Holds notices back until a front end listens and a new session has emitted its `prompt`."""
 
     def __init__(self, *, opened: bool) -> None:
+        self.record: Listener = lambda _: None
+        """Stores what has to be stored of an event, before it is emitted."""
         self._listeners: list[Listener] = []
         self._opened = opened
         self._joined = False
         self._held_back: list[Notice] = []
 
     def subscribe(self, listener: Listener) -> Callable[[], None]:
-        """Every event from now on goes to `listener`. Returns the way to stop that."""
+        """Calls `listener` with every event from now on. Returns a function that unsubscribes it."""
         self._listeners.append(listener)
         return lambda: self._listeners.remove(listener)
 
     def join(self, front_end: Listener) -> Callable[[], None]:
-        """The same for who shows them to a person: hears of what came up before, too."""
+        """Subscribes a front end: it also gets the notices held back so far."""
         leave = self.subscribe(front_end)
         self._joined = True
-        self._tell_held_back()
+        self._emit_held_back()
         return leave
 
-    def _tell_held_back(self) -> None:
+    def _emit_held_back(self) -> None:
         if self._joined and self._opened:
             held_back, self._held_back = self._held_back, []
             for notice in held_back:
                 self(notice)
 
-    def at_once(self, notice: Notice) -> None:
-        """Tells what a person should know while the first prompt itself is still waiting."""
+    def emit_now(self, notice: Notice) -> None:
+        """Emits a notice even while the first prompt is not committed yet."""
         if self._joined:
-            self._tell(notice)
+            self._dispatch(notice)
         else:
             self._held_back.append(notice)
 
@@ -45,11 +54,57 @@ class EventBus:
         if isinstance(event, Notice) and not (self._opened and self._joined):
             self._held_back.append(event)
             return
-        self._tell(event)
+        self._dispatch(event)
 
-    def _tell(self, event: Event) -> None:
+    def _dispatch(self, event: Event) -> None:
+        self.record(event)
         for listener in tuple(self._listeners):
             listener(event)
         if isinstance(event, PromptCommitted) and not self._opened:
             self._opened = True
-            self._tell_held_back()
+            self._emit_held_back()
+
+
+class ProgressReporter:
+    """A context manager around long work. Emits nothing if it is quick; always emits its end otherwise."""
+
+    def __init__(self, emit: Callable[[Event], None], what: str, total: int = 0) -> None:
+        """`total` is 0 if it is unknown."""
+        self._emit = emit
+        self._what = what
+        self._done, self._total = 0, total
+        self._due: asyncio.TimerHandle | None = None
+        self._reported_at: float | None = None
+
+    def __enter__(self) -> Self:
+        self._due = asyncio.get_running_loop().call_later(PROGRESS_DELAY_S, self._report)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._due is not None:
+            self._due.cancel()
+        if self._reported_at is not None:
+            whole = self._total or 1
+            self._emit(Progress(self._what, whole, whole))
+
+    def update(self, done: int, total: int | None = None) -> None:
+        """Sets how much is done; `total` if it changed."""
+        self._total = self._total if total is None else total
+        self._done = done
+        if self._reported_at is not None and time.monotonic() >= self._reported_at + PROGRESS_INTERVAL_S:
+            self._report()
+
+    def _report(self) -> None:
+        self._reported_at = time.monotonic()
+        most = self._total - 1 if self._total else 0  # done == total means that the work is over
+        self._emit(Progress(self._what, min(self._done, most), self._total))
+
+
+def unexpected_error(error: Exception) -> CrushpyError:
+    """The error to show for a bug. Its text may hold anything, keys included."""
+    from crushpy.security.redact import redact
+
+    return CrushpyError(
+        redact(f"Internal error: {type(error).__name__}: {error}"),
+        "Stored data is intact. See the log file for details; `crushpy doctor` shows where it is.",
+    )

@@ -11,7 +11,7 @@ from crushpy.context.calibration import Calibration, plausible
 from crushpy.context.cuts import without_images
 from crushpy.context.plan import TokenBudget
 from crushpy.core.defaults import DEFAULT_WINDOW
-from crushpy.core.messages import Message, Usage
+from crushpy.core.messages import Image, Message, Usage
 from crushpy.engine.turn.toolset import NewSessionTerms
 from crushpy.llm import catalog
 from crushpy.llm.catalog import cost, explain_unknown, lookup
@@ -111,6 +111,10 @@ class Models:
     def image_rules(self, model: str) -> ImageRules:
         """How large a picture `model` takes, and what it counts as."""
         return image_rules(model, spoken(model, self.settings))
+
+    def count_image(self, model: str, image: Image) -> int:
+        """The tokens of a picture as the vendor of `model` counts them."""
+        return self.image_rules(model).tokens(image)
 
     def sees(self, model: str) -> bool:
         """Whether `model` can look at pictures; True where nobody knows."""

@@ -1,4 +1,4 @@
-"""What a conversation is doing: one thing at a time, which the user may interrupt."""
+"""Runs one piece of work at a time for a conversation, which the user may interrupt."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -6,20 +6,20 @@ from typing import Any
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Notice
-from crushpy.engine.compaction.boundary_record import Declined
+from crushpy.engine.compaction.draft import Declined
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.event_bus import EventBus
 from crushpy.util.spawn import spawn
 
 
 class RunSlot:
-    """`start` something when it is not `busy`; whatever was started says when it is `over`."""
+    """`start` work while it is not `busy`; the work calls `finish` when it ends."""
 
     def __init__(self, emit: EventBus) -> None:
         self._emit = emit
         self.running: asyncio.Task[Any] | None = None
         self.failure: CrushpyError | None = None
-        """Why the last turn, or list of tasks, ended in error."""
+        """Why the last turn or task list failed."""
 
     @property
     def busy(self) -> bool:
@@ -29,19 +29,19 @@ class RunSlot:
         self.running = spawn(work)
         return self.running
 
-    def over(self) -> None:
+    def finish(self) -> None:
         self.running = None
 
     def interrupt(self) -> bool:
-        """Stops what is running. False where nothing is."""
+        """Cancels the running work. False if there is none."""
         if self.running is None:
             return False
         # Not at once: a task cancelled before its first step never runs, and its prompt would be lost.
         asyncio.get_running_loop().call_soon(self.running.cancel)
         return True
 
-    async def alone(self, work: Coroutine[Any, Any, Any]) -> Any:
-        """Does something that must not meet a running turn; a failure becomes a notice."""
+    async def run_exclusively(self, work: Coroutine[Any, Any, Any]) -> Any:
+        """Runs work that must not overlap a turn; a failure becomes a notice."""
         if self.busy:
             work.close()
             self._emit(Notice("Not while the agent is working. Interrupt it first.", "warning"))
@@ -55,5 +55,5 @@ class RunSlot:
         except asyncio.CancelledError:
             self._emit(Notice("Interrupted: nothing has changed."))
         finally:
-            self.over()
+            self.finish()
         return None

@@ -11,7 +11,7 @@ from textual.screen import Screen
 
 from crushpy.core.app_commands import APP_COMMANDS
 from crushpy.core.start_options import StartOptions
-from crushpy.engine.unexpected import unexpected
+from crushpy.engine.event_bus import unexpected_error
 from crushpy.tui.notify import save_title
 from crushpy.tui.screens.chat import ChatScreen
 from crushpy.tui.terminal.raw_mode import EarlyKeys, count_colours, guess_light_background
@@ -176,7 +176,7 @@ class CrushpyApp(AdaptedApp):
         log.error("the app failed", exc_info=error)
         if self._chat is not None:
             self._chat.show_way_back(self._chat.conversation)
-        return f"crushpy: {unexpected(error) if isinstance(error, Exception) else 'unexpected error'}"
+        return f"crushpy: {unexpected_error(error) if isinstance(error, Exception) else 'unexpected error'}"
 
     async def run_action(
         self,

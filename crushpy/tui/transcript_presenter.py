@@ -149,7 +149,7 @@ class TranscriptPresenter:
                     shown = (key for key in (self._thinking, self._reply) if key is not None)
                     self._stored.update(dict.fromkeys(shown, event.message_id))
                 self._end_reply()
-                if isinstance(event, MessageCommitted) and event.cut:
+                if isinstance(event, MessageCommitted) and event.interrupted:
                     self.show(NoticeItem(CUT_REPLY))
             case Retry():
                 self._drop_reply()

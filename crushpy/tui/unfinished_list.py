@@ -19,12 +19,11 @@ async def unfinished_list(conversation: "Conversation", width: int) -> NoticeIte
     tasks = await conversation.tasks.unfinished()
     if not tasks:
         return None
-    from crushpy.engine.agents.task_rows import table_lines
-    from crushpy.engine.agents.task_watch import standing
+    from crushpy.engine.agents.task_reports import table_lines, task_state_event
 
     done = sum(task.state == "done" for task in tasks)
     go_on = f"crushpy run --resume {conversation.info.root_id}"
     said = f"{done} of {len(tasks)} tasks of its list are done; `{go_on}` goes on with the rest."
     room = max(20, min(width, PROSE) - _EDGE)
-    table = table_lines([standing(task, len(tasks)) for task in tasks], room, ROWS)
+    table = table_lines([task_state_event(task, len(tasks)) for task in tasks], room, ROWS)
     return NoticeItem("\n".join([said, *table]), "warning")

@@ -1,7 +1,7 @@
 """Starts a background task, with the same semantics on every Python version."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -14,3 +14,19 @@ def spawn(work: Coroutine[Any, Any, T]) -> asyncio.Task[T]:
     `work`, perhaps to its end, before it returns. This bypasses the factory.
     """
     return asyncio.Task(work, loop=asyncio.get_running_loop())
+
+
+async def run_parallel(items: Sequence[T], run: Callable[[T], Awaitable[None]], limit: int) -> None:
+    """Runs `run` for all items, at most `limit` at a time. If one raises, the others are cancelled."""
+    waiting = iter(items)
+
+    async def work() -> None:
+        for item in waiting:
+            await run(item)
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(min(limit, len(items))):
+                group.create_task(work())
+    except BaseExceptionGroup as failures:
+        raise failures.exceptions[0] from failures

@@ -159,7 +159,7 @@ def test_a_task_that_fails_stops_those_that_need_it_and_nobody_else(
         "task-5": "done",
     }
     [said] = [line["text"] for line in done.of("notice") if "2 of 5 tasks are done" in line["text"]]
-    assert "failed: bad" in said and "not begun for that: needy, task-4" in said
+    assert "failed: bad" in said and "skipped: needy, task-4" in said
     assert f"crushpy run --resume {done.result['root_id']}" in said
     assert "bad: " in done.result["error"]
 

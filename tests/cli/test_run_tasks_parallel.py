@@ -95,7 +95,7 @@ def test_what_a_task_is_told_is_bounded_however_many_there_are(
         pytest.param([{"prompt": "x", "name": "a", "needs": ["a"]}], "task 1 (a) needs itself", id="itself"),
         pytest.param(
             [{"prompt": "x", "name": "a", "needs": ["b"]}, {"prompt": "y", "name": "b", "needs": ["a"]}],
-            "task 1 (a) needs itself in the end: a needs b needs a",
+            "task 1 (a) depends on itself: a needs b needs a",
             id="circle",
         ),
         pytest.param(
@@ -320,7 +320,7 @@ def test_the_end_names_who_failed_and_only_some_of_those_that_did_not_begin(
     ended = {task["name"]: task["error"] for task in done.result["tasks"]}
     assert ended["late"] == "it needs bad", "the other one is only not done yet"
     last = done.of("notice")[-1]["text"]
-    assert "1 of 53 tasks are done; failed: bad; not begun for that: late, n0, n1," in last
+    assert "1 of 53 tasks are done; failed: bad; skipped: late, n0, n1," in last
     assert "n8 and 41 more. `crushpy run --resume" in last and "n9" not in last
 
 

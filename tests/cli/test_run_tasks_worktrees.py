@@ -83,7 +83,7 @@ def test_each_leaves_a_branch_with_its_diff_and_nothing_is_merged(
     assert branches["left"] in model.told["after"] and "+left" in model.told["after"]
     assert "It changed nothing in its worktree, and left no branch." in model.told["after"]
     assert done.of("notice")[-1]["text"] == (
-        "2 branches hold what tasks with a worktree changed, merged nowhere: "
+        "2 branches hold the changes of tasks with a worktree, not merged: "
         f"git branch --list 'crushpy/{root}/*'"
     )
     assert "Working directory: " + str(home / "worktrees" / root / "left") in str(
@@ -228,7 +228,7 @@ def test_what_fails_leaves_its_branch_too_and_the_next_attempt_has_the_name(
     assert again.code == 0 and git(project, "show", f"{branch}:b.txt") == "whole\n"
     assert git(project, "show", f"{branch}-attempt-1:b.txt") == "half\n"
     notices = [line["text"] for line in again.of("notice")]
-    assert f"What an earlier attempt at work changed is the branch {branch}-attempt-1 now." in notices
+    assert f"The changes of an earlier attempt at work are on the branch {branch}-attempt-1." in notices
     assert left_behind(home) == []
 
 
@@ -238,7 +238,7 @@ def test_a_worktree_in_which_nothing_changed_is_said_to_leave_no_branch(
     llm.always(TaskModel({"look": "All is well."}))
     done = run("--tasks", listed(project, tree("look")), "--format", "text")
     assert done.code == 0 and "look: done, 1 step," in done.stderr
-    assert done.stderr.partition("look: done")[2].splitlines()[0].endswith("nothing changed, no branch")
+    assert done.stderr.partition("look: done")[2].splitlines()[0].endswith("no changes, no branch")
 
 
 @both_databases

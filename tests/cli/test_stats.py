@@ -13,8 +13,7 @@ from support.command import Cli
 from support.headless import MODEL, Run
 
 from crushpy.core.messages import Usage
-from crushpy.engine.session.usage_chart import bars, usage_chart
-from crushpy.engine.session.usage_report import UsageReport, UsageShare
+from crushpy.engine.session.usage_report import UsageReport, UsageShare, bars, usage_chart
 
 DAY = 86_400
 

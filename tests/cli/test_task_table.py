@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from crushpy.cli.task_table import table_lines
 from crushpy.core.events import ListedTaskChanged
-from crushpy.engine.agents.task_schedule import STATES
+from crushpy.engine.agents.task_spec import STATES
 
 
 def a_task(number: int, state: str, line: str = "", name: str = "") -> ListedTaskChanged:

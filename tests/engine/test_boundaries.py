@@ -32,7 +32,7 @@ from crushpy.core.events import (
 from crushpy.core.messages import Seed, Usage
 from crushpy.core.paths import Paths
 from crushpy.engine.compaction import summarizer
-from crushpy.engine.compaction.review import Verdict
+from crushpy.engine.compaction.draft import Verdict
 from crushpy.storage.store import Store
 
 WINDOW = 10_000
@@ -446,7 +446,7 @@ async def test_a_summariser_that_fails_leaves_the_evidence_alone(
     assert await talk.ask("keep this request") == "done"
     assert len(talk.of(Boundary)) == 1
     assert seed_of(talk).summary == "" and "keep this request" in seed_of(talk).evidence
-    assert any("evidence stands alone" in notice.text for notice in talk.of(Notice))
+    assert any("only the evidence was carried" in notice.text for notice in talk.of(Notice))
     assert not (workspace / "hacked").exists()
 
 
@@ -480,7 +480,7 @@ async def test_a_dead_auxiliary_costs_one_call_and_the_main_model_writes_the_sum
         if fault == "unreachable":
             deaf.close()
         else:
-            monkeypatch.setattr(summarizer, "SECONDS_TO_REACH", 0.2)
+            monkeypatch.setattr(summarizer, "AUXILIARY_CONNECT_TIMEOUT_S", 0.2)
         with contextlib.ExitStack() as waiting:
             for _ in range(3 if fault == "never answers the door" else 0):  # fill the queue at the door
                 waiting.enter_context(knock(address))
@@ -708,7 +708,7 @@ async def test_a_refused_key_of_the_summariser_changes_nothing_and_is_tried_late
     talk = await talks(flags=window(), yolo=True)
     assert await talk.ask("go") == "done"
     assert not talk.of(Boundary)
-    assert sum("Not compacted now" in notice.text for notice in talk.of(Notice)) == 1
+    assert sum("Not compacted; retrying" in notice.text for notice in talk.of(Notice)) == 1
     assert len([request for request in llm.requests if is_summary(request.body)]) == 1
 
 
@@ -739,7 +739,7 @@ async def test_a_usage_of_zero_is_not_believed_and_said_once(talks: Talks, llm: 
     llm.always(Reply("done", usage=Usage(0, 10)))
     talk = await talks(flags=window(), yolo=True)
     await talk.ask("go")
-    assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
+    assert sum("implausible usage" in notice.text for notice in talk.of(Notice)) == 1
     assert talk.conversation.context.budget().estimated
 
 
@@ -748,7 +748,7 @@ async def test_an_unknown_window_is_said_once(talks: Talks, llm: ScriptedLLM) ->
     talk = await talks()
     await talk.ask("one")
     await talk.ask("two")
-    assert sum("is not known" in notice.text for notice in talk.of(Notice)) == 1
+    assert sum("is unknown" in notice.text for notice in talk.of(Notice)) == 1
 
 
 # --- by hand: compact, hand-off, review, undo -----------------------------------------------------------
@@ -836,7 +836,7 @@ async def test_undo_makes_the_parent_the_tip_again_and_tells_what_changed_meanwh
     llm.script("back again")
     await talk.ask("go on")
     sent = texts(llm.requests[-1])
-    assert "the first request" in sent and "undid the fresh start" in sent and "late.txt" in sent
+    assert "the first request" in sent and "undid the compaction" in sent and "late.txt" in sent
     await talk.close()
     again = await talks(resume_latest=True)
     assert again.conversation.info.id == parent

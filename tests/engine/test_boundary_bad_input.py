@@ -284,7 +284,7 @@ async def test_a_missing_usage_is_estimated_and_said_once(talks: Talks, llm: Scr
     talk = await talks(flags=window(100_000), yolo=True)
     assert await talk.ask("go") == "done"
     assert talk.conversation.context.budget().estimated
-    assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
+    assert sum("implausible usage" in notice.text for notice in talk.of(Notice)) == 1
 
 
 async def test_without_any_usage_the_boundary_comes_by_our_own_estimate(
@@ -384,4 +384,4 @@ async def test_undo_after_several_generations_names_the_files_of_all_of_them(
     await talk.ask("go on")
     sent = json.dumps(llm.requests[-1].body["messages"])
     assert all(f"made-{number}.txt" in sent for number in range(3))
-    assert sent.count("undid the fresh start") == 1
+    assert sent.count("undid the compaction") == 1

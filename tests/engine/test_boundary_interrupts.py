@@ -155,7 +155,7 @@ async def test_esc_anywhere_in_an_auto_boundary(talks: Talks, llm: ScriptedLLM) 
         script,
         lambda talk: talk.ask("work"),
         flags=WINDOW,
-        expect=("make", "_summarize", "_evidence"),
+        expect=("make_boundary", "_summarize", "_gather_evidence"),
     )
     assert count >= 12
 
@@ -180,7 +180,7 @@ async def test_esc_anywhere_in_a_new_session(talks: Talks, llm: ScriptedLLM) -> 
         script,
         lambda talk: talk.ask("work"),
         flags={"compaction.method": "llm"},
-        expect=("_start_afresh", "new_session", "make"),
+        expect=("_open_new_session", "new_session", "make_boundary"),
     )
 
 
@@ -196,7 +196,7 @@ async def test_esc_anywhere_in_the_recovery_from_an_overflow(talks: Talks, llm: 
         script,
         lambda talk: talk.ask("work"),
         flags={f'models."{MODEL}".context_window': 100_000},
-        expect=("shrink", "_cut_results", "make"),
+        expect=("recover_from_overflow", "_truncate_results", "make_boundary"),
     )
 
 
@@ -213,7 +213,7 @@ async def test_esc_anywhere_in_a_compact_by_hand_and_its_undo(talks: Talks, llm:
         await talk.conversation.context.undo()
 
     await esc_everywhere(
-        talks, llm, script, work, prepare=prepare, expect=("make", "_summarize"), flags=WINDOW
+        talks, llm, script, work, prepare=prepare, expect=("make_boundary", "_summarize"), flags=WINDOW
     )
 
 

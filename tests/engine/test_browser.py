@@ -73,11 +73,11 @@ async def test_the_open_conversation_hears_of_its_new_title_and_hands_it_on(
     talk = await talks()
     await talk.ask("Hello there")
     conversation = talk.conversation
-    await conversation.library.rename(conversation.info.root_id, "greetings")
+    await conversation.sessions.rename(conversation.info.root_id, "greetings")
     assert conversation.info.title == "greetings"
     assert await conversation.context.compact(summary="We said hello.")
     assert conversation.info.generation == 1
-    assert await titles(conversation.library) == ["greetings"]
+    assert await titles(conversation.sessions) == ["greetings"]
 
 
 # --- deletion ------------------------------------------------------------------------------------------
@@ -354,7 +354,7 @@ async def test_a_live_conversation_knows_its_own_library(talks: Talks, llm: Scri
     llm.always("Yes.")
     talk = await talks()
     await talk.ask("Hello")
-    library = talk.conversation.library
+    library = talk.conversation.sessions
     assert library.open_root == talk.conversation.info.root_id
     with pytest.raises(UsageError, match="open here"):
         library.delete(library.open_root)

@@ -120,7 +120,7 @@ async def test_what_is_dropped_is_found_by_recall_and_search(talks: Talks, llm: 
     await talk.ask("what was it?")
     answer = llm.requests[-1].body["messages"][-1]
     assert answer["role"] == "tool" and "planted-77" in answer["content"]
-    assert await talk.conversation.library.search("planted-77", within=talk.conversation.info.id)
+    assert await talk.conversation.sessions.search("planted-77", within=talk.conversation.info.id)
 
 
 async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise_them(
@@ -136,7 +136,7 @@ async def test_a_boundary_after_drops_keeps_them_as_facts_but_does_not_summarise
     assert "The first answer." in read and "planted" not in read
     sent = await asked(talk, llm)
     assert "planted" in sent, "the evidence tells that the command ran"
-    with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the fresh start"):
+    with pytest.raises(UsageError, match=f"{planted} is of session {parent}, before the compaction"):
         await talk.conversation.context.edit([ContextEdit("restore", planted)])
     assert await talk.conversation.context.undo()
     sent = await asked(talk, llm, "after the undo")

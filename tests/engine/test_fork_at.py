@@ -82,7 +82,7 @@ async def test_a_message_before_a_fresh_start_gives_that_session_as_it_was(
     assert "the first request" in sent and "The second answer." in sent
     assert "Notes of it all." not in sent and "The third answer." not in sent
     assert "after the fresh start" not in sent
-    found = await branch.conversation.library.search("fresh start", within=branch.conversation.info.id)
+    found = await branch.conversation.sessions.search("fresh start", within=branch.conversation.info.id)
     assert not found, "what came after the message is no part of the branch's past"
 
 

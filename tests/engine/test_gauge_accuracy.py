@@ -91,7 +91,7 @@ async def test_after_two_replies_the_gauge_is_near_the_next_report(
     assert len(teller.readings) == 8
     for said, asked in teller.readings[2:]:
         assert abs(said - asked) <= NEAR * asked, teller.readings
-    assert not any("cannot be right" in notice.text for notice in talk.of(Notice))
+    assert not any("implausible usage" in notice.text for notice in talk.of(Notice))
 
 
 async def test_a_new_conversation_starts_with_what_was_learnt(talks: Talks, llm: ScriptedLLM) -> None:
@@ -119,5 +119,5 @@ async def test_a_report_far_below_is_set_aside_until_a_second_one_agrees(
         await talk.ask(prompt)
         estimated.append(talk.conversation.context.budget().estimated)
     assert estimated == [False, False, True, False]
-    assert sum("cannot be right" in notice.text for notice in talk.of(Notice)) == 1
+    assert sum("implausible usage" in notice.text for notice in talk.of(Notice)) == 1
     assert talk.conversation.context.budget().used == 630

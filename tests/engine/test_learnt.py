@@ -16,7 +16,7 @@ from crushpy.core.messages import Usage
 from crushpy.llm.learnt import LearntModel, LearntModels, with_ratio
 
 LLM = ("--compaction", "llm")
-UNKNOWN = "is not known"
+UNKNOWN = "is unknown"
 
 
 def statuses(llm: ScriptedLLM) -> list[dict[str, Any]]:

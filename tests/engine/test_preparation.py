@@ -23,7 +23,7 @@ from crushpy.core.events import (
 )
 from crushpy.core.messages import Cut, Seed, Usage
 from crushpy.core.paths import Paths
-from crushpy.engine.compaction.review import Verdict
+from crushpy.engine.compaction.draft import Verdict
 from crushpy.storage.store import Store
 
 WINDOW = {

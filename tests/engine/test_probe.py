@@ -5,8 +5,8 @@ from scripted_llm.replies import Fail, Stall
 from scripted_llm.server import ScriptedLLM
 
 from crushpy.core.errors import CrushpyError
-from crushpy.engine import probe
-from crushpy.engine.probe import probe_model
+from crushpy.engine import side_calls
+from crushpy.engine.side_calls import probe_model
 from crushpy.llm.errors import AuthenticationFailed, ModelError, TimedOut
 from crushpy.settings import Settings
 
@@ -34,7 +34,7 @@ async def test_a_refusal_is_raised_as_it_is(llm: ScriptedLLM) -> None:
 
 
 async def test_silence_ends(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(probe, "PATIENCE", 0.2)
+    monkeypatch.setattr(side_calls, "PROBE_TIMEOUT_S", 0.2)
     llm.always(Stall())
     with pytest.raises(TimedOut, match="did not answer within"):
         await probe_model(MODEL, Settings())

@@ -111,7 +111,7 @@ def test_pictures_are_mentioned_by_name(text: str, names: list[str]) -> None:
 async def test_several_pictures_that_take_their_time_are_counted_and_a_failure_ends_the_count(
     talks: Talks, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.engine.progress_reporter.QUICK", 0.0)
+    monkeypatch.setattr("crushpy.engine.event_bus.PROGRESS_DELAY_S", 0.0)
     for name in ("a.png", "b.png"):
         (workspace / name).write_bytes(picture())
     talk = await talks()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.engine.agents.task_schedule import PlannedTask, TaskSchedule, problem_with_needs
+from crushpy.engine.agents.task_spec import PlannedTask, TaskSchedule, problem_with_needs
 
 
 @st.composite
@@ -35,9 +35,9 @@ def test_every_task_comes_to_rest_and_each_rule_holds_on_the_way(
             schedule.start(name)
             began.append(name)
             assert all(schedule.states[need] == "done" for need in by_name[name].needs)
-        running = schedule.of("running")
+        running = schedule.in_state("running")
         assert 0 < len(running) <= parallel
-        assert len(running) == 1 or not any(by_name[name].alone for name in running)
+        assert len(running) == 1 or not any(by_name[name].exclusive for name in running)
         state = data.draw(st.sampled_from(["done", "done", "done", "failed", "limit"]))
         schedule.end(data.draw(st.sampled_from(running)), state)
     assert len(set(began)) == len(began)
@@ -55,12 +55,12 @@ def test_what_was_done_before_is_not_begun_again(tasks: list[PlannedTask], paral
         for name in schedule.startable():
             assert name not in done
             schedule.start(name)
-        schedule.end(schedule.of("running")[0], "done")
+        schedule.end(schedule.in_state("running")[0], "done")
     assert set(schedule.states.values()) == {"done"}
 
 
 def reading(name: str, *needs: str) -> PlannedTask:
-    return PlannedTask(name, needs, alone=False)
+    return PlannedTask(name, needs, exclusive=False)
 
 
 def test_one_that_works_alone_waits_and_nothing_overtakes_it() -> None:
@@ -95,18 +95,18 @@ def test_nothing_starts_after_a_stop() -> None:
     schedule.start("a")
     schedule.stop()
     schedule.end("a", "interrupted")
-    assert schedule.over and schedule.of("waiting") == ["b"]
+    assert schedule.over and schedule.in_state("waiting") == ["b"]
 
 
 @pytest.mark.parametrize(
     ("tasks", "said"),
     [
         pytest.param([reading("a"), reading("A")], "task 2 has the name 'A', which task 1 has", id="same"),
-        pytest.param([reading("a", "b")], "task 1 (a) needs 'b', and no task has that name", id="unknown"),
+        pytest.param([reading("a", "b")], "task 1 (a) needs 'b', but no task has that name", id="unknown"),
         pytest.param([reading("a"), reading("b", "b")], "task 2 (b) needs itself", id="itself"),
         pytest.param(
             [reading("x"), reading("a", "c"), reading("b", "a"), reading("c", "b")],
-            "task 2 (a) needs itself in the end: a needs c needs b needs a",
+            "task 2 (a) depends on itself: a needs c needs b needs a",
             id="circle",
         ),
     ],

@@ -345,7 +345,7 @@ async def test_a_task_whose_window_fills_starts_afresh_and_knows_nothing_of_its_
     talk = await talks(flags={f'models."{MODEL}".context_window': 10_000}, yolo=True)
     assert await talk.ask("the treasure of the main agent") == "done"
     assert not talk.of(Boundary), "a boundary of a task is none of the conversation's"
-    assert any("fresh start (auto)" in event.text for event in talk.of(ToolOutput))
+    assert any("context compacted (auto)" in event.text for event in talk.of(ToolOutput))
     sessions, (kept,) = await stored(talk)
     assert [session.kind for session in sessions] == ["root", "task", "continuation"]
     assert sessions[2].parent_id == sessions[1].id

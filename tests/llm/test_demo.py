@@ -141,7 +141,7 @@ async def test_words_found_twice_are_left_alone_and_the_reason_is_told(project: 
 
 async def test_a_refusal_is_answered_with_the_rule_that_would_allow_it(project: Path) -> None:
     denial = (
-        "Permission needed: no rule covers `make`. Nobody can be asked in this run, so it was not done. "
+        "Permission needed: no rule covers `make`. No user can be asked in this run, so it was not done. "
         "The user could allow it with: --allow 'bash(make)'"
     )
     talk = Talk(project, answers={"bash": denial})

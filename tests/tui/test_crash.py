@@ -51,7 +51,7 @@ async def test_a_bug_in_a_command_is_told_and_the_app_goes_on(start: Start, llm:
         with pytest.MonkeyPatch.context() as patch:
             patch.setitem(ACTIONS, "copy_reply", broken)
             await app.say("/copy")
-            await app.sees("crushpy made a mistake: ValueError: no such thing")
+            await app.sees("Internal error: ValueError: no such thing")
         assert "abcdef0123456789" not in app.text
         llm.script("Still here.")
         await app.say("are you there?")

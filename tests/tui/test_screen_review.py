@@ -13,7 +13,7 @@ from textual import events
 
 from crushpy.core.events import Boundary, ReviewNeeded
 from crushpy.core.messages import Seed
-from crushpy.engine.compaction.review import Verdict
+from crushpy.engine.compaction.draft import Verdict
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.widgets import grace_period
 

@@ -12,7 +12,7 @@ from support.talk import Talks
 from crushpy.core.errors import CrushpyError
 from crushpy.core.paths import Paths
 from crushpy.core.templates import Template, Templates, shipped_dir
-from crushpy.engine.compaction.boundary_record import Rehearsal
+from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.screens.template import TemplateScreen
 
 

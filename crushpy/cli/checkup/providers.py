@@ -114,7 +114,7 @@ async def _servable(scene: Scene, name: str) -> Finding | None:
 
 async def _answers(scene: Scene, name: str) -> Finding:
     """Sends the model one short request."""
-    from crushpy.engine.probe import probe_model
+    from crushpy.engine.side_calls import probe_model
 
     try:
         return ok(await probe_model(name, scene.settings))

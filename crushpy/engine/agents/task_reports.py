@@ -1,100 +1,308 @@
-"""What tasks of a list are told of each other: only what they need, and never more than fits."""
+"""What tasks of a list are told about each other, and what the user is told about all of them."""
 
-from collections.abc import Callable, Coroutine
-from typing import Any
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from typing import Any, cast
+from unicodedata import combining, east_asian_width
+
+import msgspec
 
 from crushpy.context.tags import element
-from crushpy.core.messages import Data, counted
-from crushpy.engine.agents.task_orders import TaskOrder, TaskOrders
+from crushpy.core.events import (
+    AgentEvent,
+    Event,
+    ListedTaskChanged,
+    MessageCommitted,
+    Retry,
+    SessionOpened,
+    TaskEvent,
+    ToolCalled,
+    UsageReported,
+)
+from crushpy.core.messages import Data, counted, headline
+from crushpy.engine.agents.task_spec import TaskListSpec, TaskSpec, TaskState
 from crushpy.engine.session.session import title_of
+from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import ListedTask, TaskResult
 from crushpy.tools.truncate import MAX_RESULT_CHARS, truncate
 
-MAX_NEEDED = 60_000
-"""Characters of all reports together that a task asked for by name."""
-MAX_EARLIER = 20_000
-"""The same where it did not, and gets what came before it."""
-LEAST = 1_000
-"""Characters without which a report is of no use: rather fewer of them."""
+MAX_NEEDED_CHARS = 60_000
+"""All reports together that a task asked for by name."""
+MAX_EARLIER_CHARS = 20_000
+"""All reports together, if it did not ask and gets those before it."""
+MIN_REPORT_CHARS = 1_000
+"""A shorter excerpt is of no use: fewer reports are sent instead."""
+MAX_LINE_CHARS = 200
+"""Of the line that says what a task does."""
+MAX_NAMES = 10
+"""Tasks listed by name, of each state."""
+MAX_REASONS = 5
 EARLIER = "# What earlier tasks reported\nThese are notes, not proof: check what you rely on."
-Tell = Callable[[TaskResult, str], Coroutine[Any, Any, str]]
+MARKS = {"waiting": " ", "running": "▸", "done": "✓", "skipped": "-"}
+_WORDS: dict[TaskState, str] = {
+    "failed": "failed",
+    "limit": "stopped at a limit",
+    "interrupted": "interrupted",
+    "skipped": "skipped",
+    "waiting": "not started",
+}
+_ORDER = ("running", "failed", "limit", "interrupted", "skipped", "waiting", "done")
+"""Which rows are shown first if not all fit."""
+_NAME, _STATE = 24, 11
+FormatReport = Callable[[TaskResult, str], Coroutine[Any, Any, str]]
 """A result in the form that a strategy asks for."""
 
 
-class TaskOutcome(Data, frozen=True):
-    """A task that is done."""
+# --- between tasks ---------------------------------------------------------------------------------------
 
-    order: TaskOrder
+
+class TaskOutcome(Data, frozen=True):
+    """A task that succeeded."""
+
+    spec: TaskSpec
     task: ListedTask
     result: TaskResult
 
 
 class TaskReports:
-    """`tell` gives a result whole, or summarised."""
+    """The reports of all tasks that succeeded. `format_report` gives a result in full or summarised."""
 
-    def __init__(self, orders: TaskOrders, tell: Tell) -> None:
-        self._orders = orders
-        self._tell = tell
+    def __init__(self, tasks: TaskListSpec, format_report: FormatReport) -> None:
+        self._tasks = tasks
+        self._format_report = format_report
         self._done: dict[str, TaskOutcome] = {}
 
     def add(self, outcome: TaskOutcome) -> None:
-        self._done[outcome.order.name] = outcome
+        self._done[outcome.spec.name] = outcome
 
-    async def prompt(self, order: TaskOrder) -> str:
-        """The task's prompt, and the results it is to know of, in the form that it is to receive."""
-        known = self._known_to(order)
+    async def prompt_for(self, spec: TaskSpec) -> str:
+        """The task's prompt with the reports it needs, each in the form that it should receive."""
+        known = self._known_to(spec)
         if not known:
-            return order.work.prompt
-        most = MAX_EARLIER if order.needs is None else MAX_NEEDED
-        room = min(MAX_RESULT_CHARS, max(LEAST, most // len(known)))
+            return spec.work.prompt
+        most = MAX_EARLIER_CHARS if spec.needs is None else MAX_NEEDED_CHARS
+        room = min(MAX_RESULT_CHARS, max(MIN_REPORT_CHARS, most // len(known)))
         blocks: list[str] = []
         left = most
-        for outcome in reversed(known):  # the latest ones matter most where not all of them fit
-            text = await self._tell(outcome.result, self._orders.handed_to(order, outcome.order))
+        for outcome in reversed(known):  # the latest matter most if not all fit
+            text = await self._format_report(outcome.result, self._tasks.strategy_between(spec, outcome.spec))
             shown = _shown(text, outcome, room)
             left -= min(room, len(shown))
             if left < 0:
                 break
             blocks.insert(0, element("report", f"{_title(outcome)}\n\n{shown}"))
-        if unsaid := len(known) - len(blocks):
+        if omitted := len(known) - len(blocks):
             blocks.insert(
-                0, f"({counted(unsaid, 'earlier report')} left out; recall finds them by their words.)"
+                0, f"({counted(omitted, 'earlier report')} left out; recall finds them by their words.)"
             )
-        return "\n".join([order.work.prompt, "", EARLIER, *blocks])
+        return "\n".join([spec.work.prompt, "", EARLIER, *blocks])
 
-    async def kept(self, outcome: TaskOutcome) -> str:
-        """The report as the conversation keeps it."""
-        text = await self._tell(outcome.result, self._orders.kept_from(outcome.order))
+    async def for_conversation(self, outcome: TaskOutcome) -> str:
+        """The report as the conversation stores it."""
+        text = await self._format_report(outcome.result, self._tasks.strategy_for_conversation(outcome.spec))
         return _shown(text, outcome, MAX_RESULT_CHARS)
 
-    def _known_to(self, order: TaskOrder) -> list[TaskOutcome]:
-        """In the order of the list."""
-        names = [task.name for task in self._orders.tasks]
-        wanted = names[: names.index(order.name)] if order.needs is None else order.needs
+    def _known_to(self, spec: TaskSpec) -> list[TaskOutcome]:
+        """In list order."""
+        names = [task.name for task in self._tasks.tasks]
+        wanted = names[: names.index(spec.name)] if spec.needs is None else spec.needs
         return [self._done[name] for name in names if name in wanted and name in self._done]
 
 
 def is_named(task: ListedTask) -> bool:
-    """True where somebody gave it a name."""
+    """Whether the user gave it a name."""
     return task.name != f"task-{task.number}"
 
 
-def numbered(task: ListedTask) -> str:
-    """What a task is called in running text."""
+def task_label(task: ListedTask) -> str:
+    """The name of a task in running text."""
     return f"Task {task.number}, {task.name}" if is_named(task) else f"Task {task.number}"
 
 
 def _title(outcome: TaskOutcome) -> str:
-    return f"{numbered(outcome.task)}: {title_of(outcome.order.work.prompt)}"
+    return f"{task_label(outcome.task)}: {title_of(outcome.spec.work.prompt)}"
 
 
 def _shown(text: str, outcome: TaskOutcome, room: int) -> str:
-    """A report with the branch it left, head and tail where that is too long, and where all of it is."""
+    """A report with its branch; head and tail only if it is too long, and how to read all of it."""
     changes = outcome.task.changes
     if changes:
-        changes = truncate(changes, max(LEAST, room // 2)).text
+        changes = truncate(changes, max(MIN_REPORT_CHARS, room // 2)).text
         room -= len(changes)
-    shown = truncate(text, max(LEAST // 2, room))
+    shown = truncate(text, max(MIN_REPORT_CHARS // 2, room))
     if shown.truncated_chars:
-        text = f"{shown.text}\n\n[Cut; recall(message_id={outcome.result.id!r}) reads the whole report.]"
+        text = (
+            f"{shown.text}\n\n[Truncated; recall(message_id={outcome.result.id!r}) reads the whole report.]"
+        )
     return f"{text}\n\n{changes}" if changes else text
+
+
+# --- one task's progress ---------------------------------------------------------------------------------
+
+
+class TaskMonitor:
+    """Forwards the events of one task of a list under its name, and emits its state."""
+
+    def __init__(
+        self, task: ListedTask, many: int, emit: Callable[[Event], None], *, worktree: bool = False
+    ) -> None:
+        self._emit = emit
+        self._many = many
+        self._worktree = worktree
+        self._line = ""
+        self.task = task
+        """Its current state."""
+
+    def __call__(self, event: Event) -> None:
+        """Handles an event of its sub-agent."""
+        self._emit(TaskEvent(self.task.name, cast(AgentEvent, event)))
+        match event:
+            case SessionOpened():
+                self.update(session_id=event.id)
+            case ToolCalled():
+                self.emit_state(f"{event.name} {headline(event.name, event.args, more=' …')}")
+            case MessageCommitted():
+                self.update(steps=self.task.steps + 1)
+                self.emit_state(_last_line(event.text))
+            case UsageReported():
+                self.update(tokens=event.total.total, cost=event.total.cost)
+                self.emit_state()
+            case Retry():
+                self.emit_state(f"{event.reason} Trying again in {event.seconds:g} s.")
+            case _:
+                pass
+
+    def update(self, **changes: str | float) -> None:
+        self.task = msgspec.structs.replace(self.task, **changes)
+
+    def emit_state(self, line: str = "") -> None:
+        """Emits its state, and what it does or said last."""
+        self._line = line.strip() or self._line
+        self._emit(
+            task_state_event(self.task, self._many, self._line[:MAX_LINE_CHARS], worktree=self._worktree)
+        )
+
+
+def task_state_event(
+    task: ListedTask, many: int, line: str = "", *, worktree: bool = False
+) -> ListedTaskChanged:
+    """The event for the state of one of `many` tasks."""
+    return ListedTaskChanged(
+        task.name,
+        task.state,
+        task.steps,
+        task.tokens,
+        task.cost,
+        line,
+        task.number,
+        many,
+        task.session_id,
+        task.branch,
+        task.error,
+        worktree,
+    )
+
+
+def _last_line(text: str) -> str:
+    return next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+
+
+# --- the end of a list -----------------------------------------------------------------------------------
+
+
+class ListSummary(Data, frozen=True):
+    """Why not all tasks are done."""
+
+    text: str
+    reasons: str
+    """Of failed tasks."""
+    go_on: str
+
+
+def summarize_list(
+    states: Mapping[str, TaskState], tasks: Sequence[ListedTask], root_id: str, stopped: str
+) -> ListSummary:
+    """`stopped`: interrupted, or the limit that was reached; empty if the list ran to its end."""
+    named: dict[TaskState, list[str]] = {
+        state: [name for name, found in states.items() if found == state] for state in _WORDS
+    }
+    done = sum(state == "done" for state in states.values())
+    rest = "; ".join(f"{_WORDS[state]}: {_some(names)}" for state, names in named.items() if names)
+    why = {"": "", "interrupted": "Interrupted: "}.get(stopped, f"Stopped, {stopped}: ")
+    failed = [task for task in tasks if task.name in named["failed"]][:MAX_REASONS]
+    return ListSummary(
+        f"{why}{done} of {len(states)} tasks are done; {rest}.",
+        "; ".join(f"{task.name}: {task.error}" for task in failed),
+        f"`crushpy run --resume {root_id}` continues with the rest (with the same --allow or --yolo); "
+        "the file is not read again.",
+    )
+
+
+def branches_left(tasks: Sequence[ListedTask], root_id: str) -> str:
+    """The branches of tasks with worktrees, and how to list them; empty if there are none."""
+    many = sum(bool(task.branch) for task in tasks)
+    if not many:
+        return ""
+    held = f"{many} branches hold" if many > 1 else "1 branch holds"
+    look = f"git branch --list 'crushpy/{root_id}/*'"
+    return f"{held} the changes of tasks with a worktree, not merged: {look}"
+
+
+def _some(names: Sequence[str]) -> str:
+    more = len(names) - MAX_NAMES
+    return ", ".join(names[:MAX_NAMES]) + (f" and {more} more" if more > 0 else "")
+
+
+# --- as a table ------------------------------------------------------------------------------------------
+
+
+def table_lines(tasks: Sequence[ListedTaskChanged], width: int, height: int) -> list[str]:
+    """A table of at most `height` lines and `width` columns."""
+    room = max(0, height - 2)
+    shown = sorted(tasks, key=lambda task: _ORDER.index(task.state))[:room] if len(tasks) > room else tasks
+    names = min(_NAME, max((_width(task.name) for task in shown), default=4))
+    head = f"  {'task':<{names}}  {'state':<{_STATE}} {'step':>4} {'tokens':>9} {'cost':>8}  last"
+    rows = [_row(task, names) for task in sorted(shown, key=lambda task: task.number)]
+    lines = [head, *rows, _total_line(tasks, len(tasks) - len(shown))]
+    return [_fit(line, width) for line in lines[-height:]]
+
+
+def _row(task: ListedTaskChanged, names: int) -> str:
+    name = _fit(task.name, names)
+    last = one_line(clean(task.error or task.branch or unchanged(task) or task.line))
+    return (
+        f"{MARKS.get(task.state, '✗')} {name}{' ' * (names - _width(name))}  {task.state:<{_STATE}} "
+        f"{task.step:>4} {task.tokens:>9,} {money(task.cost):>8}  {last}"
+    )
+
+
+def unchanged(task: ListedTaskChanged) -> str:
+    """A note for a task whose worktree has no changes; empty for any other."""
+    return "no changes, no branch" if task.worktree and task.state == "done" and not task.branch else ""
+
+
+def _total_line(tasks: Iterable[ListedTaskChanged], hidden: int) -> str:
+    tasks = list(tasks)
+    states = {state: sum(task.state == state for task in tasks) for state in _ORDER}
+    words = [f"{many} {state}" for state, many in states.items() if many]
+    tokens = sum(task.tokens for task in tasks)
+    words += [f"{tokens:,} tokens", money(sum(task.cost for task in tasks))]
+    return f"  {counted(len(tasks), 'task')}: {', '.join(words)}" + (
+        f"; {hidden} not shown" if hidden else ""
+    )
+
+
+def money(cost: float) -> str:
+    return f"${cost:.2f}"
+
+
+def _width(text: str) -> int:
+    """The number of terminal columns."""
+    return sum(0 if combining(one) else 2 if east_asian_width(one) in "WF" else 1 for one in text)
+
+
+def _fit(text: str, width: int) -> str:
+    if _width(text) <= width:
+        return text
+    while text and _width(text) > width - 1:
+        text = text[:-1]
+    return f"{text}…"

@@ -1,298 +1,310 @@
 """Makes a boundary: ends the session at the tip and opens its child, in one transaction.
 
-When is decided by `policy.py` and `overflow.py`; here is how: plan, evidence, summary, review, store.
+`policy.py` decides when; this module does it, as a pipeline over one draft: plan, evidence, summary, review,
+commit.
 """
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
 
 import msgspec
 
-from crushpy.context.coverage import lineage_coverage, measure
+from crushpy.context.coverage import Coverage, lineage_coverage, measure
 from crushpy.context.cuts import apply_cuts, overlay
 from crushpy.context.earlier_notes import left_out
-from crushpy.context.evidence import WorkspaceSnapshot, build_evidence
-from crushpy.context.ledger import Ledger
+from crushpy.context.evidence import build_evidence
 from crushpy.context.message_facts import NOTHING
-from crushpy.context.plan import FRAME, Plan, TokenBudget, cuts_to_fit
+from crushpy.context.plan import FRAME, cuts_to_fit
 from crushpy.context.render import message_text, seed_text
-from crushpy.core.events import MAKING_SUMMARY, Compacting, Event, Notice
+from crushpy.core.events import MAKING_SUMMARY, Boundary, Compacting, Notice
 from crushpy.core.ids import new_id
 from crushpy.core.messages import EarlierNote, Message, Seed, to_json
-from crushpy.engine.compaction.boundary_record import (
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.draft import (
+    BoundaryDraft,
     BoundaryOptions,
-    ChildStart,
+    BoundaryPlanner,
     Declined,
     Rehearsal,
-    boundary_event,
-    boundary_record,
+    SummaryReview,
     child_of,
-    counts,
 )
-from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.lineage_ledger import lineage_ledger
-from crushpy.engine.compaction.planner import BoundaryPlanner
+from crushpy.engine.compaction.evidence_sources import load_ledger, take_snapshot
 from crushpy.engine.compaction.preparation import Preparations
-from crushpy.engine.compaction.review import ReviewGate
 from crushpy.engine.compaction.summarizer import Summarizer, Summary
-from crushpy.engine.compaction.view import WindowState
-from crushpy.engine.progress_reporter import ProgressReporter
-from crushpy.engine.session.session import LiveSession, LoadedSession, result_message
+from crushpy.engine.compaction.window import WindowState
+from crushpy.engine.event_bus import ProgressReporter
+from crushpy.engine.session.session import LoadedSession, result_message
 from crushpy.security.redact import redact
-from crushpy.storage.store import Store
+from crushpy.storage.records import BoundaryInfo
 from crushpy.util.uncancellable import uncancellable
 
 
 class BoundaryBuilder:
-    """Everything a boundary needs, for one conversation."""
+    """Makes the boundaries of one agent's sessions."""
 
-    def __init__(
-        self,
-        session: LiveSession,
-        store: Store,
-        planner: BoundaryPlanner,
-        gauge: Gauge,
-        summarizer: Summarizer,
-        preparations: Preparations,
-        reviews: ReviewGate,
-        snapshot: Callable[[], Awaitable[WorkspaceSnapshot]],
-        emit: Callable[[Event], None],
-    ) -> None:
-        self._session = session
-        self._store = store
+    def __init__(self, scope: AgentScope, planner: BoundaryPlanner, preparations: Preparations) -> None:
+        self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
+        self._emit = scope.emit
         self._planner = planner
-        self._gauge = gauge
-        self._summarizer = summarizer
         self._preparations = preparations
-        self._reviews = reviews
-        self._snapshot = snapshot
-        self._emit = emit
+        self._summarizer = Summarizer(scope, scope.emit)
+        self.reviews = SummaryReview(scope.emit)
 
-    async def make(self, options: BoundaryOptions, state: WindowState) -> bool:
-        """Ends the session and goes on in its child. False where there is nothing to leave behind.
+    async def make_boundary(self, options: BoundaryOptions, state: WindowState) -> bool:
+        """Ends the session and continues in its child. False if there is nothing to leave behind.
 
-        Raises Postponed, Declined and StorageError; then, and when it is cancelled before it is stored,
-        nothing has changed.
+        Raises Postponed, Declined and StorageError; then, and if it is cancelled before the commit, nothing
+        has changed.
         """
-        started = time.monotonic() - self._reviews.seconds  # how long the user reads is no cost of it
-        await self._planner.read_pins()
-        limits = self._planner.token_budget(state)
-        begun = self._preparations.plan(options, state)
-        ready = self._preparations.state == "ready"
-        plan = begun or self._planner.plan(options, limits)
-        if not plan.parts.middle:
+        started = time.monotonic() - self.reviews.seconds  # the user's reading time does not count
+        draft = await self._plan(options, state, use_preparation=True)
+        if draft is None:
             return False
+        was_ready = draft.from_preparation and self._preparations.state == "ready"
         self._emit(Compacting(options.trigger))
-        ledger = await lineage_ledger(self._session, self._store, keep=True)
-        seed, summary = await self._compose(options, ledger, limits, plan, state, begun=begun is not None)
-        start = await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)
-        carried = {message.id for message in plan.parts.tail}
-        tail = tuple(message for message in self._session.history if message.id in carried)
-        now = time.time()
-        child = child_of(self._session.info, now, options.trigger)
-        seed_message = Message(id=new_id(), role="user", parts=(seed,), created_at=now)
-        boundary = boundary_record(
-            options, self._session.info.id, child.id, now, plan, summary, start.coverage
-        )
-        waited = time.monotonic() - self._reviews.seconds - started
-        boundary = msgspec.structs.replace(
-            boundary,
-            tokens_before=state.budget.used,
-            tokens_after=start.tokens,
-            lineage=start.lineage,
-            seconds=round(max(waited, summary.seconds), 3),
-            prepared=ready and summary.counted,
-            waited_ms=round(waited * 1_000),
-        )
-        answer, facts = None, {seed_message.id: NOTHING}
-        if options.answers is not None:
-            told = f"continued in {child.id}"
-            answer = result_message(msgspec.structs.replace(options.answers, text=told))
-            facts[answer.id] = self._session.facts_of(answer)
-
-        async def commit() -> None:
-            if summary.usage.total and not summary.counted:
-                await self._session.count(summary.usage)
-            await self._store.boundaries.add(
-                boundary,
-                child,
-                seed_message,
-                cuts=start.cuts,
-                result=answer,
-                ledger=to_json(ledger).decode(),
-                facts=facts,
-            )
-            self._gauge.void()
-            self._preparations.boundary_made(used=summary.counted)
-            if answer is not None and answer.result is not None:
-                options.on_stored(answer.result)
-            self._emit(boundary_event(boundary, start.coverage, seed))
-            self._session.continue_in(
-                LoadedSession(
-                    child,
-                    (seed_message, *tail),
-                    start.cuts,
-                    inherited=1 + len(tail),
-                    before=self._session.usage,
-                )
-            )
-
-        await uncancellable(commit())
-        for warning in self._planner.pins.warnings:
+        await self._gather_evidence(draft, store_missing=True)
+        await self._write_summary(draft)
+        waited = time.monotonic() - self.reviews.seconds - started
+        await uncancellable(self._commit(draft, waited, prepared=was_ready and draft.summary.counted))
+        for warning in draft.pins.warnings:
             self._emit(Notice(warning, "warning"))
-        if summary.problem and not summary.text:
-            self._emit(
-                Notice(
-                    f"No summary could be written ({summary.problem}); the evidence stands alone.", "warning"
-                )
-            )
+        if draft.summary.problem and not draft.summary.text:
+            text = f"No summary could be written ({draft.summary.problem}); only the evidence was carried."
+            self._emit(Notice(text, "warning"))
         return True
 
-    def hopeless(self, state: WindowState) -> bool:
-        """Whether the fixed part leaves no child room below its threshold, however little it carries.
+    async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
+        """What `make_boundary` would carry over; None if that is nothing. Changes nothing."""
+        draft = await self._plan(options, state, use_preparation=False)
+        if draft is None:
+            return None
+        await self._gather_evidence(draft, store_missing=False)
+        await self._write_summary(draft)
+        return Rehearsal(
+            text=seed_text(draft.seed),
+            summary=draft.seed.summary,
+            tokens_before=state.budget.used,
+            tokens_after=draft.tokens_after,
+            messages=len(draft.plan.parts.middle),
+            tail=len(draft.plan.parts.tail),
+            cost=draft.summary.usage.cost,
+            coverage=coverage_counts(draft.coverage),
+            share=draft.coverage.share,
+            prose_share=draft.coverage.prose_share,
+            problem=draft.summary.problem,
+        )
 
-        A ratio above two is rather a strange report than a tokenizer: there the breaker judges.
+    def cannot_help(self, state: WindowState) -> bool:
+        """Whether the fixed part leaves a child no room below its threshold, however little it carries.
+
+        A ratio above two rather indicates a wrong report than a tokenizer; the circuit breaker handles that.
         """
         limits = self._planner.token_budget(state)
         fixed = int(limits.fixed_tokens / max(1.0, (self._gauge.calibration.ratio or 1.0) / 2))
         return msgspec.structs.replace(limits, fixed_tokens=fixed).carried <= FRAME
 
     def too_long(self, summary: str, state: WindowState) -> str:
-        """Why a summary cannot be carried as it is; empty where it can."""
+        """Why a summary cannot be carried as it is; empty if it can."""
         size, most = self._gauge.count(summary), self._planner.token_budget(state).longest_summary
         if size <= most:
             return ""
         return (
             f"The summary has {size:,} tokens; at most {most:,} are carried over. Nothing has changed. "
-            "Shorten it: what is stored can be found with recall."
+            "Shorten it: stored messages can be found with recall."
         )
 
-    def replied(self) -> None:
-        """A model call of the session came through."""
-        self._summarizer.replied()
+    def reset_overflows(self) -> None:
+        """A model call of the session succeeded."""
+        self._summarizer.reset_overflows()
 
-    async def rehearse(self, options: BoundaryOptions, state: WindowState) -> Rehearsal | None:
-        """What `make` would carry over; nothing is changed. None where there is nothing to leave behind."""
+    async def _plan(
+        self, options: BoundaryOptions, state: WindowState, *, use_preparation: bool
+    ) -> BoundaryDraft | None:
+        """Splits the history. None if there is nothing to leave behind."""
         await self._planner.read_pins()
         limits = self._planner.token_budget(state)
-        plan = self._planner.plan(options, limits)
+        prepared = self._preparations.plan(options, state) if use_preparation else None
+        plan = prepared or self._planner.plan(options, limits)
         if not plan.parts.middle:
             return None
-        ledger = await lineage_ledger(self._session, self._store, keep=False)
-        seed, summary = await self._compose(options, ledger, limits, plan, state)
-        start = await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)
-        return Rehearsal(
-            text=seed_text(seed),
-            summary=seed.summary,
-            tokens_before=state.budget.used,
-            tokens_after=start.tokens,
-            messages=len(plan.parts.middle),
-            tail=len(plan.parts.tail),
-            cost=summary.usage.cost,
-            coverage=counts(start.coverage),
-            share=start.coverage.share,
-            prose_share=start.coverage.prose_share,
-            problem=summary.problem,
+        return BoundaryDraft(options, state, limits, self._planner.pins, plan, prepared is not None)
+
+    async def _gather_evidence(self, draft: BoundaryDraft, *, store_missing: bool) -> None:
+        services = self._scope.services
+        draft.ledger = await load_ledger(self._session, services.store, store_missing=store_missing)
+        draft.evidence = await asyncio.to_thread(  # a long lineage takes time, and must not block the screen
+            build_evidence,
+            draft.ledger,
+            await take_snapshot(self._session.info, services.workspace),
+            limit=draft.plan.evidence_tokens,
+            request_limit=draft.limits.request,
+            count=self._gauge.count,
+            redact=redact,
         )
 
-    def _child_start(self, seed: Seed, ledger: Ledger, plan: Plan, limits: TokenBudget) -> ChildStart:
-        """What the child starts with: how its tail is shown, how large it is, what of the middle it holds."""
-        before = self._session.seed
-        text = seed_text(seed)
-        size = self._gauge.count(text)
-        cuts = {
-            cut.message_id: cut for cut in cuts_to_fit(plan, limits, text_tokens=size, size=self._gauge.size)
-        }
-        shown = apply_cuts(plan.parts.tail, cuts)
-        before_cuts = self._session.cuts
-        kept = {m.id: before_cuts[m.id] for m in plan.parts.tail if overlay(before_cuts, m.id)}
-        carried = "\n".join((text, *map(message_text, shown)))
-        return ChildStart(
-            tuple({**kept, **cuts}.values()),
-            limits.fixed_tokens + size + sum(map(self._gauge.size, shown)),
-            measure(
-                plan.parts.middle,
-                seed.summary,
-                carried,
-                cwd=self._session.info.cwd,
-                notes=before.notes if before else "",
-                pins=self._planner.pins.facts,
-            ),
-            lineage_coverage(ledger, carried, cwd=self._session.info.cwd),
-        )
-
-    async def _compose(
-        self,
-        options: BoundaryOptions,
-        ledger: Ledger,
-        limits: TokenBudget,
-        plan: Plan,
-        state: WindowState,
-        *,
-        begun: bool = False,
-    ) -> tuple[Seed, Summary]:
-        """The child's first message. With a review, until the user accepts it. `begun`: a preparation of
-        this plan is there or on its way."""
-        evidence = await self._evidence(ledger, plan, limits)
+    async def _write_summary(self, draft: BoundaryDraft) -> None:
+        """Writes the child's first message; under review, until the user accepts it."""
+        options = draft.options
         focus, written = options.focus, options.summary
         while True:
             if written:
-                summary = Summary(text=written)
+                draft.summary = Summary(text=written)
             elif options.evidence_only:
-                summary = Summary()
+                draft.summary = Summary()
             else:
-                summary = await self._summarize(options, plan, focus, begun=begun)
-                begun = False
-            seed = self._seed(redact(summary.text), evidence, plan, limits, written=bool(written))
+                draft.summary = await self._summarize(draft, focus)
+                draft.from_preparation = False
+            await self._compose(draft, by_hand=bool(written))
             if not options.review:
-                return seed, summary
-            after = (await asyncio.to_thread(self._child_start, seed, ledger, plan, limits)).tokens
-            answer = await self._reviews.ask(options.trigger, seed, state.budget.used, after)
-            if answer.kind == "decline":
-                raise Declined(answer.text)
-            if answer.kind == "accept":
-                if answer.text.strip() and answer.text != summary.text:
-                    source = "edited" if summary.text else "user"
-                    summary = msgspec.structs.replace(summary, text=answer.text, source=source)
-                return self._seed(
-                    redact(summary.text), evidence, plan, limits, written=bool(written)
-                ), summary
-            written, focus = "", "\n".join(part for part in (options.focus, answer.text) if part)
+                return
+            verdict = await self.reviews.ask(draft)
+            if verdict.kind == "decline":
+                raise Declined(verdict.text)
+            if verdict.kind == "accept":
+                if verdict.text.strip() and verdict.text != draft.summary.text:
+                    source = "edited" if draft.summary.text else "user"
+                    draft.summary = msgspec.structs.replace(draft.summary, text=verdict.text, source=source)
+                    await self._compose(draft, by_hand=bool(written))
+                return
+            written, focus = "", "\n".join(part for part in (options.focus, verdict.text) if part)
 
-    def _seed(self, summary: str, evidence: str, plan: Plan, limits: TokenBudget, *, written: bool) -> Seed:
-        """A summariser updates the notes before it. Who writes a summary by hand may leave out what still
-        holds, and without a summary nothing would be left of them."""
-        before = self._session.seed
+    async def _summarize(self, draft: BoundaryDraft, focus: str) -> Summary:
+        may_postpone = draft.options.may_postpone
+        with ProgressReporter(self._emit, MAKING_SUMMARY) as progress:
+            if draft.from_preparation:
+                prepared = await self._preparations.summary(progress.update, may_postpone=may_postpone)
+                if prepared is not None:
+                    return prepared
+            job = self._planner.summary_job(draft.options, draft.plan, focus)
+            with self._summarizer.progress.watched(progress.update):
+                return await self._summarizer.run(job, may_postpone=may_postpone)
+
+    async def _compose(self, draft: BoundaryDraft, *, by_hand: bool) -> None:
+        draft.seed = self._seed(draft, by_hand=by_hand)
+        await asyncio.to_thread(self._measure, draft)
+
+    def _seed(self, draft: BoundaryDraft, *, by_hand: bool) -> Seed:
+        """A summariser updates the earlier notes. A summary written by hand may leave out valid ones, and
+        without a summary all of them would be lost: then they are carried beside it."""
+        before, summary = self._session.seed, redact(draft.summary.text)
         earlier: tuple[EarlierNote, ...] = ()
-        if before is not None and (written or not summary):
+        if before is not None and (by_hand or not summary):
             earlier = left_out(
                 before.summary,
                 before.earlier,
                 summary,
-                limit=limits.summary_target // 2,
+                limit=draft.limits.summary_target // 2,
                 count=self._gauge.count,
             )
-        return Seed(summary, evidence, plan.quotes, earlier, self._planner.pins.text)
+        return Seed(summary, draft.evidence, draft.plan.quotes, earlier, draft.pins.text)
 
-    async def _summarize(self, options: BoundaryOptions, plan: Plan, focus: str, *, begun: bool) -> Summary:
-        may_postpone = options.may_postpone
-        with ProgressReporter(self._emit, MAKING_SUMMARY) as work:
-            if begun:
-                prepared = await self._preparations.summary(work.at, may_postpone=may_postpone)
-                if prepared is not None:
-                    return prepared
-            job = self._planner.summary_job(options, plan, focus)
-            with self._summarizer.progress.watched(work.at):
-                return await self._summarizer.run(job, may_postpone=may_postpone)
-
-    async def _evidence(self, ledger: Ledger, plan: Plan, limits: TokenBudget) -> str:
-        return await asyncio.to_thread(  # a long lineage takes its time, and the screen must not wait for it
-            build_evidence,
-            ledger,
-            await self._snapshot(),
-            limit=plan.evidence_tokens,
-            request_limit=limits.request,
-            count=self._gauge.count,
-            redact=redact,
+    def _measure(self, draft: BoundaryDraft) -> None:
+        """Fits the tail into the room left, and measures what the child starts with."""
+        before, parts = self._session.seed, draft.plan.parts
+        text = seed_text(draft.seed)
+        size = self._gauge.count(text)
+        fitted = cuts_to_fit(draft.plan, draft.limits, text_tokens=size, size=self._gauge.size)
+        overrides = {one.message_id: one for one in fitted}
+        shown = apply_cuts(parts.tail, overrides)
+        known = self._session.cuts
+        kept = {message.id: known[message.id] for message in parts.tail if overlay(known, message.id)}
+        carried = "\n".join((text, *map(message_text, shown)))
+        cwd = self._session.info.cwd
+        draft.overrides = tuple({**kept, **overrides}.values())
+        draft.tokens_after = draft.limits.fixed_tokens + size + sum(map(self._gauge.size, shown))
+        draft.coverage = measure(
+            parts.middle,
+            draft.seed.summary,
+            carried,
+            cwd=cwd,
+            notes=before.notes if before else "",
+            pins=draft.pins.facts,
         )
+        draft.lineage = lineage_coverage(draft.ledger, carried, cwd=cwd)
+
+    async def _commit(self, draft: BoundaryDraft, waited: float, *, prepared: bool) -> None:
+        """Stores the boundary in one transaction, then emits it and continues in the child."""
+        session, options, summary = self._session, draft.options, draft.summary
+        now = time.time()
+        carried = {message.id for message in draft.plan.parts.tail}
+        tail = tuple(message for message in session.history if message.id in carried)
+        child = child_of(session.info, now, options.trigger)
+        seed_message = Message(id=new_id(), role="user", parts=(draft.seed,), created_at=now)
+        boundary = BoundaryInfo(
+            id=new_id(),
+            parent_id=session.info.id,
+            child_id=child.id,
+            trigger=options.trigger,
+            created_at=now,
+            tail=tuple(message.id for message in draft.plan.parts.tail),
+            summary_source=_summary_source(options, summary),
+            summary_model=summary.model,
+            template_name=summary.template,
+            template_hash=summary.template_hash,
+            tokens_before=draft.state.budget.used,
+            tokens_after=draft.tokens_after,
+            cost=summary.usage.cost,
+            seconds=round(max(waited, summary.seconds), 3),
+            truncated_chars=summary.truncated_chars,
+            problem=summary.problem,
+            coverage=coverage_counts(draft.coverage),
+            lineage=draft.lineage,
+            prepared=prepared,
+            moment=options.moment,
+            waited_ms=round(waited * 1_000),
+        )
+        answer, facts = None, {seed_message.id: NOTHING}
+        if options.answers is not None:
+            answer = result_message(msgspec.structs.replace(options.answers, text=f"continued in {child.id}"))
+            facts[answer.id] = session.facts_of(answer)
+        if summary.usage.total and not summary.counted:
+            await session.count(summary.usage)
+        await self._scope.services.store.boundaries.add(
+            boundary,
+            child,
+            seed_message,
+            cuts=draft.overrides,
+            result=answer,
+            ledger=to_json(draft.ledger).decode(),
+            facts=facts,
+        )
+        self._gauge.reset()
+        self._preparations.boundary_made(used=summary.counted)
+        if answer is not None and answer.result is not None:
+            options.on_stored(answer.result)
+        self._emit(_boundary_event(boundary, draft))
+        history, before = (seed_message, *tail), session.usage
+        session.continue_in(
+            LoadedSession(child, history, draft.overrides, inherited=len(history), before=before)
+        )
+
+
+def _summary_source(options: BoundaryOptions, summary: Summary) -> str:
+    if not summary.text:
+        return "evidence"
+    by_hand = (
+        {"agent": "agent", "manual": "user"}.get(options.trigger, "model") if options.summary else "model"
+    )
+    return summary.source or by_hand
+
+
+_SHARED_FIELDS = set(BoundaryInfo.__struct_fields__) & set(Boundary.__struct_fields__) - {"coverage"}
+
+
+def _boundary_event(boundary: BoundaryInfo, draft: BoundaryDraft) -> Boundary:
+    """The event for a stored boundary. A field that both have is copied by name."""
+    return Boundary(
+        **{name: getattr(boundary, name) for name in _SHARED_FIELDS},
+        coverage=draft.coverage.share,
+        prose_coverage=draft.coverage.prose_share,
+        facts=boundary.coverage,
+        template=boundary.template_name,
+        summary=draft.seed.summary,
+        evidence=draft.seed.evidence,
+        pins=draft.seed.pins,
+    )
+
+
+def coverage_counts(coverage: Coverage) -> dict[str, tuple[int, int, int]]:
+    return {kind: (found.total, found.prose, found.carried) for kind, found in coverage.by_kind.items()}

@@ -1,4 +1,4 @@
-"""The context of a conversation, for its front ends: how full it is, what is in it, and fresh starts."""
+"""The context of a conversation, for its front ends: how full it is, what is in it, edits and compaction."""
 
 import asyncio
 from collections.abc import Sequence
@@ -6,29 +6,30 @@ from collections.abc import Sequence
 import msgspec
 
 from crushpy.context.budget import Budget
-from crushpy.context.edits import ContextEdit, EditEffect
-from crushpy.context.forecast import Forecast
+from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
+from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast
 from crushpy.context.inspect import Inspection
+from crushpy.context.plan import FRAME, TokenBudget
 from crushpy.core.errors import UsageError
 from crushpy.core.templates import Template
 from crushpy.engine.agents.agent import Agent
-from crushpy.engine.compaction.boundary_record import Rehearsal
-from crushpy.engine.compaction.review import Verdict
-from crushpy.engine.compaction.undo import undo_boundary
+from crushpy.engine.compaction.draft import Rehearsal, Verdict
 from crushpy.engine.run_slot import RunSlot
-from crushpy.engine.session.session import LiveSession, load_session
-from crushpy.storage.store import Store
+from crushpy.engine.session.branches import undo_boundary
+from crushpy.engine.session.session import load_session
+from crushpy.llm.protocol import ModelInfo
 from crushpy.util.uncancellable import uncancellable
 
 
 class ContextService:
-    """Of the main agent. What changes the context waits until nothing else is under way."""
+    """For the main agent. Whatever changes the context waits until nothing else is running."""
 
-    def __init__(self, agent: Agent, session: LiveSession, store: Store, under_way: RunSlot) -> None:
+    def __init__(self, agent: Agent, run_slot: RunSlot) -> None:
         self._agent = agent
-        self._session = session
-        self._store = store
-        self._under_way = under_way
+        self._scope, self._session = agent.scope, agent.scope.session
+        self._store = agent.scope.services.store
+        self._run_slot = run_slot
+        self._turn_usages = TurnUsages()
 
     def budget(self) -> Budget:
         """How full the model's window is."""
@@ -39,60 +40,123 @@ class ContextService:
         return msgspec.structs.replace(self._agent.view.inspect(), forecast=self.forecast())
 
     def forecast(self) -> Forecast:
-        """How long the session lasts at its pace, and what going on costs against starting afresh."""
-        return self._agent.outlook.forecast()
+        """How long the session lasts at its current pace, and the cost of continuing against compacting.
+        No model is asked."""
+        state, session, gauge = self._agent.view.now(), self._session, self._scope.gauge
+        own = session.own_messages
+        carried = session.history[: len(session.history) - len(own)]
+        return forecast(
+            self._turn_usages.of(own),
+            state.budget,
+            start=state.fixed_tokens + sum(map(gauge.size, carried)),
+            limit=self._agent.thresholds.in_force,
+            fresh=_expected_boundary(self._agent.planner.token_budget(state), state.budget.used),
+            prices=_prices(self._scope.models.info(session.info.model)),
+        )
 
     async def count_exactly(self) -> None:
-        """Loads the token vocabulary, so that figures are counts and not guesses."""
-        await asyncio.to_thread(self._agent.gauge.load)
+        """Loads the token vocabulary, so that figures are counts and not estimates."""
+        await asyncio.to_thread(self._scope.gauge.load)
+
+    # --- edits ------------------------------------------------------------------------------------------
 
     async def edit(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect:
-        """Drops, cuts or restores messages from the next request on, all or none; what that does."""
-        if dry_run:
-            return await self._agent.editor.plan(edits)
-        if self._under_way.busy:
-            raise UsageError("Not while the agent is working.", "Interrupt it first.")
-        return await self._agent.editor.apply(edits)
+        """Drops, truncates or restores messages from the next request on, all or none.
 
-    # --- fresh starts -----------------------------------------------------------------------------------
+        `context/edits.py` computes the effect. Stored messages stay as they are: overrides beside them say
+        how this session shows them; children and branches inherit those. `UsageError` if an edit is invalid.
+        """
+        if not dry_run and self._run_slot.busy:
+            raise UsageError("Not while the agent is working.", "Interrupt it first.")
+        for edit in edits:
+            await self._refuse_foreign(edit.message_id)
+        await self._agent.view.counted()  # sizes are in the model's tokens from now on
+        session = self._session
+        effect = effect_of_edits(
+            session.history, session.cuts, edits, cwd=session.info.cwd, size=self._scope.gauge.size
+        )
+        if not dry_run:
+            await uncancellable(self._apply(effect))
+        return effect
+
+    async def _apply(self, effect: EditEffect) -> None:
+        await self._session.add_cuts(effect.cuts)
+        self._agent.policy.history_replaced()
+
+    async def _refuse_foreign(self, name: str) -> None:
+        """Raises for a message of an earlier session, saying where it is."""
+        session = self._session
+        here = any(message.id.startswith(name.strip()) for message in session.history)
+        if here or name in (ALL, SUPERSEDED) or not session.stored:
+            return
+        place = await self._store.messages.find(name, within=session.info.id)
+        raise UsageError(
+            f"message {place.message_id} is of session {place.session_id}, before the compaction: "
+            "it is not sent any more",
+            f"`crushpy sessions show {place.session_id}` shows it; --at {place.message_id} goes back to it.",
+        )
+
+    # --- compaction -------------------------------------------------------------------------------------
 
     @property
     def preparation(self) -> str:
-        """Whether the summary of the next fresh start is preparing or ready; empty where neither."""
+        """preparing or ready, for the summary of the next boundary; else empty."""
         return self._agent.policy.preparation
 
     def review(self, review_id: str, verdict: Verdict) -> bool:
-        """Answers a `review` event; False where that summary no longer waits."""
+        """Answers a `review` event; False if that summary is no longer pending."""
         return self._agent.reviews.answer(review_id, verdict)
 
     async def compact(
         self, focus: str = "", summary: str = "", *, review: bool = False, template: Template | None = None
     ) -> bool:
-        """Starts afresh now: with words for the summariser, or with the user's own summary (a hand-off)."""
+        """Compacts now: with a focus for the summariser, or with the user's own summary (a hand-off)."""
         work = self._agent.policy.compact(focus, summary, review=review, template=template)
-        return await self._under_way.alone(work) or False
+        return await self._run_slot.run_exclusively(work) or False
 
     async def rehearse(self, focus: str = "", template: Template | None = None) -> Rehearsal | None:
         """What `compact` would carry over. Writes nothing."""
         return await self._agent.policy.rehearse(focus, template)
 
     async def undo(self) -> bool:
-        """Takes the boundary before this session back: its parent is the tip again."""
-        return await self._under_way.alone(uncancellable(self._undo())) or False
+        """Undoes the boundary before this session: its parent is the tip again."""
+        return await self._run_slot.run_exclusively(uncancellable(self._undo())) or False
 
     async def _undo(self) -> bool:
-        chosen = self._session.info.mode
+        mode = self._session.info.mode
         parent = await undo_boundary(self._store, self._session.info.id, follow=True)
         loaded = await load_session(self._store, parent)
         self._agent.policy.history_replaced()
         self._session.continue_in(loaded)
-        if self._session.info.mode != chosen:  # since; not what held when it ended
-            await self._session.set_mode(chosen)
+        if self._session.info.mode != mode:  # the current mode stays, not that of the parent's end
+            await self._session.set_mode(mode)
         await self._agent.policy.rearm()
         return True
 
     @property
-    def began_afresh(self) -> bool:
-        """True right after a fresh start: the user has said nothing since."""
+    def just_compacted(self) -> bool:
+        """True right after a boundary: no prompt has come since."""
         said = any(one.role == "user" and one.says_something for one in self._session.own_messages)
         return self._session.seed is not None and not said
+
+
+def _expected_boundary(limits: TokenBudget, used: int) -> FreshStart:
+    """A boundary made now, by the allowed sizes: a forecast plans nothing."""
+    said = max(0, used - limits.fixed_tokens)
+    tail = min(limits.keep_recent_tokens, limits.window // 5, said // 2)
+    texts = min(said, FRAME + limits.summary_target + limits.evidence)
+    first_request = limits.fixed_tokens + min(limits.carried, texts + tail)
+    return FreshStart(said - tail, limits.summary_target, first_request)
+
+
+def _prices(info: ModelInfo) -> Prices | None:
+    """None if a price is unknown or the model is free."""
+    if not info.input_cost or info.output_cost is None:
+        return None
+    read, write = info.cache_read_cost, info.cache_write_cost
+    return Prices(
+        info.input_cost,
+        info.output_cost,
+        info.input_cost if read is None else read,
+        info.input_cost if write is None else write,
+    )

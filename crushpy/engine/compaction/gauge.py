@@ -1,4 +1,4 @@
-"""Keeps the figures from which the budget is computed: our own counts, and the provider's last report."""
+"""Keeps the figures from which the budget is computed: token counts and the provider's last reports."""
 
 import asyncio
 from collections import deque
@@ -13,57 +13,62 @@ from crushpy.llm.protocol import Request
 from crushpy.llm.tokens import Counter
 from crushpy.util.prefix_cache import PrefixCache
 
-REPORTS = 8
-"""How many of the last reports are looked at."""
+MAX_REPORTS = 8
+"""How many of the last usage reports are used."""
 
 
 class Gauge:
-    """How full one session's window is. `void` it when the history it speaks of is no longer the one sent.
+    """How full one session's window is. Call `reset` when the history is no longer the one that was sent.
 
-    What it gives is in the tokens of the session's model: our own counts, scaled by what its reports taught.
+    All figures are tokens of the session's model: our own counts, scaled by the ratio its reports taught.
     """
 
     def __init__(
         self,
         window: Callable[[str], int | None],
         ratios: Callable[[str, bool], Sequence[float]],
-        count_image: Callable[[Image], int],
+        count_image: Callable[[str, Image], int],
+        model: str = "",
     ) -> None:
-        """`ratios` are those learnt of a model: against counts, or (False) against guesses by bytes.
-        `count_image` counts a picture as the model's vendor does."""
+        """`ratios` gives those learnt for a model: against counts, or (False) against estimates by bytes.
+        `count_image` counts a picture as a model's vendor does."""
         self._window = window
         self._ratios = ratios
-        self._count_image = count_image
+        self._count_image_for = count_image
+        self._model = model
         self._counter = Counter()
         self._sizes: dict[tuple[str, int], tuple[int, bool]] = {}
         self._fixed: dict[str, tuple[int, bool]] = {}
         self._totals: PrefixCache[Message, list[int]] = PrefixCache(lambda: [0])
-        """Tokens of no message, the first one, the first two, and so on."""
-        self._reports: deque[tuple[Usage, int]] = deque(maxlen=REPORTS)
+        """Element n is the size of the first n messages."""
+        self._reports: deque[tuple[Usage, int]] = deque(maxlen=MAX_REPORTS)
         """Each with the number of messages it covers, its reply included."""
         self.calibration = Calibration()
         """As of the last reading."""
 
+    def _count_image(self, image: Image) -> int:
+        return self._count_image_for(self._model, image)
+
     def load(self) -> None:
-        """Waits for the vocabulary: counts are exact afterwards, where there is one."""
+        """Waits for the token vocabulary: counts are exact afterwards, if there is one."""
         self._counter.wait()
 
     def load_for(self, history: Sequence[Message]) -> None:
-        """Load the vocabulary and count a history. Call it in a thread."""
+        """Loads the vocabulary and counts a history. Call it in a thread."""
         self.load()
         for message in history:
             self._counted(message)
 
     @property
     def exact(self) -> bool:
-        """Whether texts are counted, not guessed."""
+        """Whether texts are counted, not estimated."""
         return self._counter.exact
 
     def count(self, text: str) -> int:
         return self.calibration.whole(self._counter.count(text)[0])
 
     def count_for(self, model: str) -> Callable[[str], int]:
-        """Counts in the tokens of another model, as far as they are known."""
+        """A function that counts in tokens of another model, as far as its ratio is known."""
         other = Calibration(ratio_of(self._ratios(model, self.exact)) or self.calibration.ratio)
         return lambda text: other.whole(self._counter.count(text)[0])
 
@@ -76,12 +81,12 @@ class Gauge:
         return self.calibration.whole(self._counted_fixed(request))
 
     def exact_size(self, message: Message) -> int:
-        """What to store with a message: our own count; 0 while only a guess could be given."""
+        """The count to store with a message; 0 while only an estimate is possible."""
         return self._counter.count_message(message, self._count_image)[0] if self.exact else 0
 
     def _counted(self, message: Message) -> int:
-        """Our own count of a message: as stored with it, or counted once and kept. While others are guessed
-        this one is too: a ratio holds for one way of counting."""
+        """Our count of a message: the stored one, or counted once and cached. While other messages are
+        estimated, this one is too, since a ratio holds for one way of counting."""
         if message.tokens and self.exact:
             return message.tokens
         key = _key(message)
@@ -98,34 +103,34 @@ class Gauge:
             self._fixed = {text: known}
         return known[0]
 
-    def void(self) -> None:
-        """Forgets the reports: a boundary, another model or another prompt made them meaningless."""
+    def reset(self) -> None:
+        """Forgets the reports: after a boundary, a model switch or an edit they describe another request."""
         self._reports.clear()
 
     def restore(
         self, history: Sequence[Message], cuts: Mapping[str, Cut], inherited: int, model: str
     ) -> None:
-        """Takes up the stored reports; what was carried over a boundary speaks of another window, and
-        what was said before the context was edited of another request."""
+        """Loads the stored reports of this session, as far back as they describe the same requests: neither
+        across a boundary nor before an edit of the context."""
         edited = {cut.made_after for cut in cuts.values()}
         found: list[int] = []
         for number in range(len(history) - 1, inherited - 1, -1):
             message = history[number]
-            if message.id in edited or len(found) == REPORTS:
+            if message.id in edited or len(found) == MAX_REPORTS:
                 break
             if message.usage is not None:
                 if message.model != model:
                     break
                 found.append(number)
         for number in reversed(found):
-            self.reported(history[number].usage, len(apply_cuts(history[: number + 1], cuts)))
+            self.add_report(history[number].usage, len(apply_cuts(history[: number + 1], cuts)))
 
     def window(self, model: str) -> int:
-        """The model's window, or the documented default where nobody knows it."""
+        """The model's window, or the documented default if it is unknown."""
         return self._window(model) or DEFAULT_WINDOW
 
-    def reported(self, usage: Usage | None, covered: int) -> None:
-        """Takes the usage of a reply, the last of `covered` messages; its request held all the others."""
+    def add_report(self, usage: Usage | None, covered: int) -> None:
+        """Adds the usage of a reply, the last of `covered` messages; its request held all the others."""
         self._reports.append((usage or Usage(), covered))
 
     @property
@@ -143,6 +148,7 @@ class Gauge:
 
     def reading(self, request: Request, history: tuple[Message, ...]) -> Budget:
         """The budget by the figures at hand, without loading anything."""
+        self._model = request.model
         fixed, sums = self._counted_fixed(request), self._running_totals(history)
         self.calibration = self._calibrated(request.model, fixed, sums)
         added = sums[-1] - sums[min(self._covered, len(history))]
@@ -164,7 +170,7 @@ class Gauge:
         return calibrate(reports, self._ratios(model, self.exact))
 
     async def settled(self, request: Request, history: tuple[Message, ...], threshold: float) -> Budget:
-        """The budget, exact where it might reach `threshold`.
+        """The budget, exact if it might reach `threshold`.
 
         A token is at least one byte, so as long as the bytes stay below, nothing has to be counted and
         the vocabulary (half a second, 30 MB) need not be loaded.
@@ -178,20 +184,20 @@ class Gauge:
         return self.reading(request, history)
 
     def _most(self, request: Request, history: Sequence[Message]) -> int:
-        """An upper bound of the tokens: the report plus every byte since, or all bytes."""
+        """An upper bound of the tokens: the last report plus every byte since, or all bytes."""
         since = sum(map(self._most_of, history[self._covered :]))
         if self._reported:
             return self._reported + since
         return since + len(request.system.encode()) + len(to_json(request.tools))
 
     def _most_of(self, message: Message) -> int:
-        """No more tokens than bytes; but a picture has its own count, whatever its bytes."""
+        """An upper bound for one message: its bytes, and its pictures by their own count."""
         pictures = message.images
         plain = len(to_json(message.parts)) - sum(len(image.data) for image in pictures)
         return plain + sum(map(self._count_image, pictures))
 
 
 def _key(message: Message) -> tuple[str, int]:
-    """What a size is kept by: a message that is shown cut keeps its id."""
+    """Cache key of a size: a truncated message keeps its id but has another length."""
     result = message.result
     return message.id, len(result.text) if result else message.length

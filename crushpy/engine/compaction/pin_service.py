@@ -1,30 +1,27 @@
-"""The pins of one conversation: added, taken away, and read anew at each boundary."""
+"""The pins of one conversation: added, removed, proposed by the agent, and read again at each boundary."""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from crushpy.context.pins import CarriedPins, PinContent, carry_pins, pin_limit, pins_text
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Data, Message, Pin
-from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.session.session import LiveSession
-from crushpy.permissions.decision import Decision
+from crushpy.core.events import Notice
+from crushpy.core.messages import Data, Message, Pin, ToolCall, counted
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.security.redact import redact
 from crushpy.security.sanitize import encodable
-from crushpy.settings import Settings
-from crushpy.storage.store import Store
-from crushpy.tools.base import ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.files.locate import locate, real_path, reason
 from crushpy.tools.files.text_file import decode, image_type, normalize, read_regular
 from crushpy.tools.view import ViewArgs, ViewTool
 
-LARGEST = 1_000_000
-"""Characters of a file: a longer one is not pinned, and of one that grew longer only the ends are read."""
-MOST = 100
-"""Pins of one conversation: each is read at every boundary."""
+MAX_FILE_CHARS = 1_000_000
+"""A longer file cannot be pinned; of one that grew longer only both ends are read."""
+MAX_PINS = 100
+"""Per conversation: each is read at every boundary."""
+PROPOSAL = "the agent proposes to pin this: every compaction would carry it verbatim"
 
 
 class PinView(Data, frozen=True, omit_defaults=False):
@@ -36,7 +33,7 @@ class PinView(Data, frozen=True, omit_defaults=False):
     name: str
     """Of the file, or the message's id; empty for a text."""
     text: str
-    """What it stands for now, without secrets."""
+    """Its current content, without secrets."""
     problem: str
     """Why there is no text."""
     tokens: int
@@ -51,29 +48,20 @@ class PinList(Data, frozen=True, omit_defaults=False):
 
 
 class PinService:
-    """Pins belong to the conversation: all its sessions and branches have the same, whoever added them.
+    """Pins belong to the conversation: all its sessions and branches share them.
 
-    A pinned file is read only where `view` may read it without a question: when it is pinned, and each time
+    A pinned file is read only if `view` may read it without a question: when it is pinned, and each time
     it is carried.
     """
 
-    def __init__(
-        self,
-        session: LiveSession,
-        store: Store,
-        settings: Callable[[], Settings],
-        gauge: Gauge,
-        context: ToolContext,
-        judge: Callable[..., Decision],
-    ) -> None:
-        self._session = session
-        self._store = store
-        self._settings = settings
-        self._gauge = gauge
-        self._context = context
-        self._judge = judge
+    def __init__(self, scope: AgentScope) -> None:
+        self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
+        self._store, self._context = scope.services.store, scope.services.workspace
+        self._approvals = scope.services.approvals
+        self._decided: set[str] = set()
+        """Proposals of the agent that the user has decided about."""
 
-    # --- for a person --------------------------------------------------------------------------------------
+    # --- for the user --------------------------------------------------------------------------------------
 
     async def add_text(self, text: str) -> PinView:
         """Pins a sentence."""
@@ -92,19 +80,19 @@ class PinService:
         except (ToolError, OSError) as error:
             why = str(error) if isinstance(error, ToolError) else f"{encodable(path)}: {reason(error)}"
             raise UsageError(f"this file cannot be pinned: {why}") from error
-        if len(text) > LARGEST:
+        if len(text) > MAX_FILE_CHARS:
             raise UsageError(f"{encodable(path)} is too large to be pinned: it has {len(text):,} characters")
         return await self._add(Pin(0, "file", source=encodable(real), created_at=time.time()))
 
     async def add_message(self, message_id: str) -> PinView:
-        """Pins what a message of this conversation says; the beginning of its id is enough."""
+        """Pins the text of a message of this conversation; a unique prefix of its id is enough."""
         self._require_stored()
         here = self._session.info.id
         place = await self._store.messages.find(message_id, within=here)
         return await self._add_said(await self._store.messages.get(place.message_id, within=here))
 
     async def add_shown(self, shows: Callable[[Message], bool]) -> PinView:
-        """Pins the latest message that `shows` knows again, of this session or those it continues."""
+        """Pins the latest message for which `shows` is true, of this session or those it continues."""
         self._require_stored()
         messages = await self._store.messages.load_lineage(self._session.info.id)
         found = next((message for message in reversed(messages) if shows(message)), None)
@@ -119,7 +107,7 @@ class PinService:
         return await self._add(Pin(0, "message", text, message.id, time.time()))
 
     async def remove(self, number: int) -> Pin:
-        """Takes a pin away. `UsageError` where there is none of that number."""
+        """Removes a pin. `UsageError` if there is none of that number."""
         return await self._store.pins.remove(self._root, number)
 
     async def listed(self) -> PinList:
@@ -129,17 +117,39 @@ class PinService:
         )
 
     async def texts(self) -> list[str]:
-        """The sentences that are pinned."""
+        """All pinned sentences."""
         return [pin.text for pin in await self._pins() if pin.kind == "text"]
+
+    async def offer(self, call: ToolCall, proposed: Sequence[str]) -> None:
+        """Asks the user once about each text that the agent proposes with `new_session`. Without a user
+        nothing is pinned; the new session is opened in any case."""
+        known = self._decided.union(await self.texts())
+        stripped = dict.fromkeys(one.strip() for one in proposed)
+        texts = [text for text in stripped if text and text not in known]
+        if not texts:
+            return
+        emit = self._scope.emit
+        if not self._approvals.interactive:
+            many = counted(len(texts), "pin")
+            emit(Notice(f"The agent proposed {many}; nothing was pinned, because no user can be asked."))
+            return
+        question = ToolCall(call.id, call.name, {"pin": "\n".join(f"- {text}" for text in texts)})
+        accepted = await self._approvals.confirm(question, PROPOSAL)
+        self._decided.update(texts)
+        for text in texts if accepted else ():
+            try:
+                await self.add_text(text)
+            except UsageError as error:
+                emit(Notice(f"Not pinned: {error}", "warning"))
 
     # --- for a boundary ------------------------------------------------------------------------------------
 
     async def carried(self) -> CarriedPins:
-        """All pins as they are now, within their budget. Never fails for what one of them stands for."""
+        """All pins as they are now, within their budget. A pin that cannot be read does not fail it."""
         contents = await self._contents(await self._pins())
         return carry_pins(contents, self._limit(), self._gauge.count) if contents else CarriedPins()
 
-    # --- how -----------------------------------------------------------------------------------------------
+    # --- implementation ------------------------------------------------------------------------------------
 
     @property
     def _root(self) -> str:
@@ -147,7 +157,7 @@ class PinService:
 
     def _limit(self) -> int:
         window = self._gauge.window(self._session.info.model)
-        return pin_limit(self._settings().compaction.pin_tokens, window)
+        return pin_limit(self._scope.settings.compaction.pin_tokens, window)
 
     async def _pins(self) -> list[Pin]:
         return await self._store.pins.load(self._root) if self._session.stored else []
@@ -164,8 +174,8 @@ class PinService:
             same = next((one for one in pins if (one.kind, one.text, one.source) == _what(pin)), None)
             if same is not None:
                 raise UsageError(f"this is pinned already, as number {same.number}")
-            if len(pins) >= MOST:
-                raise UsageError(f"there are {MOST} pins already", "Unpin one first.")
+            if len(pins) >= MAX_PINS:
+                raise UsageError(f"there are {MAX_PINS} pins already", "Unpin one first.")
             *others, new = await self._contents([*pins, pin])
             self._require_room(others, new)
             added = await self._store.pins.add(self._root, pin, [one.number for one in pins])
@@ -202,9 +212,9 @@ class PinService:
             return PinContent(pin, name, "", f"it cannot be read: {why}")
 
     def _judged(self, path: str) -> tuple[str, str]:
-        """Why `view` may not read this file without a question, empty where it may; and its real path."""
+        """Why `view` may not read this file without a question (empty if it may), and its real path."""
         accesses = ViewTool().accesses(ViewArgs(path), self._context)
-        decision = self._judge(accesses)
+        decision = self._approvals.judge(accesses)
         return "" if decision.verdict == "allow" else decision.reason, accesses[0].value
 
     def _view(self, content: PinContent) -> PinView:
@@ -238,9 +248,13 @@ def _read(path: str, shown: str) -> str:
 
 
 def _ends(text: str) -> str:
-    return text if len(text) <= LARGEST else f"{text[: LARGEST // 2]}\n{text[-LARGEST // 2 :]}"
+    return (
+        text
+        if len(text) <= MAX_FILE_CHARS
+        else f"{text[: MAX_FILE_CHARS // 2]}\n{text[-MAX_FILE_CHARS // 2 :]}"
+    )
 
 
 def _said(message: Message) -> str:
-    """What a message says, without tool calls and thinking; of a tool's, what the model got."""
+    """The prose of a message, or of a tool message the result text."""
     return encodable((message.result.text if message.result else message.text).strip())

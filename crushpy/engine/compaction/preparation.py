@@ -1,6 +1,6 @@
-"""Makes the summary of the next boundary in the background, so that nobody waits for it when it is due.
+"""Writes the summary of the next boundary in the background, so that the turn need not wait for it.
 
-Nothing depends on it: where it fails, comes too late or no longer fits, the boundary goes its usual way.
+Nothing depends on it: if it fails, is late or no longer fits, the boundary is made the usual way.
 """
 
 import asyncio
@@ -11,51 +11,45 @@ from collections.abc import Callable
 import msgspec
 
 from crushpy.context.plan import Plan, TokenBudget
-from crushpy.core.events import Event, PreparationChanged
+from crushpy.core.events import PreparationChanged
 from crushpy.core.messages import Data, Message
-from crushpy.engine.compaction.boundary_record import BoundaryOptions
-from crushpy.engine.compaction.planner import BoundaryPlanner
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.compaction.draft import BoundaryOptions, BoundaryPlanner
 from crushpy.engine.compaction.summarizer import Postponed, Summarizer, Summary, SummaryJob
-from crushpy.engine.compaction.view import ContextView, WindowState
+from crushpy.engine.compaction.window import ContextView, WindowState
 from crushpy.util.spawn import spawn
 
 log = logging.getLogger(__name__)
 
 ORDINARY = BoundaryOptions("auto")
-"""What a preparation is made for: no words of the user's, no template of its own."""
+"""What a preparation is made for: without a focus, with the template in force."""
 
 
-class Frozen(Data, frozen=True):
-    """What is summarised. It holds while the session begins with just these messages."""
+class PreparedInput(Data, frozen=True):
+    """What is summarised. Valid while the session begins with exactly these messages."""
 
     prefix: tuple[Message, ...]
-    """Head and middle, as a request shows them: a cut or an edit makes another prefix."""
+    """Head and middle, as a request shows them: an edit makes another prefix."""
     job: SummaryJob
 
 
 class Preparations:
-    """Those of one session: at most one for each boundary, whatever becomes of it."""
+    """At most one preparation for each boundary of a session, whatever its outcome."""
 
-    def __init__(
-        self,
-        view: ContextView,
-        planner: BoundaryPlanner,
-        summarizer: Summarizer,
-        emit: Callable[[Event], None],
-    ) -> None:
-        """`summarizer` is for preparations alone: another may be at work at the same time."""
+    def __init__(self, scope: AgentScope, view: ContextView, planner: BoundaryPlanner) -> None:
         self._view = view
         self._planner = planner
-        self._summarizer = summarizer
-        self._emit = emit
+        # A summarizer of its own: another may be running. Its retries are not shown.
+        self._summarizer = Summarizer(scope, lambda _: None, scope.session.count)
+        self._emit = scope.emit
         self._begun = False
         self._moment = ""
-        self._frozen: Frozen | None = None
+        self._frozen: PreparedInput | None = None
         self._task: asyncio.Task[None] | None = None
         self._summary: Summary | None = None
         self._failure: Postponed | None = None
 
-    # --- its life ---------------------------------------------------------------------------------------
+    # --- life cycle --------------------------------------------------------------------------------------
 
     @property
     def state(self) -> str:
@@ -67,7 +61,7 @@ class Preparations:
         return "ready" if self._summary.text else ""
 
     def begin(self, moment: str = "") -> None:
-        """Starts one beside what is running, unless this boundary has had its own."""
+        """Starts a preparation in the background, unless this boundary has had one."""
         if self._begun:
             return
         self._begun, self._moment = True, moment
@@ -80,23 +74,23 @@ class Preparations:
                 self._begun = False  # nothing to leave behind yet
                 return
             self._frozen = frozen
-            self._say("preparing")
+            self._report("preparing")
             started = time.monotonic()
             summary = await self._summarizer.run(frozen.job, may_postpone=True)
             seconds = time.monotonic() - started
             self._summary = msgspec.structs.replace(summary, seconds=seconds, counted=True)
-            self._say("ready" if summary.text else "failed")
+            self._report("ready" if summary.text else "failed")
         except Postponed as error:
             self._failure = error
             log.info("not prepared: %s", error.message)
-            self._say("failed")
+            self._report("failed")
         except Exception:
             log.exception("a preparation failed")
             self._frozen = None
-            self._say("failed")
+            self._report("failed")
 
-    async def _freeze(self) -> Frozen | None:
-        """What would be the middle now; None where there is none, or no room for what follows it."""
+    async def _freeze(self) -> PreparedInput | None:
+        """The current middle; None if there is none, or no room for what follows it."""
         await self._planner.read_pins()
         state = await self._view.counted()  # last: the history must not grow between here and the plan
         limits = self._planner.token_budget(state)
@@ -106,19 +100,19 @@ class Preparations:
             return None
         job = self._planner.summary_job(ORDINARY, plan)
         job = msgspec.structs.replace(job, template=self._summarizer.template(job))
-        return Frozen(state.history[:length], job)
+        return PreparedInput(state.history[:length], job)
 
     def discard(self) -> None:
-        """It is of no use any more. The boundary it was made for gets no other."""
+        """Drops the preparation. The boundary it was made for gets no other."""
         self._drop("discarded")
 
     def renew(self) -> None:
-        """Another history: what was prepared is void, and its next boundary may have its own."""
+        """The history was replaced: drops the preparation and allows another."""
         self._drop("discarded")
         self._begun = False
 
     def boundary_made(self, *, used: bool) -> None:
-        """The next boundary may have its own."""
+        """Allows a preparation for the next boundary."""
         self._drop("used" if used else "discarded")
         self._begun = False
 
@@ -126,34 +120,34 @@ class Preparations:
         cost = self._cost
         if self._task is not None:
             self._task.cancel()
-        was_of_use = bool(self.state)
+        was_usable = bool(self.state)
         self._task, self._frozen, self._summary, self._failure = None, None, None, None
-        if was_of_use:
+        if was_usable:
             self._emit(PreparationChanged(why, self._moment, cost))
 
     async def close(self) -> None:
-        """Ends the call in flight, if there is one."""
+        """Cancels the call in flight, if there is one."""
         task = self._task
         self._begun, self._task, self._frozen = True, None, None
         if task is not None:
             task.cancel()
             await asyncio.wait([task])
 
-    def _say(self, state: str) -> None:
+    def _report(self, state: str) -> None:
         self._emit(PreparationChanged(state, self._moment, self._cost))
 
     @property
     def _cost(self) -> float:
         return self._summarizer.usage.cost
 
-    # --- its use ----------------------------------------------------------------------------------------
+    # --- use ---------------------------------------------------------------------------------------------
 
     def ready(self, state: WindowState) -> bool:
-        """Whether a boundary now would not have to wait for a summary."""
+        """Whether a boundary made now need not wait for a summary."""
         return self.state == "ready" and self.plan(ORDINARY, state) is not None
 
     def plan(self, options: BoundaryOptions, state: WindowState) -> Plan | None:
-        """The plan of a boundary that uses what was prepared, or what is on its way; None where it cannot."""
+        """The plan of a boundary that uses this preparation, finished or in flight; None if it cannot."""
         if self._frozen is None or not self.state:
             return None
         if (options.focus, options.summary, options.template) != ("", "", None):
@@ -166,12 +160,12 @@ class Preparations:
             self.discard()
         return plan
 
-    def check(self, state: WindowState) -> None:
-        """Discards what no longer fits the session, its model or the template."""
+    def discard_stale(self, state: WindowState) -> None:
+        """Discards a preparation that no longer fits the session, its model or the template."""
         if self.state:
             self.plan(ORDINARY, state)
 
-    def _fitting(self, frozen: Frozen, state: WindowState, limits: TokenBudget) -> Plan | None:
+    def _fitting(self, frozen: PreparedInput, state: WindowState, limits: TokenBudget) -> Plan | None:
         length = len(frozen.prefix)
         if state.history[:length] != frozen.prefix:
             return None
@@ -189,10 +183,10 @@ class Preparations:
         return plan if same and self._summarizer.template(now) == then.template else None
 
     async def summary(self, written: Callable[[int, int], None], *, may_postpone: bool) -> Summary | None:
-        """What was prepared; where it is still on its way, the call is taken over. None: there is nothing.
+        """The prepared summary; waits for it if it is in flight. None if there is none.
 
-        `written` hears how much there is of it, of how much. Who is cancelled meanwhile leaves it as it is.
-        Raises Postponed where that is allowed.
+        `written` is called with the progress. Cancelling this call leaves the preparation running.
+        Raises Postponed only if `may_postpone`.
         """
         task = self._task
         if task is None:

@@ -1,12 +1,13 @@
-"""Has a model write the summary of a session's middle. All of the middle reaches it; no tools; no guesses.
+"""Asks a model for the summary of a session's middle. All of the middle is sent to it, without tools.
 
-Which models are tried, how a large middle is split, and what counts as a failure is decided here. What
-a failure means for the session is decided by whoever asked.
+This module decides which models are tried, how a large middle is split, and which replies are rejected. What
+a failure means for the session is up to the caller.
 """
 
 import asyncio
 import hashlib
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Generator
+from contextlib import contextmanager
 
 import msgspec
 
@@ -15,10 +16,8 @@ from crushpy.context.tags import element, safe
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress, Retry
 from crushpy.core.messages import Data, Message, Usage
-from crushpy.core.templates import Template, Templates, fill_template
-from crushpy.engine.compaction.gauge import Gauge
-from crushpy.engine.compaction.summary_progress import SummaryProgress
-from crushpy.engine.models import Models
+from crushpy.core.templates import Template, fill_template
+from crushpy.engine.agents.scope import AgentScope, Emit
 from crushpy.engine.session.session import user_message
 from crushpy.engine.turn.model_call import Draft, ModelCall
 from crushpy.llm.errors import (
@@ -32,35 +31,37 @@ from crushpy.llm.errors import (
 from crushpy.llm.protocol import Request
 from crushpy.util.spawn import spawn
 
+CHARS_PER_TOKEN = 4
+"""A rough figure, for a progress bar."""
 MAX_CHUNKS = 8
-SIDE_BY_SIDE = 3
-SECONDS_TO_REACH = 5.0
-"""How long an auxiliary model may take to be reached: the main one is there to step in."""
-MAX_IN_VAIN = 2
-"""Calls in a row that may overflow while an overflow is being recovered from."""
+MAX_PARALLEL_CALLS = 3
+AUXILIARY_CONNECT_TIMEOUT_S = 5.0
+"""Short, because the main model is the fallback."""
+MAX_OVERFLOWS = 2
+"""Calls in a row that may overflow during overflow recovery."""
 
 
 class SummaryJob(Data, frozen=True):
-    """What is to be summarised, and how."""
+    """The input of one summary."""
 
     middle: tuple[Message, ...]
     previous: str
     """The summary the session started with: to be updated, not summarised again."""
     target_tokens: int
     names: dict[str, object]
-    """What the template may use: focus, todos, cwd, method."""
+    """Variables for the template: focus, todos, cwd, method."""
     main_model: str
-    """That of the session: where it cannot be reached either, nothing is changed."""
+    """The session's model. If it cannot be reached either, nothing changes."""
     seconds: float
-    """How long one call may take."""
+    """Timeout of one call."""
     auxiliary: str = ""
-    """Asked before the main one, where the settings name it."""
+    """Asked before the main model, if set."""
     template: Template | None = None
-    """Use this one instead of the template in force."""
+    """Replaces the template in force."""
 
 
 class Summary(Data, frozen=True):
-    """What a summariser wrote; empty text where none did."""
+    """The result of a summariser; without text if every model failed."""
 
     text: str = ""
     model: str = ""
@@ -69,60 +70,92 @@ class Summary(Data, frozen=True):
     usage: Usage = Usage()
     calls: int = 0
     truncated_chars: int = 0
-    """Characters of tool results left out because the middle was larger than all chunks together."""
+    """Characters of tool results left out because the middle exceeded all chunks together."""
     problem: str = ""
-    """Why there is no summary, or why not the first model's."""
+    """Why there is no summary, or why it is not the first model's."""
     seconds: float = 0.0
-    """How long it took in the background; 0 where somebody waited for it."""
+    """Duration in the background; 0 if the turn waited for it."""
     counted: bool = False
-    """Its usage is in the conversation's total already."""
+    """Its usage is already in the conversation's total."""
     source: str = ""
-    """edited where the user changed it, user where it is all the user's; else empty."""
+    """edited if the user changed it, user if the user wrote all of it; else empty."""
 
 
 class Postponed(CrushpyError):
-    """The provider could not be reached or refused the key: nothing is changed, and it is tried later."""
+    """The provider could not be reached or refused the key: nothing changed; retried later."""
 
 
 class _Failed(Exception):
-    """This model gave no usable summary."""
+    """This model returned no usable summary."""
+
+
+class SummaryProgress:
+    """Tokens written by the current run, out of the expected number. A finished call counts as complete."""
+
+    def __init__(self) -> None:
+        self._expected = 0
+        self._written: dict[int, int] = {}
+        self._watcher: Callable[[int, int], None] | None = None
+
+    def expect(self, tokens: int) -> None:
+        """A model starts; `tokens` are expected from all its calls together."""
+        self._expected = tokens
+        self._written.clear()
+        self._notify()
+
+    def update_call(self, call: int, characters: int, most: int) -> None:
+        """Updates one call, of which `most` tokens are expected."""
+        self._written[call] = min(characters // CHARS_PER_TOKEN, most)
+        self._notify()
+
+    def finish_call(self, call: int, tokens: int) -> None:
+        self._written[call] = tokens
+        self._notify()
+
+    @contextmanager
+    def watched(self, watcher: Callable[[int, int], None]) -> Generator[None]:
+        """Calls `watcher(written, expected)` at once and on every change."""
+        self._watcher = watcher
+        self._notify()
+        try:
+            yield
+        finally:
+            self._watcher = None
+
+    def _notify(self) -> None:
+        if self._watcher is not None:
+            self._watcher(sum(self._written.values()), self._expected)
 
 
 class Summarizer:
-    """`gauge` counts, and knows the windows: also those that only an error told."""
+    """Writes summaries for one session. `scope.gauge` also knows windows learnt from errors."""
 
     def __init__(
-        self,
-        models: Models,
-        templates: Templates,
-        gauge: Gauge,
-        emit: Callable[[Event], None],
-        count_usage: Callable[[Usage], Awaitable[None]] | None = None,
+        self, scope: AgentScope, emit: Emit, count_usage: Callable[[Usage], Awaitable[None]] | None = None
     ) -> None:
-        """`count_usage` hears of each call at once; without it, whoever uses the summary counts its usage."""
-        self._models = models
-        self._templates = templates
-        self._gauge = gauge
-        self._count = gauge.count
+        """`count_usage` is called after each model call; without it the caller counts the summary's usage."""
+        self._models, self._gauge = scope.models, scope.gauge
+        self._templates = scope.services.templates
+        self._count = scope.gauge.count
         self._emit = emit
         self._count_usage = count_usage
         self.progress = SummaryProgress()
         self._usage = Usage()
         self._calls = 0
-        self._in_vain = 0
+        self._overflows = 0
         self._recovering = False
 
     @property
     def usage(self) -> Usage:
-        """Of the run at hand, or of the last one."""
+        """Of the current run, or of the last one."""
         return self._usage
 
-    def replied(self) -> None:
-        """A model answered: whatever overflowed before, the next time may be different."""
-        self._in_vain = 0
+    def reset_overflows(self) -> None:
+        """A model replied: earlier overflows no longer count."""
+        self._overflows = 0
 
     async def run(self, job: SummaryJob, *, may_postpone: bool) -> Summary:
-        """The summary, or one without text that says why. Raises Postponed only where that is allowed."""
+        """The summary, or one without text that says why. Raises Postponed only if `may_postpone`."""
         self._usage, self._calls = Usage(), 0
         self._recovering = not may_postpone
         problems: list[str] = []
@@ -181,22 +214,22 @@ class Summarizer:
         return await self._call(model, merged, job, job.previous, source), truncated_chars
 
     async def _pieces(self, model: str, chunks: list[str], job: SummaryJob, limit: int) -> list[str]:
-        """Summaries of all chunks, in order, small enough to be merged by one call."""
+        """Summaries of all chunks, in order, small enough to merge in one call."""
         target = max(50, min(job.target_tokens, limit // (2 * len(chunks))))
         self.progress.expect(target * len(chunks) + job.target_tokens)  # the last call merges them
         job = msgspec.structs.replace(job, target_tokens=target)
-        gate = asyncio.Semaphore(SIDE_BY_SIDE)
+        gate = asyncio.Semaphore(MAX_PARALLEL_CALLS)
 
         async def one(chunk: str) -> str:
             async with gate:
                 return await self._piece(model, chunk, job, "")
 
-        # While an overflow is being recovered from, the first tells whether the others are worth a call.
+        # During overflow recovery the first call shows whether the others are worth it.
         first = [await one(chunks[0])] if self._recovering else []
         return first + await _all(*(one(chunk) for chunk in chunks[len(first) :]))
 
     async def _piece(self, model: str, chunk: str, job: SummaryJob, previous: str) -> str:
-        """Summarises one chunk; one that overflows after all is halved once."""
+        """Summarises one chunk. If it overflows, it is halved once."""
         source = await asyncio.to_thread(lambda: self._count(chunk) + self._count(previous))
         try:
             return await self._call(model, chunk, job, previous, source)
@@ -206,12 +239,12 @@ class Summarizer:
             return await self._call(model, chunk[middle:], job, first, source)
 
     async def _call(self, model: str, text: str, job: SummaryJob, previous: str, source: int) -> str:
-        """One call of a model. `source` is the size of what the reply will stand for."""
-        if self._recovering and self._in_vain >= MAX_IN_VAIN:
-            raise ContextOverflow(f"{model} said {self._in_vain} times that less is too much.")
+        """One model call. `source` is the size of the text that the reply replaces."""
+        if self._recovering and self._overflows >= MAX_OVERFLOWS:
+            raise ContextOverflow(f"{model} rejected {self._overflows} smaller requests as too large.")
         system, _ = self._instructions(job, previous)
         content = await asyncio.to_thread(element, "transcript", text)
-        if safe(previous).strip() not in system:  # a template need not name it, but it must not be lost
+        if safe(previous).strip() not in system:  # a template need not use it, but it must not be lost
             content = f"{element('previous_notes', previous)}\n\n{content}"
         request = Request(
             model=model,
@@ -224,7 +257,7 @@ class Summarizer:
         number = self._calls
 
         def changed(draft: Draft) -> None:
-            self.progress.wrote(number, draft.text.characters, job.target_tokens)
+            self.progress.update_call(number, draft.size, job.target_tokens)
 
         call = self._model_call(model, request, changed, auxiliary=model != job.main_model)
         try:
@@ -233,10 +266,10 @@ class Summarizer:
         except TimeoutError:
             raise TimedOut(f"{model} took longer than {job.seconds:g} s to summarise.") from None
         except ContextOverflow:
-            self._in_vain += 1
+            self._overflows += 1
             raise
-        self._in_vain = 0
-        self.progress.ended(number, job.target_tokens)
+        self._overflows = 0
+        self.progress.finish_call(number, job.target_tokens)
         usage = self._models.with_cost(model, draft.usage) if draft.usage else Usage()
         self._usage += usage
         if self._count_usage is not None:
@@ -244,27 +277,21 @@ class Summarizer:
         return self._checked(draft, source, job)
 
     def _model_call(
-        self, model: str, request: Request, changed: Callable[[Draft], None], *, auxiliary: bool
+        self, model: str, request: Request, on_change: Callable[[Draft], None], *, auxiliary: bool
     ) -> ModelCall:
-        """An empty reply is an answer. Of an auxiliary model, so is that it cannot be reached."""
+        """An empty reply is final. So is an auxiliary model that cannot be reached."""
         provider = self._models.provider(model)
 
-        def ask_again(error: ModelError) -> bool:
+        def may_retry(error: ModelError) -> bool:
             return not isinstance(error, EmptyReply) and not (auxiliary and _is_outside(error))
 
-        in_time = SECONDS_TO_REACH if auxiliary and not provider.slow_to_begin else None
+        timeout = AUXILIARY_CONNECT_TIMEOUT_S if auxiliary and not provider.slow_to_begin else None
         return ModelCall(
-            provider,
-            request,
-            self._pass_on,
-            _nothing,
-            ask_again=ask_again,
-            seconds_to_send=in_time,
-            changed=changed,
+            provider, request, self._pass_on, may_retry=may_retry, send_timeout_s=timeout, on_change=on_change
         )
 
     def _checked(self, draft: Draft, source: int, job: SummaryJob) -> str:
-        """The prose, or _Failed where it is none that may replace its source."""
+        """The prose. Raises _Failed if it cannot replace its source."""
         text = "".join(draft.text).strip()
         if not text:
             raise _Failed("only tool calls" if draft.calls else "empty reply")
@@ -275,7 +302,7 @@ class Summarizer:
         return text if size <= cap else text[: len(text) * cap // size].rstrip() + " …"
 
     def _instructions(self, job: SummaryJob, previous: str) -> tuple[str, Template]:
-        """What the summariser is told, and the template that says so."""
+        """The system prompt of the summariser, and the template it was rendered from."""
         names = {**job.names, "previous_summary": safe(previous), "target_tokens": job.target_tokens}
         if job.template is not None:
             text = fill_template(job.template.text, job.template.path, names)
@@ -283,7 +310,7 @@ class Summarizer:
         return self._templates.rendered("summary", **names)
 
     def template(self, job: SummaryJob) -> Template:
-        """The template by which `job` would be done now."""
+        """The template that `job` would use now."""
         return self._instructions(job, "")[1]
 
     def _pass_on(self, event: Event) -> None:
@@ -292,14 +319,10 @@ class Summarizer:
 
 
 def _is_outside(error: Exception) -> bool:
-    """Authentication and network: nothing that another model or a smaller request would change."""
+    """Authentication and network errors: a smaller request would not help."""
     if isinstance(error, Unavailable):
         return error.status is None
     return isinstance(error, AuthenticationFailed)
-
-
-async def _nothing() -> None:
-    pass
 
 
 async def _all(*work: Coroutine[None, None, str]) -> list[str]:

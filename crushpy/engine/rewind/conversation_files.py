@@ -46,7 +46,7 @@ class ConversationFiles:
 
     async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
         """Puts files back, and leaves the agent a note of it. None where that failed, which is told."""
-        return await self._under_way.alone(self._put_back(planned))
+        return await self._under_way.run_exclusively(self._put_back(planned))
 
     async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
         from crushpy.engine.rewind.rewinder import PUT_BACK, restoration_note
@@ -60,4 +60,6 @@ class ConversationFiles:
         self, target: "RewindTarget", planned: "PlannedRestoration | None"
     ) -> "RewindOutcome | None":
         """Makes the branch that ends at `target`, files first. None where that failed, which is told."""
-        return await self._under_way.alone(self.rewinder.rewind(self._session.info, target, planned))
+        return await self._under_way.run_exclusively(
+            self.rewinder.rewind(self._session.info, target, planned)
+        )

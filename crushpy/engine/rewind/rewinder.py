@@ -11,7 +11,7 @@ from crushpy.core.messages import Data, Message, Note
 from crushpy.engine.rewind.change_log import ChangeLog, end_of_unit, is_prompt, read_log
 from crushpy.engine.rewind.file_views import FileView, view_change, view_conflict, view_step
 from crushpy.engine.rewind.undo_files import UndoFiles
-from crushpy.engine.session.fork import fork_session
+from crushpy.engine.session.branches import fork_session
 from crushpy.security.private_files import locked
 from crushpy.security.sanitize import encodable
 from crushpy.storage.records import SessionInfo

@@ -1,6 +1,6 @@
-"""Records in the audit what was decided about each call."""
+"""Records the decision about each call in the audit."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from crushpy.core.access import Access
@@ -16,46 +16,46 @@ from crushpy.storage.store import Store
 from crushpy.util.login import login_name
 
 READ_CHARS = 20_000
-"""Of a text that is recorded: so much is looked through for secrets, ..."""
-KEPT_CHARS = 4_000
-"""... and so much is kept."""
-KEPT_PARTS = 50
-KEPT_TEXTS = 500
-BETWEEN = "\n\0\n"
-"""Between texts that are redacted together: no secret goes over it."""
+"""Of a recorded text: how much is searched for secrets, ..."""
+STORED_CHARS = 4_000
+"""... and how much is stored."""
+STORED_PARTS = 50
+CACHED_TEXTS = 500
+SEPARATOR = "\n\0\n"
+"""Between texts that are redacted together: no secret spans it."""
 
 
 class AuditTrail:
-    """Of all calls of a conversation and its tasks. What cannot be recorded does not run."""
+    """For all calls of a conversation and its tasks. Without a record a call does not run."""
 
-    def __init__(self, store: Store, root_id: Callable[[], str]) -> None:
+    def __init__(self, store: Store, root_id: str) -> None:
         self._store = store
         self._root_id = root_id
         self._safe = SafeTexts()
         self._reply = ""
-        """The message whose calls `_safe` was made for."""
+        """The message for whose calls `_safe` was made."""
 
     def entry(self, watched: ObservedCall, ruling: Ruling) -> CallDecided:
-        """What there is to record of a decision."""
-        if watched.message_id != self._reply:  # a secret may have come since
+        """The record of a decision."""
+        if watched.message_id != self._reply:  # new secrets may be known
             self._reply, self._safe = watched.message_id, SafeTexts()
         decision = watched.decision
         body: dict[str, Any] = {
             "tool": watched.call.name,
-            "touches": [_touched(access) for access in watched.accesses[:KEPT_PARTS]],
+            "touches": [_touched(access) for access in watched.accesses[:STORED_PARTS]],
             "verdict": decision.verdict,
             "by": decision.by,
             "user": login_name(),
             "reason": decision.reason,
-            "parts": [_part(part) for part in ruling.decision.parts[:KEPT_PARTS]],
+            "parts": [_part(part) for part in ruling.decision.parts[:STORED_PARTS]],
             "mode": decision.mode,
         }
         told = ("answer", "covers", "words", "sandbox")
         body |= {name: value for name in told if (value := getattr(decision, name))}
         if watched.task:
             body["task"] = watched.task
-        entry = AuditEntry("decision", self._safe.of(body), watched.session_id, watched.call.id)
-        return CallDecided(self._root_id(), (entry,))
+        entry = AuditEntry("decision", self._safe.redact_body(body), watched.session_id, watched.call.id)
+        return CallDecided(self._root_id, (entry,))
 
     async def record(self, watched: ObservedCall, ruling: Ruling) -> None:
         decided = self.entry(watched, ruling)
@@ -63,7 +63,7 @@ class AuditTrail:
             await self._store.audit.append(decided.root_id, decided.entries)
         except CrushpyError as error:
             raise StorageError(
-                f"{watched.call.name} was not run: what was decided could not be recorded. {error.message}",
+                f"{watched.call.name} was not run: the decision could not be recorded. {error.message}",
                 error.hint,
             ) from error
 
@@ -78,37 +78,37 @@ def _part(part: Decision) -> dict[str, Any]:
 
 
 class SafeTexts:
-    """Texts without secrets, no longer than is of use. The calls of one reply say much the same."""
+    """Redacts and shortens texts, with a cache: the calls of one reply are much alike."""
 
     def __init__(self) -> None:
         self._redact = Redactor().text
         self._known: dict[str, str] = {}
         self._last: tuple[dict[str, Any], dict[str, Any]] = ({}, {})
 
-    def of(self, body: dict[str, Any]) -> dict[str, Any]:
-        """The same with safe texts."""
+    def redact_body(self, body: dict[str, Any]) -> dict[str, Any]:
+        """`body` with all texts redacted."""
         if body != self._last[0]:
-            self._last = (body, self._of(body))
+            self._last = (body, self._redact_body(body))
         return self._last[1]
 
-    def _of(self, body: dict[str, Any]) -> dict[str, Any]:
+    def _redact_body(self, body: dict[str, Any]) -> dict[str, Any]:
         texts = [text for text in dict.fromkeys(_texts(body)) if text not in self._known]
-        if len(self._known) > KEPT_TEXTS:
+        if len(self._known) > CACHED_TEXTS:
             self._known.clear()
             texts = list(dict.fromkeys(_texts(body)))
         self._known.update(zip(texts, self._redacted(texts), strict=True))
         return cast("dict[str, Any]", _replaced(body, self._known))
 
     def _redacted(self, texts: Sequence[str]) -> Iterator[str]:
-        """All in one go: most of what redacting costs is to begin."""
+        """Redacts all at once: most of the cost is per call."""
         if not texts:
             return
         read = [text[:READ_CHARS] for text in texts]
-        together = self._redact(BETWEEN.join(read)).split(BETWEEN)
+        together = self._redact(SEPARATOR.join(read)).split(SEPARATOR)
         safe = together if len(together) == len(texts) else map(self._redact, read)
         for text, kept in zip(texts, safe, strict=True):
-            whole = len(text) <= READ_CHARS and len(kept) <= KEPT_CHARS
-            yield kept if whole else f"{kept[:KEPT_CHARS]}…"
+            whole = len(text) <= READ_CHARS and len(kept) <= STORED_CHARS
+            yield kept if whole else f"{kept[:STORED_CHARS]}…"
 
 
 def _texts(value: object) -> Iterator[str]:

@@ -15,10 +15,8 @@ from crushpy.context.requests_made import RequestMade, requests_made
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.engine.compaction.undo import undo_boundary
-from crushpy.engine.session.export import edited
-from crushpy.engine.session.fork import fork_session
-from crushpy.engine.session.full_export import ExportForm, ExportPiece, export_pieces
+from crushpy.engine.session.branches import fork_session, undo_boundary
+from crushpy.engine.session.export import ExportForm, ExportPiece, edited, export_pieces
 from crushpy.engine.session.usage_report import UsageReport, usage_report
 from crushpy.security.private_files import new_file
 from crushpy.security.sanitize import one_line

@@ -1,14 +1,17 @@
-"""A stored session as text for people: compact for the terminal, in full as Markdown. All of it sanitised."""
+"""A stored session as sanitised text: compact for the terminal, or in full as Markdown or JSON."""
 
+import asyncio
+import json
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from typing import Any, Literal, TypeVar
 
 import msgspec
 
 from crushpy.context.cuts import SentState, sent_states
 from crushpy.core.messages import (
+    Data,
     Image,
     Message,
     Note,
@@ -29,16 +32,18 @@ from crushpy.storage.store import Store
 
 T = TypeVar("T")
 
+ExportForm = Literal["markdown", "json"]
+
 States = Mapping[str, SentState]
 NONE: States = {}
 MARKS: dict[SentState, str] = {"": "", "cut": "  [sent shortened]", "dropped": "  [not sent]"}
-"""What is said of a message that requests do not show whole."""
-_LINE = 160
-"""Characters of a tool's line in the compact form."""
+"""Appended to a message that requests do not contain in full."""
+_LINE_CHARS = 160
+"""Length of a tool line in the compact form."""
 
 
 def moment(seconds: float) -> str:
-    """A time as the clock on the wall shows it."""
+    """A local date and time."""
     return time.strftime("%Y-%m-%d %H:%M", time.localtime(seconds))
 
 
@@ -54,12 +59,12 @@ def age(seconds: float) -> str:
 
 
 async def edited(store: Store, session_id: str) -> dict[str, SentState]:
-    """What of this session and those it continues is not sent whole; the latest of them has the last word."""
+    """The messages of this lineage that are not sent in full; later sessions take precedence."""
     return sent_states(await store.boundaries.load_overrides(session_id))
 
 
 def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInfo, list[Message]]:
-    """A session without what looks like a password, key or token."""
+    """A session with passwords, keys and tokens redacted."""
 
     hide = Redactor().data
 
@@ -67,7 +72,7 @@ def redacted(info: SessionInfo, messages: Sequence[Message]) -> tuple[SessionInf
         return msgspec.convert(hide(msgspec.to_builtins(value)), kind)
 
     def of_message(message: Message) -> Message:
-        pictures = iter(message.images)  # megabytes in which nothing is written
+        pictures = iter(message.images)  # megabytes without text
         bare = of(_with_images(message, lambda image: msgspec.structs.replace(image, data="")), Message)
         return _with_images(bare, lambda image: msgspec.structs.replace(image, data=next(pictures).data))
 
@@ -94,7 +99,7 @@ def _with_images(message: Message, change: Callable[[Image], Image]) -> Message:
 
 
 def session_as_json(info: SessionInfo) -> dict[str, Any]:
-    """A session without its system prompt, and without what only crushpy itself needs of it."""
+    """A session without its system prompt and internal state."""
     fields: dict[str, Any] = msgspec.structs.asdict(info)
     del fields["system"], fields["breaker"]
     fields["usage"] = msgspec.structs.asdict(info.usage)
@@ -103,9 +108,9 @@ def session_as_json(info: SessionInfo) -> dict[str, Any]:
 
 
 def messages_as_json(messages: Iterable[Message], states: States = NONE) -> list[dict[str, Any]]:
-    """All that is stored of messages, but of a picture only its type and size.
+    """Stored messages, with type and size in place of a picture.
 
-    Messages that are not sent whole say so: their `state` is cut or dropped.
+    A message that is not sent in full has the `state` cut or dropped.
     """
 
     def plain(value: object) -> object:
@@ -161,7 +166,7 @@ def _head(info: SessionInfo) -> list[tuple[str, str]]:
 
 
 def _writer(message: Message) -> str:
-    """Who a message is by: seeds and notes are never the user's words."""
+    """The author of a message: seeds and notes are not the user's."""
     own = all(isinstance(part, Seed | Note) for part in message.parts)
     return "crushpy" if own and message.role == "user" else message.role
 
@@ -203,7 +208,7 @@ def _result_line(result: ToolResult) -> str:
 
 
 def _short(start: str, text: str, end: str = "") -> str:
-    room = _LINE - len(start) - len(end) - 1
+    room = _LINE_CHARS - len(start) - len(end) - 1
     return f"{start} {text if len(text) <= room else text[: room - 1] + '…'}{end}".rstrip()
 
 
@@ -211,13 +216,13 @@ def _short(start: str, text: str, end: str = "") -> str:
 
 
 def head_as_markdown(info: SessionInfo) -> list[str]:
-    """What a session is called and what is known of it, as blocks between which blank lines go."""
+    """Title and metadata of a session, as Markdown blocks."""
     title = f"# {one_line(info.title) or info.id}"
     return [title, "\n".join(f"- {name}: {one_line(value)}" for name, value in _head(info))]
 
 
 def messages_as_markdown(messages: Iterable[Message], states: States = NONE) -> list[str]:
-    """Messages in full, as such blocks."""
+    """Messages in full, as Markdown blocks."""
     blocks: list[str] = []
     for message in messages:
         blocks += _sections(message, MARKS[states.get(message.id, "")])
@@ -271,3 +276,111 @@ def _fenced(text: str, language: str = "text") -> str:
     longest = max(map(len, re.findall("`+", body))) if "```" in body else 0
     fence = "`" * max(3, longest + 1)
     return f"{fence}{language}\n{body}\n{fence}"
+
+
+# --- page by page ---------------------------------------------------------------------------------------
+
+
+class ExportPiece(Data, frozen=True):
+    """Part of the text, and how many messages it holds."""
+
+    text: str
+    messages: int = 0
+
+
+class _Markdown:
+    """Blocks separated by blank lines."""
+
+    def __init__(self, states: States) -> None:
+        self._states = states
+        self._begun = False
+
+    def begin(self, root_id: str, *, redacted: bool) -> str:
+        return ""
+
+    def session(self, info: SessionInfo) -> str:
+        return self._joined(head_as_markdown(info))
+
+    def page(self, messages: Sequence[Message]) -> str:
+        return self._joined(messages_as_markdown(messages, self._states))
+
+    def end_session(self) -> str:
+        return ""
+
+    def end(self) -> str:
+        return "\n"
+
+    def _joined(self, blocks: Sequence[str]) -> str:
+        before = "\n\n" if self._begun and blocks else ""
+        self._begun = True
+        return before + "\n\n".join(blocks)
+
+
+class _Json:
+    """One object with all sessions, each with all its messages."""
+
+    def __init__(self, states: States, *, plain_ascii: bool) -> None:
+        self._states = states
+        self._ascii = plain_ascii
+        self._sessions = 0
+        self._messages = 0
+
+    def begin(self, root_id: str, *, redacted: bool) -> str:
+        head = self._written({"conversation": root_id, "redacted": redacted}, 0)
+        return head.removesuffix("\n}") + ',\n  "sessions": ['
+
+    def session(self, info: SessionInfo) -> str:
+        head = self._written({**session_as_json(info), "system": info.system}, 4)
+        before = "," if self._sessions else ""
+        self._sessions += 1
+        self._messages = 0
+        return f'{before}\n    {head.removesuffix("}").rstrip()},\n      "messages": ['
+
+    def page(self, messages: Sequence[Message]) -> str:
+        pieces: list[str] = []
+        for message in messages_as_json(messages, self._states):
+            before = "," if self._messages else ""
+            self._messages += 1
+            pieces.append(f"{before}\n        {self._written(message, 8)}")
+        return "".join(pieces)
+
+    def end_session(self) -> str:
+        return ("\n      ]" if self._messages else "]") + "\n    }"
+
+    def end(self) -> str:
+        return "\n  ]\n}\n"
+
+    def _written(self, value: Any, depth: int) -> str:
+        if self._ascii:
+            text = json.dumps(value, indent=2)
+        else:
+            text = msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
+        return text.replace("\n", "\n" + " " * depth)  # JSON strings hold no raw line breaks
+
+
+async def export_pieces(
+    store: Store, session_id: str, form: ExportForm, *, keep_secrets: bool, plain_ascii: bool
+) -> AsyncIterator[ExportPiece]:
+    """A session and those it continues, a page of messages at a time, so that only one page is in memory."""
+    states = await edited(store, session_id)
+    sessions = await store.sessions.load_lineage(session_id)
+    writer = _Markdown(states) if form == "markdown" else _Json(states, plain_ascii=plain_ascii)
+    yield ExportPiece(writer.begin(sessions[-1].root_id, redacted=not keep_secrets))
+    for info, (_, last) in zip(sessions, await store.boundaries.load_reach(session_id), strict=True):
+        shown = info if keep_secrets else redacted(info, ())[0]
+        yield ExportPiece(writer.session(shown))
+        after = 0
+        while True:
+            messages, after = await store.messages.load_page(info.id, last, after)
+            if not messages:
+                break
+            text = await asyncio.to_thread(_page, writer, info, messages, keep_secrets=keep_secrets)
+            yield ExportPiece(text, len(messages))
+        yield ExportPiece(writer.end_session())
+    yield ExportPiece(writer.end())
+
+
+def _page(
+    writer: _Markdown | _Json, info: SessionInfo, messages: Sequence[Message], *, keep_secrets: bool
+) -> str:
+    return writer.page(messages if keep_secrets else redacted(info, messages)[1])

@@ -16,7 +16,7 @@ import msgspec
 from crushpy.core.errors import CrushpyError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Data, Message, Seed
-from crushpy.engine.compaction.boundary_record import child_of
+from crushpy.engine.compaction.draft import child_of
 from crushpy.engine.session.session import title_of
 from crushpy.importers.foreign import (
     SUB_AGENT,

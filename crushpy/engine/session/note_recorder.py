@@ -1,4 +1,4 @@
-"""Keeps the marks of a conversation: interruptions, errors, warnings, jobs that ended."""
+"""Stores the timeline notes of a conversation: interruptions, errors, warnings, ended jobs."""
 
 import time
 
@@ -11,35 +11,35 @@ from crushpy.storage.store import Store
 
 
 class NoteRecorder:
-    """Listens to everything. Nobody waits for it, and nothing depends on it."""
+    """Called by the event bus before it emits an event. Writing happens in the background."""
 
     def __init__(self, store: Store, session: LiveSession) -> None:
         self._store = store
         self._session = session
-        self._marks = NoteMaker()
-        self._calls_told = False
+        self._notes = NoteMaker()
+        self._calls_announced = False
 
-    def __call__(self, event: Event) -> None:
+    def record(self, event: Event) -> None:
         if type(event) is TextDelta:  # thousands of them
             return
-        mark = self._marks.hear(event)
-        lasting = self._marks.lasting or isinstance(event, JobEnded)
-        if mark is not None and lasting and self._session.stored:
+        note = self._notes.hear(event)
+        lasting = self._notes.lasting or isinstance(event, JobEnded)
+        if note is not None and lasting and self._session.stored:
             history = self._session.history
-            mark = msgspec.structs.replace(
-                mark,
+            note = msgspec.structs.replace(
+                note,
                 after=history[-1].id if history else "",
-                early=bool(history and history[-1].calls) and not self._calls_told,
+                early=bool(history and history[-1].calls) and not self._calls_announced,
                 at=time.time(),
             )
-            self._session.marks.append(mark)
-            self._store.notes.record(self._session.info.id, mark)
+            self._session.notes.append(note)
+            self._store.notes.record(self._session.info.id, note)
         match event:
             case MessageCommitted():
-                self._calls_told = False
+                self._calls_announced = False
             case ToolCalled():
-                self._calls_told = True
+                self._calls_announced = True
             case TurnEnded():
-                self._marks.lasting = False
+                self._notes.lasting = False
             case _:
                 pass

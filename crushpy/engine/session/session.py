@@ -1,6 +1,6 @@
-"""One session while it is open: its record, its history, and every write to them.
+"""One open session: its record, its history, and every write to them.
 
-What it holds is what is stored: a message enters the history when its record is committed.
+A message enters the history when its record is committed.
 """
 
 import asyncio
@@ -61,17 +61,17 @@ class LiveSession:
         exact_size: Callable[[Message], int],
         call_ids: set[str] | None = None,
     ) -> None:
-        """`exact_size` is what to store as a message's tokens, 0 while nobody can count. `call_ids` are those
-        in use already; what is added here is seen by whoever shares the set."""
+        """`exact_size` gives the tokens to store with a message, 0 while they cannot be counted. `call_ids`
+        are those already in use; the set is shared with other sessions of the conversation."""
         self.info = loaded.info
         self.history = list(loaded.history)
-        """What the next request is made of: the seed and carried messages first, in a continuation."""
+        """The messages of the next request; in a continuation the seed and the tail come first."""
         self.cuts = {cut.message_id: cut for cut in loaded.cuts}
-        """How a request shows some of the messages."""
+        """Message overrides: how requests show some of the messages."""
         self.held = loaded.held
-        """A boundary of this session was undone: it ends late, on overflow or by hand only."""
-        self.marks = list(loaded.marks)
-        """What happened between messages, for people."""
+        """A boundary of this session was undone: it ends late, on overflow, or on request only."""
+        self.notes = list(loaded.notes)
+        """What happened between messages, for the user."""
         self.stored = stored
         self._exact_size = exact_size
         self._store = store
@@ -86,25 +86,25 @@ class LiveSession:
 
     @property
     def store(self) -> Store:
-        """Where it is kept."""
+        """Where it is stored."""
         return self._store
 
     @property
     def usage(self) -> Usage:
-        """Of the whole conversation, as far as this process knows it."""
+        """Of the whole conversation, as far as this process knows."""
         return self._before + self.info.usage
 
     def spend(self, usage: Usage) -> None:
-        """Adds what a task of this conversation used; its own session has it stored."""
+        """Adds the usage of a task; it is stored with the session of the task."""
         self._before += usage
 
     async def count(self, usage: Usage) -> None:
-        """Adds what a model call used that left no message, here and in what is stored."""
+        """Adds and stores the usage of a model call that left no message."""
         session_id = self.info.id
         await self._store.sessions.add_usage(session_id, usage)
         if self.info.id == session_id:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + usage)
-        else:  # the tip moved on meanwhile
+        else:  # the tip changed meanwhile
             self._before += usage
 
     @property
@@ -114,26 +114,26 @@ class LiveSession:
 
     @property
     def seed(self) -> Seed | None:
-        """What this session started with, where it continues another."""
+        """What this session started with, if it continues another."""
         first = self.history[0].parts if self.history else ()
         return next((part for part in first if isinstance(part, Seed)), None)
 
     def in_view(self) -> set[str]:
-        """Ids of the messages that a request shows whole."""
+        """Ids of the messages that a request contains in full."""
         return {message.id for message in self.history if not overlay(self.cuts, message.id)}
 
     @property
     def own_messages(self) -> Sequence[Message]:
-        """What came after this session was opened: neither its seed nor what was carried into it."""
+        """Messages since this session was opened: neither its seed nor its tail."""
         return self.history[self._inherited :]
 
     def continue_in(self, loaded: "LoadedSession") -> None:
-        """The tip is another session from now on: a child after a boundary, or the parent after an undo."""
+        """Switches to another session: a child after a boundary, or the parent after an undo."""
         self.info = loaded.info
         self.history = list(loaded.history)
         shown = {message.id for message in self.history}
-        carried = [mark for mark in self.marks if mark.after in shown]
-        self.marks = sorted({*loaded.marks, *carried}, key=lambda mark: mark.at)
+        carried = [note for note in self.notes if note.after in shown]
+        self.notes = sorted({*loaded.notes, *carried}, key=lambda note: note.at)
         self.cuts = {cut.message_id: cut for cut in loaded.cuts}
         self.held = loaded.held
         self._inherited = loaded.inherited
@@ -144,14 +144,14 @@ class LiveSession:
         self.announce()
 
     async def add_cuts(self, cuts: Sequence[Cut]) -> None:
-        """Shows messages differently from now on. What was reported before speaks of another request."""
+        """Stores overrides. Usage reports made before them describe another request."""
         last = self.history[-1].id if self.history else ""
         made = [msgspec.structs.replace(cut, made_after=last) for cut in cuts]
         await self._store.boundaries.add_overrides(self.info.id, made)
         self.cuts.update({cut.message_id: cut for cut in made})
 
     async def add_prompt(self, prompt: Message, *, steers: bool = False) -> None:
-        """Commits the user's prompt, and with it the session where that is new. `steers`: inside a turn."""
+        """Commits the user's prompt, and with it a new session. `steers`: inside a turn."""
         prompt = self._sized(prompt)
         if self.stored:
             await self._store.messages.add(self.info.id, prompt, self.facts_of(prompt))
@@ -170,14 +170,14 @@ class LiveSession:
         self._emit(PromptCommitted(prompt.id, prompt.text, images, steers))
 
     def announce(self) -> None:
-        """Says once which session this is."""
+        """Emits `session` once."""
         if not self._announced:
             self._announced = True
             info = self.info
             self._emit(SessionOpened(info.id, info.parent_id, info.model, info.compaction))
 
     def facts_of(self, message: Message) -> MessageFacts:
-        """What evidence will have of a message that comes next; stored with it."""
+        """The facts of the next message; stored with it."""
         return self._facts.of(message)
 
     def _committed(self, message: Message) -> None:
@@ -197,40 +197,40 @@ class LiveSession:
         self._committed(message)
         if message.usage is not None:
             self.info = msgspec.structs.replace(self.info, usage=self.info.usage + message.usage)
-        cut = message.finish == "interrupted"
+        interrupted = message.finish == "interrupted"
         texts = tuple(part.text for part in message.parts if isinstance(part, Text))
-        self._emit(MessageCommitted(message.id, texts, message.model, cut))
+        self._emit(MessageCommitted(message.id, texts, message.model, interrupted))
 
     async def first_report(self, tokens: int) -> None:
-        """Stores with the boundary what the first reply after it said it used."""
+        """Stores the usage of the first reply after a boundary with the boundary."""
         if self._unreported:
             self._unreported = False
             await self._store.boundaries.record_reported_tokens(self.info.id, tokens)
 
     async def begin_call(self, message: Message, call: ToolCall) -> None:
-        """Commits that `call` is about to run."""
+        """Commits the intent to run `call`."""
         await self._store.calls.begin(self.info.id, message.id, call)
 
     async def add_result(self, result: ToolResult, start: CallStart | None = None) -> None:
-        """Commits what a call gave; `start` is how it began, where that is not stored yet."""
+        """Commits the result of a call; `start` is how it began, if that is not stored yet."""
         message = self._sized(result_message(result))
         await self._store.calls.finish(self.info.id, message, start, self.facts_of(message))
         self._committed(message)
 
     async def add_note(self, note: Note) -> None:
-        """Commits something crushpy has to tell the model; it comes with the next request."""
+        """Commits a note for the model; it is sent with the next request."""
         message = Message(id=new_id(), role="user", parts=(note,), created_at=time.time())
         await self._store.messages.add(self.info.id, message, self.facts_of(message))
         self._committed(message)
 
     async def set_mode(self, mode: Mode | Literal[""]) -> None:
-        """The mode holds for this conversation from now on, in other processes too."""
+        """Stores the mode with the conversation."""
         if self.stored:
             await self._store.sessions.update(self.info.id, mode=mode)
         self.info = msgspec.structs.replace(self.info, mode=mode)
 
     async def update(self, *, model: str | None = None, compaction: str | None = None) -> None:
-        """The user chose another model or compaction method."""
+        """Stores the model or compaction method that the user chose."""
         if self.stored:
             await self._store.sessions.update(self.info.id, model=model, compaction=compaction)
         self.info = msgspec.structs.replace(
@@ -238,7 +238,7 @@ class LiveSession:
         )
 
     def renamed(self, title: str) -> None:
-        """The conversation has another title, stored already; what continues this session takes it over."""
+        """Takes over a title that is stored already."""
         self.info = msgspec.structs.replace(self.info, title=title)
 
     async def set_title(self, title: str) -> None:
@@ -252,7 +252,7 @@ class LiveSession:
         self._emit(TodosChanged(todos))
 
     async def set_breaker(self, breaker: BreakerState) -> None:
-        """Keeps whether fresh starts still help: the next process goes on from there."""
+        """Stores the state of the circuit breaker for the next process."""
         if breaker != self.info.breaker:
             if self.stored:
                 await self._store.sessions.update(self.info.id, breaker=breaker)
@@ -264,7 +264,7 @@ class LiveSession:
 
 
 class LoadedSession(Data, frozen=True):
-    """A session and what its requests are made of."""
+    """A session and the content of its requests."""
 
     info: SessionInfo
     history: tuple[Message, ...] = ()
@@ -273,12 +273,12 @@ class LoadedSession(Data, frozen=True):
     inherited: int = 0
     """How many messages at the beginning came with the boundary."""
     before: Usage = Usage()
-    """What the other sessions of the conversation used."""
-    marks: tuple[TimelineNote, ...] = ()
+    """Usage of the other sessions of the conversation."""
+    notes: tuple[TimelineNote, ...] = ()
 
 
 async def load_session(store: Store, info: SessionInfo, *, read_only: bool = False) -> LoadedSession:
-    """A stored session, repaired: a call without a result gets one that says so, and is never run again."""
+    """A stored session, repaired: a call without a result gets an error result, and is never run again."""
     own = await store.messages.load(info.id)
     draft = await store.messages.load_draft(info.id, recover=not read_only)
     if draft is not None:
@@ -292,7 +292,7 @@ async def load_session(store: Store, info: SessionInfo, *, read_only: bool = Fal
     seeded = bool(own) and any(isinstance(part, Seed) for part in own[0].parts)
     history = (*own[:1], *carried.tail, *own[1:]) if seeded else (*carried.tail, *own)
     inherited = len(carried.tail) + seeded
-    # All of the conversation, branches too: what was undone was paid for.
+    # All of the conversation, branches included: undone sessions were paid for.
     others = [
         one
         for one in await store.sessions.load_conversation(info.root_id)
@@ -316,12 +316,12 @@ def result_message(result: ToolResult) -> Message:
 
 
 def user_message(text: str, images: Sequence[Image] = ()) -> Message:
-    """A prompt; one that is a picture alone has no text."""
+    """A prompt; without a text part if it is only a picture."""
     words = (Text(text),) if text or not images else ()
     return Message(id=new_id(), role="user", parts=(*words, *images), created_at=time.time())
 
 
 def title_of(prompt: str) -> str:
-    """The first line that says something, shortened."""
+    """The first non-blank line, shortened."""
     line = next((line.strip() for line in prompt.splitlines() if line.strip()), "untitled")
     return line if len(line) <= TITLE_LENGTH else line[: TITLE_LENGTH - 1] + "…"

@@ -1,19 +1,29 @@
-"""Tokens and money of all conversations: by day, by model, by project and by conversation."""
+"""Tokens and money: of one conversation, and of all of them by day, model, project and conversation."""
 
 import time
 from collections.abc import Callable, Sequence
 from datetime import date, timedelta
+from pathlib import Path
+from unicodedata import combining, east_asian_width
 
+from crushpy.context.forecast import Forecast, dollars, in_words
 from crushpy.core.messages import Data, Usage
+from crushpy.security.sanitize import one_line
 from crushpy.storage.records import UsageSum
 from crushpy.storage.store import Store
 
-DAYS = 30
-"""How far back a report goes where nobody says."""
+REPORT_DAYS = 30
+"""The default period of a report."""
+EIGHTHS = "▏▎▍▌▋▊▉█"
+PLAIN = "#"
+"""For an output that cannot encode the others."""
+MAX_BARS = 10
+"""Of models, projects and conversations; days have one each."""
+MIN_BAR_COLUMNS = 8
 
 
 class UsageShare(Data, frozen=True, omit_defaults=False):
-    """What one day, model, project or conversation used."""
+    """The usage of one day, model, project or conversation."""
 
     key: str
     """The day, the model, the folder, or the id of the conversation."""
@@ -23,10 +33,10 @@ class UsageShare(Data, frozen=True, omit_defaults=False):
 
 class UsageReport(Data, frozen=True, omit_defaults=False):
     days: int
-    """How many days it goes back; 0: all there are."""
+    """The period, today included; 0: all days."""
     total: Usage
     by_day: tuple[UsageShare, ...]
-    """The earliest first, without days on which nothing was used."""
+    """The earliest first, without empty days."""
     by_model: tuple[UsageShare, ...]
     """The largest first, as in the others below."""
     by_project: tuple[UsageShare, ...]
@@ -34,7 +44,7 @@ class UsageReport(Data, frozen=True, omit_defaults=False):
 
 
 async def usage_report(store: Store, days: int) -> UsageReport:
-    """What was used on the last so many days, today included; 0: ever."""
+    """The usage of the last `days` days, today included; 0: all days."""
     first = date.today() - timedelta(days=days - 1) if days else date.min
     moment = time.mktime(first.timetuple()) if days else 0.0
     sums = [one for one in await store.usage.sum_since(moment) if one.day >= first.isoformat()]
@@ -49,7 +59,7 @@ async def usage_report(store: Store, days: int) -> UsageReport:
 
 
 def _shares(sums: Sequence[UsageSum], named: Callable[[UsageSum], tuple[str, str]]) -> list[UsageShare]:
-    """The sums put together by key; `named` gives the key and the name."""
+    """The sums grouped by key; `named` gives key and name."""
     totals: dict[str, Usage] = {}
     names: dict[str, str] = {}
     for one in sums:
@@ -61,3 +71,103 @@ def _shares(sums: Sequence[UsageSum], named: Callable[[UsageSum], tuple[str, str
 
 def _largest_first(shares: Sequence[UsageShare]) -> tuple[UsageShare, ...]:
     return tuple(sorted(shares, key=lambda share: (-share.usage.total, -share.usage.cost, share.key)))
+
+
+def cost_report(usage: Usage, forecast: Forecast) -> list[str]:
+    """What a conversation used and what is expected, a line each. Without a price no money is shown."""
+    tokens = [
+        f"{usage.input_tokens:,} in",
+        f"{usage.cache_read_tokens:,} from the cache" if usage.cache_read_tokens else "",
+        f"{usage.cache_write_tokens:,} into the cache" if usage.cache_write_tokens else "",
+        f"{usage.output_tokens:,} out",
+    ]
+    first = f"This conversation: {usage.total:,} tokens ({', '.join(filter(None, tokens))})"
+    if usage.cost:
+        first += f", {dollars(usage.cost)}"
+    return [first, *(f"Ahead: {line}" for line in in_words(forecast))]
+
+
+# --- bars ----------------------------------------------------------------------------------------------
+
+
+def usage_chart(report: UsageReport, width: int = 80, *, marks: str = EIGHTHS) -> list[str]:
+    """The report as lines of at most `width` columns. Bars show tokens."""
+    span = f"the last {report.days} days" if report.days > 1 else "today" if report.days else "all days"
+    if not report.by_day:
+        ever = "crushpy stats --days 0 counts all days." if report.days else ""
+        return [f"Nothing was used yet ({span}). {ever}".rstrip()]
+    lines = [f"{_tokens(report.total.total)} tokens{_money(report.total.cost, ', ')} ({span})"]
+    groups = (
+        ("By day", report.by_day),
+        ("By model", report.by_model),
+        ("By project", [_at_home(share) for share in report.by_project]),
+        ("By conversation", report.by_conversation),
+    )
+    for title, shares in groups:
+        shown = shares if title == "By day" else shares[:MAX_BARS]
+        lines += ["", title, *bars(shown, width, marks)]
+        if len(shown) < len(shares):
+            lines.append(f"  and {len(shares) - len(shown):,} more")
+    return lines
+
+
+def bars(shares: Sequence[UsageShare], width: int, marks: str = EIGHTHS) -> list[str]:
+    """A line each: name, bar, tokens, money."""
+    tokens = [_tokens(share.usage.total) for share in shares]
+    money = [_money(share.usage.cost) for share in shares]
+    figures = [
+        f"{one:>{max(map(len, tokens))}}  {other:>{max(map(len, money))}}".rstrip()
+        for one, other in zip(tokens, money, strict=True)
+    ]
+    names = [one_line(share.name) for share in shares]
+    room = width - 2 - 4 - max(map(len, figures), default=0)  # the margin, and two columns between two fields
+    label = max(4, min(max(map(_cells, names), default=0), room - max(MIN_BAR_COLUMNS, room // 3)))
+    most = max((share.usage.total for share in shares), default=0)
+    longest = max(1, room - label)
+    return [
+        f"  {_fitted(name, label)}  {_bar(share.usage.total, most, longest, marks)}  {figure}"
+        for name, share, figure in zip(names, shares, figures, strict=True)
+    ]
+
+
+def _bar(part: int, most: int, longest: int, marks: str) -> str:
+    """A bar of at least one step for anything above zero."""
+    steps = len(marks)
+    filled = max(1, round(part / most * longest * steps)) if part and most else 0
+    whole, rest = divmod(filled, steps)
+    return (marks[-1] * whole + (marks[rest - 1] if rest else "")).ljust(longest)
+
+
+def _tokens(many: int) -> str:
+    return f"{many:,}"
+
+
+def _money(amount: float, before: str = "") -> str:
+    """Empty if the price is unknown."""
+    return f"{before}{dollars(amount)}" if amount else ""
+
+
+def _at_home(share: UsageShare) -> UsageShare:
+    """A folder with `~` for the home folder."""
+    home = str(Path.home())
+    inside = share.key == home or share.key.startswith(f"{home}/")
+    return UsageShare(share.key, f"~{share.key[len(home) :]}", share.usage) if inside else share
+
+
+def _fitted(name: str, width: int) -> str:
+    """A name in exactly `width` columns. Of a long path the end is kept."""
+    if _cells(name) > width:
+        is_path = name.startswith(("/", "~"))
+        letters = name[::-1] if is_path else name
+        kept = ""
+        for letter in letters:
+            if _cells(kept + letter) > width - 1:
+                break
+            kept += letter
+        name = f"…{kept[::-1]}" if is_path else f"{kept}…"
+    return name + " " * (width - _cells(name))
+
+
+def _cells(text: str) -> int:
+    """The number of terminal columns."""
+    return sum(0 if combining(char) else 2 if east_asian_width(char) in "WF" else 1 for char in text)

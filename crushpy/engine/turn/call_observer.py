@@ -1,6 +1,5 @@
-"""Who looks on when a tool call is run."""
+"""The protocol of observers that are notified of every tool call."""
 
-from collections.abc import Sequence
 from typing import Protocol
 
 from crushpy.core.access import Access
@@ -10,7 +9,7 @@ from crushpy.tools.base import Outcome
 
 
 class ObservedCall(Data, frozen=True):
-    """One call on its way."""
+    """A call that was decided about."""
 
     session_id: str
     message_id: str
@@ -18,13 +17,13 @@ class ObservedCall(Data, frozen=True):
     call: ToolCall
     accesses: tuple[Access, ...]
     decision: CallDecision
-    """What was decided, as the call's result will say it."""
+    """As the result of the call will state it."""
     task: str = ""
-    """The call for which a sub-agent works; empty for the main agent."""
+    """The call that a sub-agent works for; empty for the main agent."""
 
     @property
     def only_reads(self) -> bool:
-        """The rules let it run, and it does nothing but look at files: cut off, it has done no harm."""
+        """The rules allow it and it only reads files: interrupting it leaves no effects."""
         return (
             self.decision.verdict == "allowed"
             and self.decision.by != "user"
@@ -34,30 +33,15 @@ class ObservedCall(Data, frozen=True):
 
 
 class CallObserver(Protocol):
-    """Awaited in order, so keep it short; what may take long is begun here and waited for later.
+    """Methods are awaited in order and must be short; start long work here and wait for it later.
 
-    Raising `ToolError` or `StorageError` in the first stops the call before it has done anything.
+    Raising `ToolError` or `StorageError` in `begins` prevents the call.
     """
 
     async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
-        """It may run, and is about to."""
+        """The call was allowed and is about to run."""
         ...
 
     async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
-        """It ran; None where it was interrupted or failed inside crushpy."""
+        """The call ran; `outcome` is None if it was interrupted or failed inside crushpy."""
         ...
-
-
-class CallObservers:
-    """All that look on, as one."""
-
-    def __init__(self, watches: Sequence[CallObserver] = ()) -> None:
-        self._watches = tuple(watches)
-
-    async def begins(self, watched: ObservedCall, ruling: Ruling) -> None:
-        for watch in self._watches:
-            await watch.begins(watched, ruling)
-
-    async def ended(self, watched: ObservedCall, outcome: Outcome | None) -> None:
-        for watch in self._watches:
-            await watch.ended(watched, outcome)

@@ -1,11 +1,20 @@
-"""How far a run, or one task of it, may go: steps, tokens and cost. No limit unless one is set."""
+"""How far a run, or one task of it, may go: steps, tokens, cost, and repeated calls."""
 
 from typing import Optional
 
-from crushpy.core.messages import Data, Usage
+from crushpy.core.messages import Data, ToolCall, Usage, to_json
+
+WARN_AT_REPEATS = 5
+STOP_AT_REPEATS = 10
+REPEAT_NOTE = (
+    "\n\n[crushpy: the same call has now given the same result {count} times in a row. "
+    "Repeating it will not help; change your approach or tell the user what stands in the way.]"
+)
 
 
 class Limits(Data, frozen=True):
+    """None: unlimited."""
+
     max_steps: int | None = None
     """Model calls of one run, those of its tasks included."""
     max_tokens: int | None = None
@@ -15,17 +24,17 @@ class Limits(Data, frozen=True):
 
 
 class Spent:
-    """What one run, or one task of it, has used so far, and what it may use."""
+    """The usage of one run, or of one task of it, against its limits."""
 
     def __init__(self, limits: Limits | None = None, within: Optional["Spent"] = None) -> None:
-        """`within`: the run that a task is part of, which counts all that the task uses."""
+        """`within`: the run that a task belongs to; it counts the usage of the task too."""
         self._limits = limits or Limits()
         self._within = within
         self.steps = 0
         self.used = Usage()
 
     def step(self) -> None:
-        """Another model call begins."""
+        """Counts another model call."""
         self.steps += 1
         if self._within is not None:
             self._within.step()
@@ -36,7 +45,7 @@ class Spent:
             self._within.use(usage)
 
     def reached(self) -> str:
-        """Which limit stands in the way of another model call, in words; empty where none does."""
+        """The limit that forbids another model call, in words; empty if there is none."""
         if self._within is not None and (above := self._within.reached()):
             return above
         limits, steps, used = self._limits, self.steps, self.used
@@ -51,5 +60,31 @@ class Spent:
 
 
 def _named(limit: str, of_task: bool) -> str:
-    """As it was asked for: a key of the task, or a flag."""
+    """The name that the user set: a key of the task, or a flag."""
     return f"the task's {limit}" if of_task else f"--{limit.replace('_', '-')}"
+
+
+class LoopGuard:
+    """Counts how often in a row the same call gave the same result. Each turn has its own."""
+
+    def __init__(self) -> None:
+        self._last: tuple[ToolCall, str] | None = None
+        self.count = 0
+
+    def record(self, call: ToolCall, text: str) -> str:
+        """Counts a result; returns a note to append for the model, usually empty."""
+        again = self._last is not None and text == self._last[1] and _same(call, self._last[0])
+        self.count = self.count + 1 if again else 1
+        self._last = (call, text)
+        return REPEAT_NOTE.format(count=self.count) if self.count == WARN_AT_REPEATS else ""
+
+    @property
+    def stuck(self) -> bool:
+        return self.count >= STOP_AT_REPEATS
+
+
+def _same(one: ToolCall, other: ToolCall) -> bool:
+    def key(call: ToolCall) -> bytes:
+        return to_json((call.name, sorted(call.args.items())))
+
+    return key(one) == key(other)

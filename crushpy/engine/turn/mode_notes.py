@@ -1,52 +1,45 @@
-"""Tells the agent when plan mode begins and ends: in notes between messages, so that no sent byte changes."""
-
-from collections.abc import Callable
+"""Tells the agent when plan mode begins and ends, in notes between messages: the cached prefix stays."""
 
 import msgspec
 
-from crushpy.core.access import Mode
 from crushpy.core.messages import Message, Note
-from crushpy.core.templates import Templates
-from crushpy.engine.session.session import LiveSession
+from crushpy.engine.agents.scope import AgentScope
 
 
 class ModeNotes:
-    """One agent's. What it was told is in its history: a fresh start that left that behind tells it again."""
+    """For one agent. The notes are part of its history: after a boundary without them they are sent again."""
 
-    def __init__(
-        self, session: LiveSession, templates: Templates, mode: Callable[[], Mode], *, task: bool
-    ) -> None:
-        self._session = session
-        self._templates = templates
-        self._mode = mode
-        self._task = task
+    def __init__(self, scope: AgentScope) -> None:
+        self._session, self._templates = scope.session, scope.services.templates
+        self._approvals = scope.services.approvals
+        self._task = bool(scope.task)
         self._read: list[Message] | None = None
         self._read_to = 0
         self._planning = False
 
     def with_prompt(self, prompt: Message) -> Message:
-        """The prompt, with what there is to tell before it."""
-        note = self._due()
+        """The prompt, preceded by a note if one is due."""
+        note = self._due_note()
         return msgspec.structs.replace(prompt, parts=(note, *prompt.parts)) if note else prompt
 
-    async def tell(self) -> None:
-        """Tells it before the next request: the mode changed meanwhile, or a fresh start forgot it."""
-        note = self._due()
+    async def add_due_note(self) -> None:
+        """Adds a note before the next request if the mode changed, or a boundary dropped the last note."""
+        note = self._due_note()
         if note is not None:
             await self._session.add_note(note)
 
-    def _due(self) -> Note | None:
-        planning = self._mode() == "plan"
-        if planning == self._told():
+    def _due_note(self) -> Note | None:
+        planning = self._approvals.mode == "plan"
+        if planning == self._believes_planning():
             return None
         if planning:
             return Note(self._templates.render("plan", task=self._task).strip(), about="plan")
         return Note(self._templates.render("plan_over").strip(), about="plan_over")
 
-    def _told(self) -> bool:
+    def _believes_planning(self) -> bool:
         """Whether the agent believes that it is planning."""
         history = self._session.history
-        if history is not self._read:  # it only ever grows; a fresh start brings another one
+        if history is not self._read:  # a history only grows; a boundary replaces it
             self._read, self._read_to, self._planning = history, 0, False
         for message in history[self._read_to :]:
             for part in message.parts:

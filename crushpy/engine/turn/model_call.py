@@ -1,15 +1,22 @@
-"""One model call: pieces of a stream become events, and at the end one complete reply."""
+"""One model call: a stream becomes events and one complete reply; its draft is saved meanwhile."""
 
 import asyncio
+import logging
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from typing import Any, cast
 
-from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta
+import msgspec
+
+from crushpy.core.errors import CrushpyError
+from crushpy.core.events import LOADING, Event, Retry, TextDelta, ThinkingDelta, UsageReported
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Finish, Json, Message, Part, Text, Thinking, ToolCall, Usage
-from crushpy.engine.progress_reporter import ProgressReporter
+from crushpy.engine.event_bus import ProgressReporter
+from crushpy.engine.models import Models
+from crushpy.engine.session.session import LiveSession
+from crushpy.engine.turn.limits import Spent
 from crushpy.llm.errors import MAX_RETRIES, EmptyReply, ModelError, Refused, Unavailable, retry_delay
 from crushpy.llm.protocol import (
     CallPiece,
@@ -24,14 +31,23 @@ from crushpy.llm.protocol import (
 )
 from crushpy.llm.read_json import decode_json, too_deep
 from crushpy.llm.reply_limits import ReplyMeter
+from crushpy.storage.store import Store
+from crushpy.util.spawn import spawn
+from crushpy.util.uncancellable import uncancellable
+
+log = logging.getLogger(__name__)
 
 Emit = Callable[[Event], None]
-JOINED_AT_A_TIME = 500
-"""Calls of a reply that are put together in one go."""
+JOIN_BATCH = 500
+"""Calls of a reply that are parsed before the event loop gets a turn."""
+DRAFT_INTERVAL_S = 0.25
+"""Between two writes of a draft."""
+LARGE_DRAFT_CHARS = 100_000
+"""A larger draft is written less often: a long reply costs no more than a short one."""
 
 
 class Draft:
-    """What has come of a reply so far."""
+    """The part of a reply received so far."""
 
     def __init__(self) -> None:
         self.text: list[str] = []
@@ -46,7 +62,7 @@ class Draft:
         self.finish: Finish = ""
         self.usage: Usage | None = None
         self.status_moved = False
-        """The server refused the status where it stood, and took it elsewhere."""
+        """The server refused the status at its usual place and accepted it at the other."""
 
     def think(self, text: str) -> None:
         self.thinking.append(text)
@@ -55,7 +71,7 @@ class Draft:
             self._thinking_since = time.monotonic()
 
     def stop_thinking(self) -> None:
-        """Something else has come; thinking may go on after it."""
+        """Another kind of piece arrived; thinking may continue after it."""
         if self._thinking_since is not None:
             self._thinking_seconds += time.monotonic() - self._thinking_since
             self._thinking_since = None
@@ -71,8 +87,8 @@ class Draft:
             call = _join(self.calls[index], taken_ids)
             taken_ids.add(call.id)
             parts.append(call)
-            if number % JOINED_AT_A_TIME == 0:
-                await asyncio.sleep(0)  # keys are heard in between
+            if number % JOIN_BATCH == 0:
+                await asyncio.sleep(0)  # lets key presses through
         return Message(
             id=new_id(),
             role="assistant",
@@ -84,7 +100,7 @@ class Draft:
         )
 
     def interrupted(self, model: str, message_id: str = "") -> Message | None:
-        """What a reply that was stopped half-way thought and said; its calls are dropped, never run."""
+        """The text and thinking of an interrupted reply; its calls are dropped, never run."""
         parts: list[Part] = []
         if not _is_blank(self.thinking):
             parts.append(Thinking("".join(self.thinking), seconds=int(self._thinking_seconds)))
@@ -124,10 +140,10 @@ def _join(pieces: list[CallPiece], taken_ids: set[str]) -> ToolCall:
 
 
 class ModelCall:
-    """One request, asked until there is a complete reply or no hope of one.
+    """One request, retried until there is a complete reply or no hope of one.
 
-    `before_reply` is awaited once the request is on its way, and before anything of the reply is shown.
-    `draft` holds what has come so far, for whoever interrupts.
+    `before_reply` is awaited once the request is sent, before anything of the reply is shown.
+    `draft` holds the reply so far, for callers that interrupt it.
     """
 
     def __init__(
@@ -135,28 +151,26 @@ class ModelCall:
         provider: Provider,
         request: Request,
         emit: Emit,
-        before_reply: Callable[[], Awaitable[None]],
+        before_reply: Callable[[], Awaitable[None]] | None = None,
         *,
-        ask_again: Callable[[ModelError], bool] = lambda _: True,
-        seconds_to_send: float | None = None,
-        changed: Callable[[Draft], None] = lambda _: None,
-        void: Callable[[Draft, ModelError], Awaitable[None]] | None = None,
+        may_retry: Callable[[ModelError], bool] = lambda _: True,
+        send_timeout_s: float | None = None,
+        on_change: Callable[[Draft], None] = lambda _: None,
+        on_failure: Callable[[Draft, ModelError], Awaitable[None]] | None = None,
     ) -> None:
-        """`ask_again`: whether an error that may pass is worth another attempt. `seconds_to_send`: how long
-        the request may take to leave, connecting included. `changed` hears of every piece that is shown,
-        `void` of a draft that came to nothing, before it is asked for again."""
-        self._changed = changed
-        self._void = void
-        self._ask_again = ask_again
-        self._seconds_to_send = seconds_to_send
+        """`may_retry`: whether a transient error is worth another attempt. `send_timeout_s` limits sending
+        the request, connecting included. `on_change` is called for every piece shown, `on_failure` with
+        a failed draft before the retry."""
+        self._provider, self._request, self._emit = provider, request, emit
+        self._before_reply = before_reply or _no_wait
+        self._may_retry = may_retry
+        self._send_timeout_s = send_timeout_s
+        self._on_change = on_change
+        self._on_failure = on_failure
         self.draft = Draft()
-        self._provider = provider
-        self._request = request
-        self._emit = emit
-        self._before_reply = before_reply
 
     async def run(self) -> Draft:
-        """The complete reply. Raises ModelError when there is none to be had."""
+        """The complete reply. Raises ModelError if there is none."""
         attempt = 0
         while True:
             self.draft = Draft()
@@ -166,22 +180,22 @@ class ModelCall:
                 return self.draft
             except ModelError as error:
                 await self._before_reply()
-                if self._void is not None:
-                    await self._void(self.draft, error)
+                if self._on_failure is not None:
+                    await self._on_failure(self.draft, error)
                 attempt += 1
                 seconds = retry_delay(error, attempt, random.random())  # noqa: S311
-                if seconds is None or not self._ask_again(error):
+                if seconds is None or not self._may_retry(error):
                     raise
                 reason = f"{error.message.rstrip('.')}."
                 self._emit(Retry(attempt, round(seconds, 2), reason, MAX_RETRIES, error.status))
                 await asyncio.sleep(seconds)
 
     def _check(self) -> None:
-        """Raises where a complete reply holds nothing to go on with."""
+        """Raises if a complete reply has neither text nor calls."""
         model = self._request.model
         if self.draft.finish == "content_filter":
             raise Refused(
-                f"{model} refused to answer (content filter).", "Put it differently, or switch models."
+                f"{model} refused to answer (content filter).", "Rephrase the request, or switch models."
             )
         if not self.draft.calls and _is_blank(self.draft.text):
             raise EmptyReply(f"{model} sent an empty reply.", "Ask again, or switch the model.")
@@ -189,13 +203,13 @@ class ModelCall:
     async def _stream(self, draft: Draft) -> None:
         stream = self._provider.stream(self._request)
         try:
-            if self._seconds_to_send is not None:
-                await self._leave(stream, draft, self._seconds_to_send)
+            if self._send_timeout_s is not None:
+                await self._wait_until_sent(stream, draft, self._send_timeout_s)
             elif self._provider.slow_to_begin:
                 with ProgressReporter(self._emit, LOADING):
-                    await self._first(stream, draft)
+                    await self._read_first(stream, draft)
             async for piece in stream:
-                await self._hear(draft, piece)
+                await self._handle(draft, piece)
                 if draft.meter.full:
                     draft.stop_thinking()
                     draft.finish = "length"
@@ -205,29 +219,29 @@ class ModelCall:
             if close is not None:
                 await close()
 
-    async def _first(self, stream: AsyncIterator[Piece], draft: Draft) -> None:
+    async def _read_first(self, stream: AsyncIterator[Piece], draft: Draft) -> None:
         async for piece in stream:
-            await self._hear(draft, piece)
+            await self._handle(draft, piece)
             return
 
-    async def _hear(self, draft: Draft, piece: Piece) -> None:
+    async def _handle(self, draft: Draft, piece: Piece) -> None:
         if isinstance(piece, Sent):
             await self._before_reply()
         else:
-            self._take(draft, piece)
+            self._add(draft, piece)
 
-    async def _leave(self, stream: AsyncIterator[Piece], draft: Draft, seconds: float) -> None:
-        """Waits until the request is on its way; Unavailable where that takes too long."""
+    async def _wait_until_sent(self, stream: AsyncIterator[Piece], draft: Draft, seconds: float) -> None:
+        """Waits until the request is sent. Raises Unavailable after `seconds`."""
         try:
             async with asyncio.timeout(seconds):
                 piece = await anext(stream)
         except TimeoutError:
             model = self._request.model
             raise Unavailable(f"{model} could not be reached within {seconds:g} s.") from None
-        self._take(draft, piece)
+        self._add(draft, piece)
         await self._before_reply()
 
-    def _take(self, draft: Draft, piece: Piece) -> None:
+    def _add(self, draft: Draft, piece: Piece) -> None:
         piece = draft.meter.measure(piece)
         match piece:
             case TextPiece():
@@ -235,11 +249,11 @@ class ModelCall:
                 draft.text.append(piece.text)
                 draft.size += len(piece.text)
                 self._emit(TextDelta(piece.text))
-                self._changed(draft)
+                self._on_change(draft)
             case ThinkingPiece():
                 draft.think(piece.text)
                 self._emit(ThinkingDelta(piece.text))
-                self._changed(draft)
+                self._on_change(draft)
             case CallPiece():
                 draft.stop_thinking()
                 draft.calls.setdefault(piece.index, []).append(piece)
@@ -251,3 +265,103 @@ class ModelCall:
                 draft.status_moved = piece.status_moved
             case Sent():
                 pass
+
+
+async def _no_wait() -> None:
+    """The default of `before_reply`."""
+
+
+class DraftAutosave:
+    """Saves the draft of one model call a few times a second: a killed process loses no more than that.
+
+    `changed` is cheap; writing happens on the storage thread.
+    """
+
+    def __init__(self, store: Store, session_id: str, model: str) -> None:
+        self._store = store
+        self._session_id = session_id
+        self._model = model
+        self._id = new_id()
+        self._draft: Draft | None = None
+        self._due: asyncio.TimerHandle | None = None
+        self._written = False
+
+    def changed(self, draft: Draft) -> None:
+        """Schedules a write."""
+        self._draft = draft
+        if self._due is None:
+            delay_s = DRAFT_INTERVAL_S * max(1.0, draft.size / LARGE_DRAFT_CHARS)
+            self._due = asyncio.get_running_loop().call_later(delay_s, self._write)
+
+    def _write(self) -> None:
+        self._due = None
+        message = self._draft.interrupted(self._model, self._id) if self._draft is not None else None
+        if message is not None:
+            self._written = True
+            spawn(self._logged(self._store.messages.save_draft(self._session_id, message)))
+
+    def stop(self) -> None:
+        """Stops writing: storing the complete reply removes the draft."""
+        if self._due is not None:
+            self._due.cancel()
+            self._due = None
+
+    async def discard(self) -> None:
+        """Removes the draft."""
+        self.stop()
+        if self._written:
+            self._written = False
+            await self._logged(self._store.messages.delete_draft(self._session_id))
+
+    async def _logged(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except CrushpyError as error:  # storing the reply will report it
+            log.info("no draft: %s", error.message)
+
+
+class RecordedCall(ModelCall):
+    """A model call of a turn: saves its draft, counts failed replies and stores their thinking."""
+
+    def __init__(
+        self,
+        session: LiveSession,
+        models: Models,
+        request: Request,
+        spent: Spent,
+        emit: Emit,
+        before_reply: Callable[[], Awaitable[None]],
+    ) -> None:
+        self._session, self._models, self._spent = session, models, spent
+        self._autosave = DraftAutosave(session.store, session.info.id, request.model)
+        provider = models.provider(request.model)
+        super().__init__(
+            provider,
+            request,
+            emit,
+            before_reply,
+            on_change=self._autosave.changed,
+            on_failure=self._record_failure,
+        )
+
+    async def run(self) -> Draft:
+        try:
+            return await super().run()
+        finally:
+            self._autosave.stop()
+
+    async def _record_failure(self, draft: Draft, error: ModelError) -> None:
+        await self._autosave.discard()
+        empty = isinstance(error, EmptyReply)
+        if draft.usage is None and not empty:
+            return
+        message = self._models.priced(await draft.message(self._session.info.model, set()))
+        used = message.usage or Usage()
+        self._spent.use(used)
+        if empty and not _is_blank(draft.thinking):
+            thinking = msgspec.structs.replace(message, parts=message.parts[:1])
+            await uncancellable(self._session.add_reply(thinking))
+            if message.usage is not None:
+                self._emit(UsageReported(used, self._session.usage))
+        elif used.total:
+            await uncancellable(self._session.count(used))

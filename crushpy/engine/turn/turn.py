@@ -2,30 +2,26 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from crushpy.core.errors import CrushpyError
-from crushpy.core.events import Error, Event, Notice, TurnEnded, UsageReported
+from crushpy.core.events import Error, Notice, TurnEnded, UsageReported
 from crushpy.core.messages import Message
-from crushpy.engine.compaction.overflow import OverflowRecovery
+from crushpy.engine.agents.scope import AgentScope
 from crushpy.engine.compaction.policy import CompactionPolicy
-from crushpy.engine.compaction.view import ContextView
-from crushpy.engine.models import Models
-from crushpy.engine.session.session import LiveSession
-from crushpy.engine.turn.limits import Spent
-from crushpy.engine.turn.loop_guard import LoopGuard
+from crushpy.engine.compaction.window import ContextView
+from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.turn.limits import LoopGuard, Spent
 from crushpy.engine.turn.mode_notes import ModeNotes
-from crushpy.engine.turn.model_call import Draft
-from crushpy.engine.turn.once import Once
-from crushpy.engine.turn.recorded_calls import RecordedCalls
+from crushpy.engine.turn.model_call import Draft, RecordedCall
 from crushpy.engine.turn.tool_runner import ToolRunner
-from crushpy.engine.unexpected import unexpected
 from crushpy.llm.errors import ContextOverflow, ModelError
 from crushpy.llm.protocol import Request
+from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import uncancellable
 
 log = logging.getLogger(__name__)
@@ -34,40 +30,44 @@ Status = Literal["done", "interrupted", "error", "limit", "loop"]
 Steer = Callable[[], Awaitable[None]]
 
 
+class Once:
+    """Runs a coroutine function once, however often it is called; a failure is raised to every caller."""
+
+    def __init__(self, action: Callable[[], Coroutine[Any, Any, None]]) -> None:
+        self._action = action
+        self._task: asyncio.Future[None] | None = None
+
+    @property
+    def done(self) -> bool:
+        return self._task is not None and self._task.done() and self._task.exception() is None
+
+    async def __call__(self) -> None:
+        if self._task is None:
+            self._task = spawn(self._action())
+        await asyncio.shield(self._task)
+
+
 class Turn:
-    """One turn of one session. `run` never raises: whatever happens, the session is valid afterwards."""
+    """One turn of one session. `run` never raises, and the session is valid afterwards."""
 
     def __init__(
         self,
-        session: LiveSession,
-        models: Models,
+        scope: AgentScope,
         view: ContextView,
         policy: CompactionPolicy,
-        overflow: OverflowRecovery,
         tools: ToolRunner,
-        emit: Callable[[Event], None],
         spent: Spent,
-        mode_notes: ModeNotes,
-        *,
-        keep_prompt: bool = False,
         steer: Steer | None = None,
     ) -> None:
-        """`keep_prompt`: store the prompt even where no model could be asked, for a user who sees it then.
-
-        `steer` is awaited between two steps, when every call has its result: prompts may be added there.
-        """
-        self._steer = steer
-        self._keep_prompt = keep_prompt
-        self._session = session
-        self._models = models
+        """`steer` is awaited between two steps, when every call has its result: it may add prompts."""
+        self._scope, self._session = scope, scope.session
+        self._models, self._emit = scope.models, scope.emit
         self._view = view
         self._policy = policy
-        self._overflow = overflow
         self._tools = tools
-        self._emit = emit
         self._spent = spent
-        self._calls = RecordedCalls(session, models, spent, emit)
-        self._mode_notes = mode_notes
+        self._steer = steer
+        self._mode_notes = ModeNotes(scope)
         self.failure: CrushpyError | None = None
         """Why it ended in error."""
 
@@ -77,13 +77,13 @@ class Turn:
         try:
             status = await self._until_stopped(prompt, commit)
         except CrushpyError as error:
-            if self._keep_prompt and not commit.done:
+            if self._scope.interactive and not commit.done:  # the user sees the prompt, so it is stored
                 with suppress(CrushpyError):
                     await commit()
             status = self._fail(error)
         except Exception as error:
             log.exception("the turn failed")
-            status = self._fail(unexpected(error))
+            status = self._fail(unexpected_error(error))
         self._emit(TurnEnded(status))
         return status
 
@@ -99,9 +99,7 @@ class Turn:
             return await self._steps_until_done(prompt, commit)
         except asyncio.CancelledError:
             with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
-                await uncancellable(
-                    commit()
-                )  # the user's words are kept, however early they changed their mind
+                await uncancellable(commit())  # the prompt is kept, however early the interrupt
             return "interrupted"
 
     def _fail(self, error: CrushpyError) -> Status:
@@ -135,23 +133,22 @@ class Turn:
         while True:
             if commit.done:
                 await self._policy.before_call()
-                await self._mode_notes.tell()
-                await asyncio.sleep(0)  # after thousands of results: keys are heard in between
+                await self._mode_notes.add_due_note()
+                await asyncio.sleep(0)  # lets key presses through after thousands of results
             request = self._view.next_request(() if commit.done else (prompt,))
-            call = self._calls.begin(request, commit)
+            call = RecordedCall(self._session, self._models, request, self._spent, self._emit, commit)
             try:
                 draft = await call.run()
             except asyncio.CancelledError:
-                await uncancellable(self._keep_partial(call.draft, request.model))
+                await uncancellable(self._store_partial(call.draft, request.model))
                 raise
             except ContextOverflow as error:
-                await self._overflow.shrink(error)
+                await self._policy.recover_from_overflow(error)
                 continue
-            return await self._keep(draft, request)
+            return await self._record(draft, request)
 
-    async def _keep(self, draft: Draft, request: Request) -> Message:
-        message = await uncancellable(self._stored(draft, request.model))
-        self._overflow.replied()
+    async def _record(self, draft: Draft, request: Request) -> Message:
+        message = await uncancellable(self._store(draft, request.model))
         await self._policy.after_reply(message)
         if draft.status_moved:
             self._models.learn_placement(request.model)
@@ -160,12 +157,12 @@ class Turn:
             self._emit(UsageReported(message.usage, self._session.usage))
         return message
 
-    async def _stored(self, draft: Draft, model: str) -> Message:
+    async def _store(self, draft: Draft, model: str) -> Message:
         message = self._models.priced(await draft.message(model, self._session.call_ids))
         await self._session.add_reply(message)
         return message
 
-    async def _keep_partial(self, draft: Draft, model: str) -> None:
+    async def _store_partial(self, draft: Draft, model: str) -> None:
         partial = draft.interrupted(model)
         if partial is not None:
             await self._session.add_reply(msgspec.structs.replace(partial, usage=draft.usage))

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
-from crushpy.engine.compaction.boundary_record import Rehearsal
+from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 
@@ -198,7 +198,7 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
             thresholds=thresholds,
             pin=pin,
             edit=conversation.context.edit,
-            requests=lambda: conversation.library.requests(conversation.info.id),
+            requests=lambda: conversation.sessions.requests(conversation.info.id),
         )
     )
     if conversation.sent_states != before:
@@ -212,18 +212,16 @@ async def show_cost(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.engine.session.cost_report import cost_report
-    from crushpy.engine.session.usage_chart import usage_chart
-    from crushpy.engine.session.usage_report import DAYS
+    from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart
 
-    wanted = argument.strip() or str(DAYS)
+    wanted = argument.strip() or str(REPORT_DAYS)
     if not (wanted.isdecimal() and len(wanted) <= LONGEST_DAYS):
         chat.say(f"{wanted!r} is no number of days. /cost 7 shows the last seven, /cost 0 all.", warning=True)
         return
     await conversation.context.count_exactly()
     here = cost_report(conversation.usage, conversation.context.forecast())
     try:
-        report = await conversation.library.usage_report(int(wanted))
+        report = await conversation.sessions.usage_report(int(wanted))
     except CrushpyError as error:
         chat.say("\n".join([*here, f"The figures of other days cannot be read: {error}"]), warning=True)
         return

@@ -22,7 +22,7 @@ async def undo_changes(chat: CommandHost, argument: str) -> None:
     conversation = _idle(chat)
     if conversation is None:
         return
-    if conversation.context.began_afresh:
+    if conversation.context.just_compacted:
         chat.say(WHICH_UNDO)
     await _put_back(chat, conversation, argument, "Undo the last turn's changes", again=False)
 

@@ -80,7 +80,7 @@ async def ask_elsewhere(chat: CommandHost, options: StartOptions, error: Excepti
     elif chosen == "read" and chat.conversation is not None and isinstance(error, SessionBusy):
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-        going_on = await chat.show(SessionReaderScreen(chat.conversation.library, error.session_id))
+        going_on = await chat.show(SessionReaderScreen(chat.conversation.sessions, error.session_id))
         if going_on:
             await resume(chat, going_on)
 
@@ -109,7 +109,7 @@ async def fork_here(chat: CommandHost, message_id: str) -> None:
         return
     before = conversation.info.id
     try:
-        made = await conversation.library.fork(before, message_id)
+        made = await conversation.sessions.fork(before, message_id)
     except CrushpyError as error:
         chat.say(str(error), warning=True)
         return
@@ -123,7 +123,7 @@ async def pick_session(chat: CommandHost, argument: str) -> None:
         return
     from crushpy.tui.screens.sessions import SessionsScreen
 
-    chosen = await chat.show(SessionsScreen(chat.conversation.library, chat.options.cwd))
+    chosen = await chat.show(SessionsScreen(chat.conversation.sessions, chat.options.cwd))
     if chosen:
         await resume(chat, chosen)
 
@@ -135,7 +135,7 @@ async def show_lineage(chat: CommandHost, argument: str) -> None:
         return
     from crushpy.tui.screens.session_tree import LineageScreen
 
-    chosen = await chat.show(LineageScreen(conversation.library, conversation.info.id))
+    chosen = await chat.show(LineageScreen(conversation.sessions, conversation.info.id))
     if chosen is None:
         return
     if chosen.action == "undo":
@@ -150,7 +150,7 @@ async def search_messages(chat: CommandHost, argument: str) -> None:
         return
     from crushpy.tui.screens.message_search import SearchScreen
 
-    screen = SearchScreen(chat.conversation.library, chat.options.cwd, argument.strip())
+    screen = SearchScreen(chat.conversation.sessions, chat.options.cwd, argument.strip())
     found = await chat.show(screen)
     if found is not None:
         await show_place(chat, found)
@@ -163,7 +163,7 @@ async def show_place(chat: CommandHost, place: "FoundPlace") -> None:
         return
     from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-    going_on = await chat.show(SessionReaderScreen(conversation.library, place.session_id, place))
+    going_on = await chat.show(SessionReaderScreen(conversation.sessions, place.session_id, place))
     if going_on and going_on != conversation.info.id:
         await resume(chat, going_on)
 
@@ -197,7 +197,7 @@ async def _export(chat: CommandHost, conversation: Conversation, file: Path, usu
         if file.exists() and not file.is_file():
             raise CrushpyError(f"{file} is no ordinary file. Name another one.")
         replace = file.name == usual or not file.exists() or await _wants_it_replaced(chat, file)
-        return await conversation.library.export(conversation.info.id, file) if replace else None
+        return await conversation.sessions.export(conversation.info.id, file) if replace else None
     except FileNotFoundError:
         folder = file.parent
         raise CrushpyError(f"{folder} does not exist. Make it first, or name a file elsewhere.") from None

@@ -27,7 +27,7 @@ from crushpy.core.events import (
     TurnEnded,
 )
 from crushpy.core.start_options import StartOptions
-from crushpy.engine.unexpected import unexpected
+from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
@@ -205,9 +205,11 @@ class ChatScreen(ChatLayout):
         opening = None
         if conversation.info.parent_id:
             with suppress(CrushpyError):
-                opening = await conversation.library.opening_boundary(conversation.info.id)
+                opening = await conversation.sessions.opening_boundary(conversation.info.id)
         parts = await cut_long_replies(conversation.history)
-        self.feed.load(conversation.history, opening, conversation.sent_states, conversation.marks, parts)
+        self.feed.load(
+            conversation.history, opening, conversation.sent_states, conversation.timeline_notes, parts
+        )
 
     def _hear(self, event: Event) -> None:
         """Every event of the engine, in order."""
@@ -422,7 +424,7 @@ class ChatScreen(ChatLayout):
 
     @property
     def library(self) -> "SessionBrowser | None":
-        return self.conversation.library if self.conversation is not None else None
+        return self.conversation.sessions if self.conversation is not None else None
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
         from crushpy.tui.screens.session_reader import SessionReaderScreen
@@ -510,8 +512,8 @@ class ChatScreen(ChatLayout):
             await asyncio.wait_for(asyncio.gather(*closing), 10)
         except TimeoutError:
             pass
-        if conversation is not None and self.farewell and conversation.farewell:
-            self.farewell += f"\n{conversation.farewell}"
+        if conversation is not None and self.farewell and conversation.run_summary:
+            self.farewell += f"\n{conversation.run_summary}"
         app_of(self).exit()
 
     async def replace_conversation(self, options: StartOptions) -> None:
@@ -529,7 +531,7 @@ class ChatScreen(ChatLayout):
             raise
         if before is not None:
             await before.close()
-            await conversation.hold()
+            await conversation.reacquire_lease()
         self._drop_plan()
         self.queue.show([])
         self.activity.clear()
@@ -555,7 +557,7 @@ class ChatScreen(ChatLayout):
             await ACTIONS[action](self, argument)
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
-            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
+            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
         if self._greeting.key == greeted and self.transcript.keys() != shown:  # no dialog left as it was
             self._greeting.end()
 

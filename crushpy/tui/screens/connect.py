@@ -15,7 +15,7 @@ from textual.widgets import Input, Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
-from crushpy.engine.probe import probe_model
+from crushpy.engine.side_calls import probe_model
 from crushpy.llm import catalog, vendors
 from crushpy.llm.key_store import KeyOrigin, checked_key, locate_key, require_key_storage, store_key
 from crushpy.llm.model_listing import ListedModel, list_local_models, own_base

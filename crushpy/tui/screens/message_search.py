@@ -11,7 +11,7 @@ from textual.content import Content
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Progress
 from crushpy.core.messages import Data, counted
-from crushpy.engine.progress_reporter import ProgressReporter
+from crushpy.engine.event_bus import ProgressReporter
 from crushpy.engine.session.browser import HITS_EACH, SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line

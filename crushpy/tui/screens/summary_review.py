@@ -12,7 +12,7 @@ from textual.widgets import Input, Static
 
 from crushpy.core.events import ReviewNeeded
 from crushpy.core.messages import counted
-from crushpy.engine.compaction.review import Verdict
+from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.closing import ClosesOnce

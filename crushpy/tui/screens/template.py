@@ -14,7 +14,7 @@ from textual.widgets import Static, TextArea
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.templates import NAMES, TemplateProblem, Templates
-from crushpy.engine.compaction.boundary_record import Rehearsal
+from crushpy.engine.compaction.draft import Rehearsal
 from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line

@@ -1,14 +1,15 @@
-"""Prompts that wait while a turn runs, for its end or for its next step. They can be taken back."""
+"""Prompts queued while a turn runs, for its end or for its next step. They can be removed."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from crushpy.core.messages import Message
 from crushpy.engine.attachments import Attachments
 from crushpy.util.uncancellable import uncancellable
 
 
-class WaitingPrompts:
-    """In the order in which they came. One that was handed over is no longer here."""
+class QueuedPrompts:
+    """In order of arrival. A delivered prompt is no longer in the queue."""
 
     def __init__(self, attachments: Attachments) -> None:
         self._attachments = attachments
@@ -20,7 +21,7 @@ class WaitingPrompts:
         return tuple(self._prompts)
 
     def is_next(self, prompt_id: str) -> bool:
-        """It goes out with the next step of the running turn, and does not wait for its end."""
+        """Whether it is sent with the next step of the running turn."""
         return prompt_id in self._next_step
 
     def add(self, prompt: Message, *, next_step: bool) -> None:
@@ -29,53 +30,49 @@ class WaitingPrompts:
             self._next_step.add(prompt.id)
 
     def put_first(self, prompt: Message) -> None:
-        """One that could not be handed over waits again, before the others."""
+        """Queues a prompt that could not be delivered before all others."""
         self._prompts.insert(0, prompt)
 
     def send_next(self, prompt_id: str) -> bool | None:
-        """Has one go out with the next step, or wait for the end again; None where it waits no longer."""
+        """Toggles whether a prompt is sent with the next step; None if it is no longer queued."""
         if all(prompt.id != prompt_id for prompt in self._prompts):
             return None
         self._next_step ^= {prompt_id}
         return prompt_id in self._next_step
 
-    def take_back(self, prompt_id: str) -> Message | None:
+    def remove(self, prompt_id: str) -> Message | None:
         prompt = next((one for one in self._prompts if one.id == prompt_id), None)
         if prompt is not None:
-            self._remove(prompt)
+            self._discard(prompt)
             self._attachments.forget(prompt)
         return prompt
 
     def pop(self) -> Message | None:
-        """The one whose turn it is: what was to go with a next step comes first."""
-        hastened = [prompt for prompt in self._prompts if prompt.id in self._next_step]
-        prompt = next(iter((*hastened, *self._prompts)), None)
+        """The next prompt: those meant for a next step first."""
+        urgent = [prompt for prompt in self._prompts if prompt.id in self._next_step]
+        prompt = next(iter((*urgent, *self._prompts)), None)
         if prompt is not None:
-            self._remove(prompt)
+            self._discard(prompt)
         return prompt
 
     def clear(self) -> None:
         self._prompts.clear()
         self._next_step.clear()
 
-    async def deliver(self, add: Callable[[Message], Awaitable[None]]) -> None:
-        """Hands those that are meant for the next step to `add`, one by one; what fails stays here."""
+    async def deliver(self, add: Callable[[Message], Coroutine[Any, Any, None]]) -> None:
+        """Passes the prompts for the next step to `add`, one by one; a prompt that fails stays queued."""
         for prompt in [one for one in self._prompts if one.id in self._next_step]:
             whole = await self._attachments.complete(prompt)
             if prompt not in self._prompts or prompt.id not in self._next_step:
-                continue  # taken back meanwhile
+                continue  # removed meanwhile
             place = self._prompts.index(prompt)
-            self._remove(prompt)
+            self._discard(prompt)
             try:
-                await uncancellable(_awaited(add(whole)))
+                await uncancellable(add(whole))
             except Exception:
                 self._prompts.insert(place, whole)
                 raise
 
-    def _remove(self, prompt: Message) -> None:
+    def _discard(self, prompt: Message) -> None:
         self._prompts.remove(prompt)
         self._next_step.discard(prompt.id)
-
-
-async def _awaited(work: Awaitable[None]) -> None:
-    await work

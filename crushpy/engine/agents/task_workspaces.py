@@ -1,12 +1,16 @@
-"""Git worktrees for tasks: each begins at the last commit, and what is changed in it is left as a branch.
+"""Git worktrees for tasks: each starts at the last commit, and its changes are left as a branch.
 
-They live in a private folder outside the project. Of what a killed process left, the next makes branches.
+They live in a private folder outside the project. The next start makes branches of what a killed process
+left. No program that the repository configures is run.
 """
 
+import asyncio
 import fcntl
+import logging
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,44 +19,50 @@ import msgspec
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
-from crushpy.engine.agents.git_calls import GitFailed, ended_git, git_succeeds, known_filters, run_git
+from crushpy.engine.agents.subagents import TaskWorkspace
 from crushpy.security.private_files import write_private
+from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
 from crushpy.security.sanitize import clean
+from crushpy.util.uncancellable import in_thread
 
+log = logging.getLogger(__name__)
+
+GIT_TIMEOUT_S = 600
+"""Checking out a large project takes long."""
 PREFIX = "crushpy"
-MAX_DIFF = 12_000
-"""Characters of a diff that others are told."""
+MAX_DIFF_CHARS = 12_000
+"""Of a diff in a report."""
 _QUIET = ("-c", "commit.gpgSign=false", "-c", "gc.auto=0", "-c", "maintenance.auto=false")
-_NOBODY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
-CUT_OFF = "cut off before its end"
+_DEFAULT_IDENTITY = ("-c", "user.name=crushpy", "-c", "user.email=crushpy@localhost")
+INTERRUPTED_TITLE = "cut off before its end"
 
 
 class Worktree(Data, frozen=True):
-    """A worktree that is laid out whole."""
+    """A complete worktree."""
 
     name: str
     path: str
     branch: str
     base: str
-    """The commit it began at."""
+    """The commit it started at."""
     git_dir: str
-    """Its own part of the repository: what its `.git` says may have been changed since."""
+    """Its part of the repository; recorded here because its `.git` file may have been changed since."""
     common_dir: str
     """The repository."""
     earlier: str = ""
-    """The branch by which what an earlier attempt left goes now."""
+    """The branch that holds the changes of an earlier attempt."""
 
 
 class BranchLeft(Data, frozen=True):
-    """What a task left of its worktree; nothing where it changed nothing."""
+    """What a task left; empty if it changed nothing."""
 
     branch: str = ""
     changes: str = ""
-    """In words, the files, and the beginning of the diff."""
+    """A description, the files, and the beginning of the diff."""
 
 
 class Worktrees:
-    """Those of one list of tasks that works in `cwd`. `folder` is where all lists have theirs."""
+    """The worktrees of one task list that works in `cwd`. `folder` holds those of all lists."""
 
     def __init__(self, folder: Path, list_id: str, cwd: Path) -> None:
         self._all = folder
@@ -62,7 +72,7 @@ class Worktrees:
         self._lock = -1
 
     def check(self, first: str) -> list[str]:
-        """Raises `UsageError` where there can be no worktree, for the task `first`; what to warn of."""
+        """Raises `UsageError` if there can be no worktree for the task `first`. Returns warnings."""
         why = f"{first} wants a worktree, but "
         way_out = "Commit first, or take `worktree = true` out of the list."
         if shutil.which("git") is None:
@@ -103,11 +113,13 @@ class Worktrees:
     # --- one worktree --------------------------------------------------------------------------------------
 
     def add(self, name: str) -> Worktree:
-        """Lays one out at the last commit, on a branch of its own."""
-        self._hold()
+        """Creates a worktree at the last commit, on its own branch."""
+        self._lock_folder()
         path, branch = self._own / name, f"{self._prefix}/{name}"
         if path.exists():
-            raise GitFailed(f"{path} is there already", "What an earlier attempt left could not be taken up.")
+            raise GitFailed(
+                f"{path} already exists", "The changes of an earlier attempt could not be recovered."
+            )
         earlier = self._rename_earlier(branch)
         base = run_git(self._cwd, "rev-parse", "HEAD").strip()
         filters = known_filters(self._cwd)
@@ -121,12 +133,12 @@ class Worktrees:
         return tree
 
     def working_folder(self, tree: Worktree) -> Path:
-        """Where in it the list's own folder is."""
+        """The folder in it that corresponds to `cwd`."""
         below = run_git(self._cwd, "rev-parse", "--show-prefix").rstrip("\n")
         return Path(tree.path, below)
 
     def leave(self, tree: Worktree, title: str) -> BranchLeft:
-        """Commits what was changed in it and removes it. Where that fails it stays, and the error says so."""
+        """Commits its changes and removes it. If that fails it stays, and the error says so."""
         try:
             left = _committed(tree, title)
         except (GitFailed, OSError) as error:
@@ -145,7 +157,7 @@ class Worktrees:
         return self._own / f"{name}.json"
 
     def _rename_earlier(self, branch: str) -> str:
-        """What an earlier attempt left goes by another name: the branch is that of the last one."""
+        """Renames the branch of an earlier attempt: the name belongs to the last one."""
         if not git_succeeds(self._cwd, "show-ref", "--verify", "--quiet", f"refs/heads/{branch}"):
             return ""
         free = (f"{branch}-attempt-{number}" for number in range(1, 1_000))
@@ -157,8 +169,8 @@ class Worktrees:
 
     # --- one process at a time -----------------------------------------------------------------------------
 
-    def _hold(self) -> None:
-        """Says that a living process works here, as long as this one does."""
+    def _lock_folder(self) -> None:
+        """Locks the folder while this process lives."""
         while self._lock < 0:
             private_dir(self._all)
             lock = _lock_of(private_dir(self._own))
@@ -167,11 +179,11 @@ class Worktrees:
             private_dir(self._own)
             if lock.exists() and os.fstat(handle).st_ino == lock.stat().st_ino:
                 self._lock = handle
-            else:  # somebody swept it away meanwhile
+            else:  # another process removed it meanwhile
                 os.close(handle)
 
     def close(self) -> None:
-        """Takes the list's folder away, where nothing is left in it."""
+        """Removes the list's folder if it is empty."""
         if self._lock >= 0:
             with suppress(OSError):
                 self._own.rmdir()
@@ -181,19 +193,19 @@ class Worktrees:
             self._lock = -1
 
 
-def take_up_left(folder: Path) -> Iterator[str]:
-    """Makes branches of what processes left that are gone, and removes their worktrees; what to say of it."""
+def recover_worktrees(folder: Path) -> Iterator[str]:
+    """Makes branches of the worktrees of dead processes and removes them. Yields messages about it."""
     for lock in sorted(folder.glob("*.lock")):
         with suppress(OSError), lock.open("r+b") as file:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             own = folder / lock.stem
-            yield from _taken_up(own)
+            yield from _recover_folder(own)
             if not any(own.glob("*")):
                 shutil.rmtree(own, ignore_errors=True)
                 lock.unlink()
 
 
-def _taken_up(own: Path) -> Iterator[str]:
+def _recover_folder(own: Path) -> Iterator[str]:
     trees = Worktrees(own.parent, own.name, own)
     kept: set[str] = set()
     for record in sorted(own.glob("*.json")):
@@ -205,14 +217,14 @@ def _taken_up(own: Path) -> Iterator[str]:
             kept |= {tree.name, record.name}
             continue
         try:
-            left = trees.leave(tree, f"{tree.name}: {CUT_OFF}")
+            left = trees.leave(tree, f"{tree.name}: {INTERRUPTED_TITLE}")
         except CrushpyError as error:
             kept |= {tree.name, record.name}
             yield str(error)
             continue
         if left.branch:
-            yield f"The branch {left.branch} holds what the task {tree.name} had changed when it was cut off."
-    for entry in own.iterdir():  # of those that were not laid out whole nothing is kept
+            yield f"The branch {left.branch} holds the changes of the interrupted task {tree.name}."
+    for entry in own.iterdir():  # incomplete ones hold nothing
         if entry.name not in kept:
             entry.unlink() if not entry.is_dir() or entry.is_symlink() else _remove_half_made(entry)
 
@@ -229,31 +241,78 @@ def _lock_of(own: Path) -> Path:
     return own.with_name(f"{own.name}.lock")
 
 
+class TaskWorkspaces:
+    """Opens and leaves the worktrees of a list, one git command at a time."""
+
+    def __init__(self, trees: Worktrees, open_workspace: Callable[[Path], TaskWorkspace]) -> None:
+        self._trees = trees
+        self._open_workspace = open_workspace
+        self._open: dict[str, Worktree] = {}
+        self._git_lock = asyncio.Lock()
+        """One git process at a time writes to the repository."""
+
+    async def check(self, wanted: Sequence[str]) -> list[str]:
+        """Raises `UsageError` if tasks want worktrees and there can be none. Returns warnings."""
+        if not wanted:
+            return []
+        return await in_thread(self._trees.check, wanted[0])
+
+    async def open(self, name: str) -> TaskWorkspace:
+        """Creates a worktree for a task. `leave` makes a branch of it."""
+        async with self._git_lock:
+            return self._open_workspace(await in_thread(self._add, name))
+
+    def _add(self, name: str) -> Path:
+        tree = self._open[name] = self._trees.add(name)
+        return self._trees.working_folder(tree)
+
+    def earlier(self, name: str) -> str:
+        """The branch of an earlier attempt; empty if there was none."""
+        return self._open[name].earlier
+
+    async def leave(self, name: str, workspace: TaskWorkspace, title: str) -> BranchLeft:
+        """Ends its jobs and commits its changes to a branch."""
+        await workspace.services.workspace.jobs.close()
+        async with self._git_lock:
+            return await in_thread(self._trees.leave, self._open.pop(name), title)
+
+    async def close(self) -> None:
+        """Removes the worktrees of tasks that did not start, and unlocks the folder."""
+        for tree in self._open.values():
+            try:
+                await in_thread(self._trees.leave, tree, f"{tree.name}: {INTERRUPTED_TITLE}")
+            except CrushpyError as error:  # the next start recovers it
+                log.warning("a worktree was left: %s", error)
+        await in_thread(self._trees.close)
+
+
 # --- git ---------------------------------------------------------------------------------------------------
 
 
 def _committed(tree: Worktree, title: str) -> BranchLeft:
-    """Has the branch hold all that is in the worktree."""
+    """Commits everything in the worktree to its branch."""
     path = Path(tree.path)
-    Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # whoever held it has ended
+    Path(tree.git_dir, "index.lock").unlink(missing_ok=True)  # its holder has ended
     inside = ("--git-dir", tree.git_dir, "--work-tree", tree.path)
     filters = known_filters(Path(tree.common_dir))
     unsaid = _added(tree, inside, filters)
     if not git_succeeds(path, *inside, "diff", "--cached", "--quiet", "--no-ext-diff", filters=filters):
-        who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _NOBODY
+        who = () if git_succeeds(path, *inside, "var", "GIT_AUTHOR_IDENT") else _DEFAULT_IDENTITY
         commit = ("commit", "-q", "--no-verify", "--cleanup=whitespace", "-m", title)
         run_git(path, *inside, *_QUIET, *who, *commit, filters=filters)
     head = run_git(path, *inside, "rev-parse", "HEAD").strip()
     if head == tree.base:
         return BranchLeft(changes=f"It changed nothing in its worktree, and left no branch.{unsaid}")
-    run_git(path, *inside, "update-ref", f"refs/heads/{tree.branch}", head)  # it may have gone to another one
+    run_git(
+        path, *inside, "update-ref", f"refs/heads/{tree.branch}", head
+    )  # the task may have switched branches
     return BranchLeft(tree.branch, _described(tree, head) + unsaid)
 
 
 def _added(tree: Worktree, inside: Sequence[str], filters: Sequence[str]) -> str:
-    """Adds all that is there; what git cannot take, such as a repository in the repository, in words."""
+    """Stages everything. Returns a note about files that git cannot add, such as nested repositories."""
     words = ("-c", "advice.addEmbeddedRepo=false", "add", "--all", "--ignore-errors")
-    done = ended_git(Path(tree.path), *inside, *_QUIET, *words, filters=filters)
+    done = call_git(Path(tree.path), *inside, *_QUIET, *words, filters=filters)
     lost = [line for line in done.complaint.splitlines() if "embedded" in line or line.startswith("error:")]
     if done.code and not lost:
         raise GitFailed(done.reason)
@@ -264,8 +323,8 @@ def _described(tree: Worktree, head: str) -> str:
     repository = Path(tree.common_dir)
     words = ("diff", "--no-ext-diff", "--no-textconv", "--no-color")
     files = run_git(repository, *words, "--stat=100", "--stat-count=50", tree.base, head).rstrip()
-    diff = run_git(repository, *words, tree.base, head, most=MAX_DIFF)
-    more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF else ""
+    diff = run_git(repository, *words, tree.base, head, most=MAX_DIFF_CHARS)
+    more = "\n[... cut; `git diff` of the branch shows all of it ...]" if len(diff) >= MAX_DIFF_CHARS else ""
     return (
         f"What it changed is on the branch {tree.branch}, and merged nowhere "
         f"(git diff {tree.base[:10]}..{tree.branch}):\n{clean(files)}\n\n{clean(diff)}{more}"
@@ -283,8 +342,77 @@ def _remove(tree: Worktree) -> None:
 
 
 def _erase(folder: Path) -> None:
-    """Removes a folder, also where folders in it were made read-only."""
+    """Removes a folder, read-only folders included."""
     for place, _, _ in os.walk(folder):
         with suppress(OSError):
             os.chmod(place, 0o700)  # noqa: PTH101
     shutil.rmtree(folder, ignore_errors=True)
+
+
+class GitFailed(CrushpyError):
+    """A git command failed."""
+
+
+def known_filters(folder: Path) -> tuple[str, ...]:
+    """The filter programs that a repository or its user configured: all are disabled."""
+    try:
+        return filter_names(os.fsencode(run_git(folder, *FILTERS)))
+    except GitFailed:  # not a repository
+        return ()
+
+
+def git_succeeds(folder: Path, *words: str, filters: Sequence[str] = ()) -> bool:
+    try:
+        run_git(folder, *words, filters=filters)
+    except GitFailed:
+        return False
+    return True
+
+
+class GitResult(Data, frozen=True):
+    """The result of a git command."""
+
+    code: int
+    text: str
+    complaint: str = ""
+
+    @property
+    def reason(self) -> str:
+        """The error message of git."""
+        lines = [line for line in self.complaint.splitlines() if line.strip()]
+        told = [line for line in lines if line.startswith(("fatal:", "error:"))]
+        return clean(next(iter((*told, *lines)), "")) or f"git exited with {self.code}"
+
+
+def run_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> str:
+    """The output of git, at most `most` characters. Raises `GitFailed`."""
+    done = call_git(folder, *words, filters=filters, most=most)
+    if done.code:
+        raise GitFailed(done.reason)
+    return done.text
+
+
+def call_git(folder: Path, *words: str, filters: Sequence[str] = (), most: int = -1) -> GitResult:
+    """Runs git. `filters`: the known ones to disable, for commands that read files."""
+    environment = {**git_environment(filters), "LC_ALL": "C"}
+    process = subprocess.Popen(
+        git_command(folder, *words),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=environment,
+        text=True,
+        errors="surrogateescape",
+        start_new_session=True,  # Ctrl-C must not interrupt a commit
+    )
+    with process:
+        if most >= 0 and process.stdout is not None:
+            text = process.stdout.read(most)
+            process.kill()
+            return GitResult(0, text)
+        try:
+            text, complaint = process.communicate(timeout=GIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            raise GitFailed(f"git {words[0]} took more than {GIT_TIMEOUT_S} s") from None
+    return GitResult(process.returncode, text, complaint)

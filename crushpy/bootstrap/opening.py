@@ -1,0 +1,325 @@
+"""Opens conversations: finds or creates the session, and builds the services environment it."""
+
+import asyncio
+import os
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+
+from crushpy.bootstrap.project_environment import ProjectEnvironment
+from crushpy.core.access import Mode
+from crushpy.core.errors import UsageError
+from crushpy.core.events import JobEnded, Notice
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Image, headline
+from crushpy.core.paths import private_dir
+from crushpy.core.start_options import StartOptions
+from crushpy.core.templates import TemplateProblem
+from crushpy.engine.agents.agent import Agent
+from crushpy.engine.agents.scope import AgentScope, Services, new_gauge
+from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
+from crushpy.engine.approvals import Approvals, PermissionOptions
+from crushpy.engine.attachments import image_limits, load_pictures
+from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.conversation import Conversation
+from crushpy.engine.event_bus import EventBus
+from crushpy.engine.models import Models
+from crushpy.engine.rewind.recorder import ChangeRecorder
+from crushpy.engine.rewind.undo_files import UndoFiles, any_unfinished
+from crushpy.engine.runtime import Runtime
+from crushpy.engine.session.audit_trail import AuditTrail
+from crushpy.engine.session.branches import fork_session
+from crushpy.engine.session.note_recorder import NoteRecorder
+from crushpy.engine.session.run_summary import RunSummary
+from crushpy.engine.session.session import LiveSession, LoadedSession, load_session
+from crushpy.engine.turn.limits import Limits
+from crushpy.engine.turn.toolset import Toolset
+from crushpy.engine.user_settings import UserSettings
+from crushpy.llm.errors import ModelError
+from crushpy.llm.learnt import LearntModels
+from crushpy.llm.provider_factory import default_model, find_endpoint
+from crushpy.permissions.rules import RuleSet, escaped
+from crushpy.sandbox.repository import git_folders
+from crushpy.security.private_files import write_private
+from crushpy.storage.records import BreakerState, SessionInfo
+from crushpy.storage.store import Store
+from crushpy.tools.base import ToolContext
+from crushpy.tools.files.file_memory import FileMemory
+from crushpy.tools.registry import all_tools, tool_table
+from crushpy.tools.shell.jobs import Jobs, ShellJob
+
+TEMPLATE_EDITED = (
+    "The summary template was edited. It applies from this request on; the prompt cache misses once."
+)
+
+
+async def open_conversation(environment: ProjectEnvironment, options: StartOptions) -> Conversation:
+    """Opens a new or a stored conversation. A new one does not touch the database yet."""
+    store = environment.store()
+    stored = await _load_stored(environment, options, store)
+    loaded = stored or LoadedSession(_new_session(environment, options))
+    runtime = _build_runtime(environment, options, store, loaded, stored=stored is not None)
+    conversation = Conversation(runtime)
+    if not options.read_only and any_unfinished(environment.paths.undo):
+        await conversation.files.recover()
+    if not options.read_only and environment.paths.worktrees.is_dir():
+        from crushpy.engine.agents.task_workspaces import recover_worktrees
+
+        for text in await asyncio.to_thread(lambda: list(recover_worktrees(environment.paths.worktrees))):
+            runtime.events(Notice(text, "warning"))
+    return conversation
+
+
+def _build_runtime(
+    environment: ProjectEnvironment,
+    options: StartOptions,
+    store: Store,
+    loaded: LoadedSession,
+    *,
+    stored: bool,
+) -> Runtime:
+    settings, paths = environment.settings, environment.paths
+    events = EventBus(opened=stored)
+    store.listen(lambda text: events.emit_now(Notice(text, "warning")))
+
+    def on_template_problem(problem: TemplateProblem) -> None:
+        text = f"{problem.message}. Another template is used instead. {problem.hint}"
+        events(Notice(text, "warning"))
+
+    templates = environment.templates.reporting_to(on_template_problem)
+    toolset = Toolset(all_tools(), templates, on_edit=lambda: events(Notice(TEMPLATE_EDITED)))
+    models = Models(settings, toolset.specs, LearntModels(paths.learnt_file))
+    gauge = new_gauge(models, loaded)
+    session = LiveSession(store, loaded, events, stored=stored, exact_size=gauge.exact_size)
+    events.record = NoteRecorder(store, session).record
+    workspaces = _Workspaces(environment, store, loaded.info.root_id)
+    context = workspaces.tool_context(environment.cwd, workspaces.private)
+
+    def on_job_ended(job: ShellJob) -> None:
+        command = job.process.command
+        events(JobEnded(job.id, command, f"{job.status}: {headline('bash', {'command': command})}"))
+
+    context.jobs.on_ended = on_job_ended
+    user_settings = UserSettings(settings, paths)
+    permissions = PermissionOptions(
+        _rules(environment, options, workspaces),
+        options.interactive,
+        options.yolo,
+        loaded.info.mode or settings.permissions.mode,
+        environment.guard,
+    )
+    undo_files = UndoFiles(paths.undo, context.cwd, settings.undo)
+    change_recorder = ChangeRecorder(
+        store,
+        undo_files,
+        context.jobs,
+        lambda: session.info,
+        events,
+        commands=settings.undo.shell != "off",
+    )
+    events.subscribe(change_recorder.hear)
+    run_summary = RunSummary(store)
+    services = Services(
+        store,
+        user_settings,
+        templates,
+        Approvals(permissions, context, session, user_settings, events),
+        context,
+        AuditTrail(store, loaded.info.root_id),
+        (change_recorder, run_summary),
+        options.interactive,
+    )
+    scope = AgentScope(services, session, models, gauge, events)
+    pins = PinService(scope)
+    subagents = Subagents(scope, toolset)
+
+    def open_workspace(cwd: Path) -> TaskWorkspace:
+        # The changes become a branch in the end, so there is nothing to undo file by file.
+        own = msgspec.structs.replace(
+            services, workspace=workspaces.worktree_context(cwd), observers=(run_summary,)
+        )
+        return TaskWorkspace(own, environment.system_prompt(time.time(), cwd), str(cwd))
+
+    return Runtime(
+        events,
+        scope,
+        Agent(scope, toolset.tools, subagents.run, pins),
+        subagents,
+        pins,
+        undo_files,
+        change_recorder,
+        run_summary,
+        Limits(options.max_steps, options.max_tokens, options.max_cost),
+        paths.worktrees,
+        open_workspace,
+    )
+
+
+class _Workspaces:
+    """Makes the tool contexts of one conversation: for its folder, and for worktrees of tasks."""
+
+    def __init__(self, environment: ProjectEnvironment, store: Store, root_id: str) -> None:
+        self._environment = environment
+        self._store = store
+        self.outputs = environment.paths.outputs / root_id
+        self.private = environment.paths.sandboxes / new_id()
+        """Worktrees of tasks have private folders that begin with the same name."""
+
+    def tool_context(self, cwd: Path, private: Path, shown: tuple[str, ...] = ()) -> ToolContext:
+        settings = self._environment.settings
+        return ToolContext(
+            cwd,
+            self.outputs,
+            FileMemory(),
+            Jobs(settings.sandbox.env, lambda: self._environment.confine(cwd, private, self.outputs, shown)),
+            allow_private_hosts=settings.permissions.private_hosts,
+            bring_output=self._bring_output,
+        )
+
+    def worktree_context(self, cwd: Path) -> ToolContext:
+        repository = git_folders(cwd)  # nothing has run there yet: it is as git made it
+        private = self.private.with_name(f"{self.private.name}-{new_id()}")
+        return self.tool_context(cwd, private, repository.folders if repository else ())
+
+    async def _bring_output(self, name: str) -> None:
+        """Fetches an output that another machine stored, as a local file."""
+        data = await self._store.outputs.load(self.outputs.name, name)
+        if data is not None:
+            private_dir(self.outputs)
+            write_private(self.outputs / name, data)
+
+
+def _rules(environment: ProjectEnvironment, options: StartOptions, workspaces: _Workspaces) -> RuleSet:
+    permissions = environment.settings.permissions
+    readable = [f"view({escaped(str(workspaces.outputs))}/**)"]
+    readable += [f"{tool}({escaped(str(workspaces.private))}*/**)" for tool in ("view", "ls", "glob", "grep")]
+    return RuleSet.from_strings(
+        allow=(*permissions.allow, *options.allow, *readable, *environment.granted_hosts()),
+        ask=permissions.ask,
+        deny=permissions.deny,
+        tools=tool_table(),
+    )
+
+
+async def load_images(environment: ProjectEnvironment, options: StartOptions) -> tuple[Image, ...]:
+    """The pictures of `--image`, for the requested model. Raises UsageError; writes nothing."""
+    if not options.image:
+        return ()
+    model = options.model
+    if not model and (options.session or options.resume_latest):
+        store = environment.store()
+        try:
+            info = await _find_session(environment, options, store)
+            model = info.model if info else ""
+        finally:
+            await store.close()
+    models = Models(environment.settings, lambda _: (), LearntModels(environment.paths.learnt_file))
+    limits = image_limits(models, model or default_model(environment.settings))
+    return await load_pictures(options.image, environment.cwd, limits)
+
+
+async def branch_to_open(environment: ProjectEnvironment, options: StartOptions) -> StartOptions:
+    """Makes the branch that `at` asks for. Returns the options that open it."""
+    store = environment.store()
+    try:
+        info = await _find_session(environment, options, store)
+        branch = await fork_session(store, info, options.at) if info else None
+    finally:
+        await store.close()
+    found = branch.info.id if branch else options.session
+    return msgspec.structs.replace(options, session=found, resume_latest=False, fork=False, at="")
+
+
+async def _load_stored(
+    environment: ProjectEnvironment, options: StartOptions, store: Store
+) -> LoadedSession | None:
+    """The requested stored session, at the tip of its conversation, or a branch of it."""
+    info = await _find_session(environment, options, store)
+    if info is None:
+        return None
+    if options.fork or options.at:
+        branch = await fork_session(store, info, options.at)
+        await store.leases.acquire(branch.info.id)
+        return branch
+    if not options.read_only:
+        await store.leases.acquire(info.id)
+        if options.model or options.compaction or options.mode or info.imported:
+            await store.sessions.update(
+                info.id,
+                model=info.model,
+                compaction=info.compaction,
+                system=info.system or None,
+                breaker=info.breaker,
+                mode=info.mode or None,
+            )
+    return await load_session(store, info, read_only=options.read_only)
+
+
+async def _find_session(
+    environment: ProjectEnvironment, options: StartOptions, store: Store
+) -> SessionInfo | None:
+    """The session to continue or to branch from, with the flags applied; None for a new one."""
+    if options.session:
+        info = await store.sessions.find_tip(options.session)
+    elif options.resume_latest:
+        info = await store.sessions.find_latest(str(environment.cwd))
+        if info is None:
+            raise UsageError(
+                f"There is no conversation to continue in {environment.cwd}.",
+                "Leave --continue out to start one, or see `crushpy sessions list --all`.",
+            )
+    elif options.at:
+        raise UsageError(
+            f"--at {options.at} needs a session.",
+            "Add -s ID, or -c for the latest conversation of this folder.",
+        )
+    else:
+        return None
+    if info.imported and not info.system:  # not continued here yet
+        info = _adopt(environment, info)
+    changes: dict[str, Any] = {
+        "compaction": options.compaction or info.compaction,
+        "mode": options.mode or info.mode,
+    }
+    if options.model and options.model != info.model:
+        changes |= {"model": options.model, "breaker": BreakerState()}  # the new window may have room
+    return msgspec.structs.replace(info, **changes)
+
+
+def _adopt(environment: ProjectEnvironment, info: SessionInfo) -> SessionInfo:
+    """An imported session with our system prompt and the user's model. Its original model is used only if no
+    model is configured and there is a key for it."""
+    model = default_model(environment.settings)
+    if info.model and not environment.settings.model:
+        with suppress(ModelError):
+            find_endpoint(info.model, environment.settings, os.environ)
+            model = info.model
+    return msgspec.structs.replace(
+        info,
+        model=model,
+        compaction=environment.settings.compaction.method,
+        system=environment.system_prompt(time.time()),
+    )
+
+
+def _new_session(environment: ProjectEnvironment, options: StartOptions) -> SessionInfo:
+    now = time.time()
+    session_id = new_id()
+    return SessionInfo(
+        id=session_id,
+        root_id=session_id,
+        parent_id=None,
+        kind="root",
+        generation=0,
+        title="",
+        cwd=str(environment.cwd),
+        model=default_model(environment.settings),
+        compaction=environment.settings.compaction.method,
+        system=environment.system_prompt(now),
+        created_at=now,
+        updated_at=now,
+        mode=cast(Mode, options.mode),
+    )

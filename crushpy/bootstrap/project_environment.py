@@ -1,0 +1,118 @@
+"""The environment of a working folder: its paths, settings, templates and sandbox."""
+
+import os
+from collections.abc import Mapping
+from io import TextIOWrapper
+from pathlib import Path
+
+from crushpy.core.paths import Paths, private_dir, project_dir, project_root
+from crushpy.core.templates import Templates
+from crushpy.engine.environment import context_files, describe
+from crushpy.permissions.decision import ExecutionContext
+from crushpy.permissions.trust import is_trusted
+from crushpy.sandbox.confinement import ResourceLimits, Unconfined, confine
+from crushpy.sandbox.filesystem_view import SandboxConfig
+from crushpy.sandbox.finding import find_sandbox
+from crushpy.security.sanitize import encodable
+from crushpy.settings import Loaded, Settings, load
+from crushpy.settings.files import user_files
+from crushpy.storage.store import Store
+
+
+def start_logging(paths: Paths) -> None:
+    """Logs to a file, never to the screen. The file is created with the first record."""
+    import logging
+
+    class PrivateFileHandler(logging.FileHandler):
+        def _open(self) -> TextIOWrapper:
+            private_dir(paths.logs)
+            file = super()._open()
+            Path(self.baseFilename).chmod(0o600)
+            return file
+
+        def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802
+            """Ignored: a full disk must not break the code that logs."""
+
+    class RedactingFormatter(logging.Formatter):
+        def format(self, record: logging.LogRecord) -> str:
+            from crushpy.security.redact import redact
+
+            return redact(super().format(record))
+
+    handler = PrivateFileHandler(paths.logs / "crushpy.log", encoding="utf-8", delay=True)
+    handler.setFormatter(RedactingFormatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logger = logging.getLogger("crushpy")
+    logger.handlers[:] = [handler]
+    logger.setLevel(logging.INFO)
+    logger.propagate = False
+
+
+class ProjectEnvironment:
+    """The paths, settings and templates that apply to a folder."""
+
+    def __init__(self, cwd: Path, flags: Mapping[str, object] | None = None) -> None:
+        self.paths = Paths()
+        user_files(self.paths)  # raises if there is no home folder
+        start_logging(self.paths)
+        self.cwd = cwd
+        self.root = project_root(cwd)
+        self.trusted = is_trusted(self.paths, self.root)
+        self.loaded: Loaded = load(self.paths, cwd, trusted=self.trusted, flags=flags or {})
+        project = project_dir(cwd) / "templates" if self.trusted else None
+        self.templates = Templates(self.paths.templates, project)
+
+    @property
+    def settings(self) -> Settings:
+        return self.loaded.settings
+
+    def guard(self) -> ExecutionContext:
+        """The sandbox that confines commands. The first call probes it, which takes milliseconds."""
+        chosen = self.settings.sandbox
+        sandbox = find_sandbox(chosen.mode)
+        return ExecutionContext(
+            self.trusted,
+            sandbox.name if sandbox.on else "",
+            chosen.auto_allow and sandbox.keeps_repository,
+            write=tuple(str(Path(folder).expanduser()) for folder in chosen.write),
+            why_not=sandbox.why_not if chosen.mode == "on" and not sandbox.on else "",
+        )
+
+    def granted_hosts(self) -> tuple[str, ...]:
+        """The hosts of the settings as rules, so that invalid ones are reported."""
+        return tuple(
+            "network" if host == "*" else f"network({host})" for host in self.settings.sandbox.network
+        )
+
+    def store(self) -> Store:
+        store = Store(self.paths.database, self.settings.database_url)
+        store.outputs.folder = self.paths.outputs
+        return store
+
+    def confine(self, cwd: Path, private: Path, outputs: Path, shown: tuple[str, ...] = ()) -> Unconfined:
+        """The sandbox for the commands of one conversation in `cwd`.
+
+        `private` and `outputs` are its own folders; `shown` stays visible wherever it is.
+        """
+        own = (self.paths.config_dir, self.paths.data_dir)
+        private_hosts = self.settings.permissions.private_hosts
+        chosen = self.settings.sandbox
+        agent = os.environ.get("SSH_AUTH_SOCK", "") if "SSH_AUTH_SOCK" in chosen.env else ""
+        grounds = SandboxConfig(
+            cwd,
+            Path.home(),
+            own,
+            outputs,
+            self.paths.put_aside,
+            sockets=(agent,) if agent and Path(agent).is_socket() else (),
+            private_hosts=private_hosts,
+            shown=shown,
+        )
+        limits = ResourceLimits(chosen.processes, chosen.memory_mb, chosen.file_mb)
+        return confine(chosen.mode, grounds, private, limits)
+
+    def system_prompt(self, now: float, cwd: Path | None = None) -> str:
+        """The system prompt of a session that opens now, in `cwd` if given."""
+        cwd = cwd or self.cwd
+        files = context_files(cwd, self.paths.config_dir)
+        # A folder name need not be valid Unicode, but a request must be.
+        return encodable(f"{self.templates.render('system')}\n\n{describe(cwd, now, files)}")

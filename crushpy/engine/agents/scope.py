@@ -1,0 +1,81 @@
+"""What the parts of one agent share: the services of its conversation, and the session it works in."""
+
+from collections.abc import Callable
+
+import msgspec
+
+from crushpy.core.events import Event
+from crushpy.core.templates import Templates
+from crushpy.engine.approvals import Approvals
+from crushpy.engine.compaction.gauge import Gauge
+from crushpy.engine.models import Models
+from crushpy.engine.session.audit_trail import AuditTrail
+from crushpy.engine.session.session import LiveSession, LoadedSession
+from crushpy.engine.turn.call_observer import CallObserver
+from crushpy.engine.user_settings import UserSettings
+from crushpy.settings import Settings
+from crushpy.storage.store import Store
+from crushpy.tools.base import ToolContext
+
+Emit = Callable[[Event], None]
+
+
+class Services(msgspec.Struct, frozen=True):
+    """What all agents of a conversation share."""
+
+    store: Store
+    user_settings: UserSettings
+    templates: Templates
+    approvals: Approvals
+    workspace: ToolContext
+    """Where tools work; each agent has it with a memory and a recall of its own."""
+    audit: AuditTrail
+    """Records the decision about every call of every agent."""
+    observers: tuple[CallObserver, ...] = ()
+    """Notified of every call of every agent."""
+    interactive: bool = False
+    shown_warnings: set[str] = msgspec.field(default_factory=set[str])
+    """Warnings that the user sees once in a conversation."""
+
+    @property
+    def settings(self) -> Settings:
+        """The settings in force: they may change between two requests."""
+        return self.user_settings.current
+
+
+class AgentScope(msgspec.Struct, frozen=True):
+    """One agent's session, models and event sink, beside the shared services."""
+
+    services: Services
+    session: LiveSession
+    models: Models
+    gauge: Gauge
+    emit: Emit
+    task: str = ""
+    """The call that a sub-agent works for; empty for the main agent."""
+
+    @property
+    def settings(self) -> Settings:
+        return self.services.settings
+
+    @property
+    def interactive(self) -> bool:
+        """Whether the user waits for this very agent."""
+        return self.services.interactive and not self.task
+
+
+def open_scope(
+    services: Services, loaded: LoadedSession, models: Models, emit: Emit, *, stored: bool
+) -> AgentScope:
+    """The scope of a conversation's main agent."""
+    gauge = new_gauge(models, loaded)
+    session = LiveSession(services.store, loaded, emit, stored=stored, exact_size=gauge.exact_size)
+    return AgentScope(services, session, models, gauge, emit)
+
+
+def new_gauge(models: Models, loaded: LoadedSession) -> Gauge:
+    """A gauge that starts with the usage reports stored in a session."""
+    gauge = Gauge(models.window, models.ratios, models.count_image, loaded.info.model)
+    overrides = {one.message_id: one for one in loaded.cuts}
+    gauge.restore(loaded.history, overrides, loaded.inherited, loaded.info.model)
+    return gauge

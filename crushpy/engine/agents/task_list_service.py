@@ -1,0 +1,334 @@
+"""Works through a list of tasks, several at a time if possible, and stores how far it is.
+
+Another process can continue a stored list.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.events import Notice, TurnEnded
+from crushpy.core.messages import Note
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.agents.subagents import ENDS, FinishedTask, Subagents, TaskWorkspace
+from crushpy.engine.agents.task_reports import (
+    TaskMonitor,
+    TaskOutcome,
+    TaskReports,
+    branches_left,
+    is_named,
+    summarize_list,
+    task_label,
+)
+from crushpy.engine.agents.task_spec import UNSUCCESSFUL, TaskListSpec, TaskSchedule, TaskSpec, TaskState
+from crushpy.engine.agents.task_workspaces import TaskWorkspaces, Worktrees
+from crushpy.engine.event_bus import unexpected_error
+from crushpy.engine.run_slot import RunSlot
+from crushpy.engine.session.session import title_of, user_message
+from crushpy.engine.turn.limits import Limits, Spent
+from crushpy.engine.turn.turn import Status
+from crushpy.storage.records import ListedTask, StoredTaskList
+from crushpy.tools.errors import ToolError
+from crushpy.util.spawn import spawn
+from crushpy.util.uncancellable import uncancellable
+
+log = logging.getLogger(__name__)
+
+MAX_PARALLEL_TASKS = 32
+_STATES: dict[Status, TaskState] = {"done": "done", "limit": "limit", "interrupted": "interrupted"}
+
+
+class TaskListRun:
+    """One run through a list. The list is the first prompt of a conversation, which stores each report."""
+
+    def __init__(self, subagents: Subagents, scope: AgentScope, workspaces: TaskWorkspaces) -> None:
+        self._subagents = subagents
+        self._session, self._store, self._emit = scope.session, scope.services.store, scope.emit
+        self._workspaces = workspaces
+        self.failure: CrushpyError | None = None
+        """Why tasks failed."""
+
+    async def begin(self, spec: TaskListSpec, parallel: int, spent: Spent) -> Status:
+        """Stores the list and works through it. Raises `UsageError` before that if it is impossible."""
+        tasks = tuple(ListedTask(number, task.name) for number, task in enumerate(spec.tasks, 1))
+        warnings = await self._workspaces.check(_with_worktrees(spec, tasks))
+        await self._session.add_prompt(user_message(_listed(spec)))
+        self._emit(TurnEnded("done"))
+        listed = StoredTaskList(msgspec.json.encode(spec).decode(), parallel, tasks)
+        await self._store.tasks.add_list(self._root, listed)
+        return await self._work_through(spec, tasks, parallel, spent, warnings)
+
+    async def resume(self, parallel: int | None, spent: Spent) -> Status:
+        """Continues the stored list. Raises `UsageError` if there is nothing to continue."""
+        listed = await self._store.tasks.load_list(self._root)
+        if listed is None or all(task.state == "done" for task in listed.tasks):
+            why = "All tasks of its list are done." if listed else ""
+            raise UsageError(
+                f"There is no prompt. {why}".strip(),
+                'Say what to do: crushpy run --resume ID "and now the docs"',
+            )
+        spec = msgspec.json.decode(listed.orders, type=TaskListSpec)
+        warnings = await self._workspaces.check(_with_worktrees(spec, listed.tasks))
+        self._session.announce()
+        return await self._work_through(spec, listed.tasks, parallel or listed.parallel, spent, warnings)
+
+    @property
+    def _root(self) -> str:
+        return self._session.info.root_id
+
+    async def _work_through(
+        self,
+        spec: TaskListSpec,
+        tasks: tuple[ListedTask, ...],
+        parallel: int,
+        spent: Spent,
+        warnings: list[str],
+    ) -> Status:
+        self._subagents.spent = spent
+        self._specs = {task.name: task for task in spec.tasks}
+        self._reports = TaskReports(spec, self._subagents.format_report)
+        self._monitors = {
+            task.name: TaskMonitor(task, len(tasks), self._emit, worktree=self._specs[task.name].worktree)
+            for task in tasks
+        }
+        for text in warnings:
+            self._emit(Notice(text, "warning"))
+        done = await self._recover(tasks)
+        for monitor in self._monitors.values():
+            monitor.emit_state()
+        self._schedule = TaskSchedule([task.planned for task in spec.tasks], parallel, done)
+        try:
+            return self._conclude(await self._run(spent))
+        finally:
+            await uncancellable(self._workspaces.close())
+
+    async def _recover(self, tasks: tuple[ListedTask, ...]) -> list[str]:
+        """Restores the stored states: done tasks stay done, all others start again. Returns the done ones."""
+        results = await self._store.tasks.load_results(
+            [task.result_id for task in tasks if task.state == "done"]
+        )
+        done: list[str] = []
+        for task in tasks:
+            if task.state == "done" and task.result_id in results:
+                self._reports.add(TaskOutcome(self._specs[task.name], task, results[task.result_id]))
+                done.append(task.name)
+            elif task.state != "waiting":
+                if task.state == "running" and task.session_id:  # its process died
+                    await self._store.sessions.update(task.session_id, end_reason="interrupted")
+                await self._store_state(task.name, ListedTask(task.number, task.name))
+        return done
+
+    async def _run(self, spent: Spent) -> str:
+        """Runs until nothing can start. Returns why it was stopped early, in words."""
+        running: dict[asyncio.Task[TaskState], str] = {}
+        stopped = ""
+        try:
+            while True:
+                startable = self._schedule.startable()
+                if startable and (stopped := spent.reached()):
+                    self._schedule.stop()
+                for name in self._schedule.startable():
+                    self._schedule.start(name)
+                    running[spawn(self._run_task(name))] = name
+                if not running:
+                    return stopped
+                ended, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+                for each in ended:
+                    await self._settle(running.pop(each), each.result())
+        except BaseException as error:
+            self._schedule.stop()
+            for each in running:
+                each.cancel()
+            with suppress(asyncio.CancelledError):  # a second interrupt changes nothing
+                await uncancellable(self._all_settled(running))
+            if not isinstance(error, asyncio.CancelledError):
+                raise
+            return "interrupted"
+
+    async def _all_settled(self, running: dict[asyncio.Task[TaskState], str]) -> None:
+        for each, name in running.items():
+            await asyncio.wait([each])
+            await self._settle(name, "interrupted" if each.cancelled() else each.result())
+
+    async def _settle(self, name: str, state: TaskState) -> None:
+        """Ends a task, and skips those that can never start now."""
+        for skipped in self._schedule.end(name, state):
+            needs = self._specs[skipped].needs or ()
+            missing = [need for need in needs if self._schedule.states[need] in UNSUCCESSFUL]
+            self._monitors[skipped].update(error=f"it needs {', '.join(missing)}")
+            await self._store_state(skipped, state="skipped")
+            self._monitors[skipped].emit_state()
+
+    # --- one task ----------------------------------------------------------------------------------------
+
+    async def _run_task(self, name: str) -> TaskState:
+        """Runs one task; stores and emits its final state. Raises only when cancelled."""
+        spec, monitor = self._specs[name], self._monitors[name]
+        try:
+            state = await self._attempt(spec, monitor)
+        except asyncio.CancelledError:
+            state = "done" if monitor.task.state == "done" else "interrupted"
+        except (ToolError, CrushpyError) as error:
+            monitor.update(error=error.message if isinstance(error, CrushpyError) else str(error))
+            state = "failed"
+        except Exception as error:
+            log.exception("task %s failed", name)
+            monitor.update(error=unexpected_error(error).message)
+            state = "failed"
+        try:
+            if monitor.task.state != "done":
+                await uncancellable(self._store_state(name, state=state))
+        except asyncio.CancelledError:
+            pass
+        except CrushpyError as error:  # the next write reports it
+            log.warning("the state of task %s was not stored: %s", name, error)
+            monitor.update(state=state, error=error.message)
+        monitor.emit_state()
+        return state
+
+    async def _attempt(self, spec: TaskSpec, monitor: TaskMonitor) -> TaskState:
+        await self._store_state(spec.name, state="running")
+        monitor.emit_state()
+        work = msgspec.structs.replace(spec.work, prompt=await self._reports.prompt_for(spec))
+        title = f"{spec.name}: {title_of(spec.work.prompt)}"
+        if not spec.worktree:
+            task = await self._subagents.work(work, monitor, title=title, limits=spec.limits)
+        else:
+            workspace = await self._workspaces.open(spec.name)
+            if earlier := self._workspaces.earlier(spec.name):
+                self._emit(
+                    Notice(f"The changes of an earlier attempt at {spec.name} are on the branch {earlier}.")
+                )
+            try:
+                task = await self._subagents.work(
+                    work, monitor, title=title, limits=spec.limits, workspace=workspace
+                )
+            finally:
+                await uncancellable(self._leave(spec, monitor, workspace, title))
+        return await uncancellable(self._finished(spec, monitor, task))
+
+    async def _leave(
+        self, spec: TaskSpec, monitor: TaskMonitor, workspace: TaskWorkspace, title: str
+    ) -> None:
+        left = await self._workspaces.leave(spec.name, workspace, title)
+        monitor.update(branch=left.branch, changes=left.changes)
+
+    async def _finished(self, spec: TaskSpec, monitor: TaskMonitor, task: FinishedTask) -> TaskState:
+        state = _STATES.get(task.status, "failed")
+        if state != "done":
+            reason = task.failure.message if task.failure else ""
+            monitor.update(error=reason or ENDS.get(task.status, task.status))
+            return state
+        monitor.update(result_id=task.result.id)
+        await self._store_state(spec.name, state="done")
+        outcome = TaskOutcome(spec, monitor.task, task.result)
+        self._reports.add(outcome)
+        where = f"{task_label(monitor.task)} (session {task.report.session_id})"
+        await self._session.add_note(
+            Note(f"{where} reports:\n\n{await self._reports.for_conversation(outcome)}")
+        )
+        return "done"
+
+    async def _store_state(self, name: str, replacement: ListedTask | None = None, state: str = "") -> None:
+        monitor = self._monitors[name]
+        monitor.task = replacement or msgspec.structs.replace(monitor.task, state=state)
+        await self._store.tasks.update(self._root, monitor.task)
+
+    # --- the end -----------------------------------------------------------------------------------------
+
+    def _conclude(self, stopped: str) -> Status:
+        """Reports branches, unfinished tasks and how to continue."""
+        states, tasks = self._schedule.states, [monitor.task for monitor in self._monitors.values()]
+        if branches := branches_left(tasks, self._root):
+            self._emit(Notice(branches))
+        if all(state == "done" for state in states.values()):
+            return "done"
+        ended = summarize_list(states, tasks, self._root, stopped)
+        self._emit(Notice(f"{ended.text} {ended.go_on}", "warning"))
+        if stopped == "interrupted":
+            return "interrupted"
+        if self._schedule.in_state("failed"):
+            self.failure = CrushpyError(f"{ended.text} {ended.reasons}", ended.go_on)
+            return "error"
+        return "limit"
+
+
+def _with_worktrees(listed: TaskListSpec, tasks: Sequence[ListedTask]) -> list[str]:
+    """The tasks that need a worktree, by number and name."""
+    both = zip(listed.tasks, tasks, strict=True)
+    return [
+        f"task {task.number} ({task.name})" for spec, task in both if spec.worktree and task.state != "done"
+    ]
+
+
+def _listed(spec: TaskListSpec) -> str:
+    lines: list[str] = []
+    for number, task in enumerate(spec.tasks, 1):
+        name = f"{task.name}: " if is_named(ListedTask(number, task.name)) else ""
+        lines.append(f"{number}. {name}{task.work.prompt}")
+    return "\n".join(lines)
+
+
+class TaskListService:
+    """The task list of a conversation, for its front ends."""
+
+    def __init__(
+        self,
+        subagents: Subagents,
+        scope: AgentScope,
+        run_slot: RunSlot,
+        limits: Limits,
+        worktrees: Path,
+        open_workspace: Callable[[Path], TaskWorkspace],
+    ) -> None:
+        """`worktrees` is the folder for worktrees; `open_workspace` makes one of them usable by a task."""
+        self._subagents = subagents
+        self._scope = scope
+        self._run_slot = run_slot
+        self._limits = limits
+        self._worktrees = worktrees
+        self._open_workspace = open_workspace
+
+    async def work_through(self, spec: TaskListSpec, parallel: int = 1) -> Status:
+        """Works through a list in a new conversation, each task in its own session."""
+        run = self._new_run()
+        return await self._run(run, run.begin(spec, parallel, Spent(self._limits)))
+
+    async def resume(self, parallel: int | None = None) -> Status:
+        """Continues the list of this conversation."""
+        run = self._new_run()
+        return await self._run(run, run.resume(parallel, Spent(self._limits)))
+
+    async def unfinished(self) -> tuple[ListedTask, ...]:
+        """All tasks of this conversation's list if some are not done; else none."""
+        listed = await self._scope.services.store.tasks.load_list(self._scope.session.info.root_id)
+        tasks = listed.tasks if listed else ()
+        if all(task.state == "done" for task in tasks):
+            return ()
+        if self._run_slot.busy:
+            return tasks
+        return tuple(
+            msgspec.structs.replace(task, state="interrupted") if task.state == "running" else task
+            for task in tasks
+        )
+
+    def _new_run(self) -> TaskListRun:
+        root_id, cwd = self._scope.session.info.root_id, self._scope.services.workspace.cwd
+        trees = Worktrees(self._worktrees, root_id, cwd)
+        return TaskListRun(self._subagents, self._scope, TaskWorkspaces(trees, self._open_workspace))
+
+    async def _run(self, run: TaskListRun, work: Coroutine[Any, Any, Status]) -> Status:
+        async def until_done() -> Status:
+            try:
+                return await work
+            finally:
+                self._run_slot.failure = run.failure
+                self._run_slot.finish()
+
+        return await asyncio.shield(self._run_slot.start(until_done()))

@@ -1,0 +1,189 @@
+"""A task list: its specification, the check of its dependencies, and the schedule of its tasks. Pure.
+
+Tasks start in the order of the list. An exclusive task waits until nothing runs, and nothing after it starts
+meanwhile: the tasks that follow it find its changes.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, get_args
+
+from crushpy.core.messages import Data
+from crushpy.engine.turn.limits import Limits
+from crushpy.tools.base import Delegation
+
+TaskState = Literal["waiting", "running", "done", "failed", "limit", "interrupted", "skipped"]
+"""skipped: a task that it needs did not succeed."""
+STATES: tuple[TaskState, ...] = get_args(TaskState)
+UNSUCCESSFUL: tuple[TaskState, ...] = ("failed", "limit", "interrupted", "skipped")
+
+
+class PlannedTask(Data, frozen=True):
+    """A task as the schedule sees it."""
+
+    name: str
+    needs: tuple[str, ...] = ()
+    exclusive: bool = True
+    """It may change files that other tasks use."""
+
+
+class Strategies(Data, frozen=True):
+    """How reports pass between tasks: full, summarized, or empty for the default."""
+
+    context_strategy: str = ""
+    """How a task receives the reports of earlier ones."""
+    report_strategy: str = ""
+    """How its own report is passed on."""
+
+
+class TaskSpec(Data, frozen=True):
+    """One task of a list."""
+
+    name: str
+    work: Delegation
+    own: Strategies = Strategies()
+    needs: tuple[str, ...] | None = None
+    """The tasks that it waits for and whose results it gets; None: those before it in the list."""
+    worktree: bool = False
+    """It works in its own git worktree and leaves a branch."""
+    limits: Limits = Limits()
+
+    @property
+    def planned(self) -> PlannedTask:
+        """For the schedule: a task that only reads, or has its own worktree, is not exclusive."""
+        return PlannedTask(self.name, self.needs or (), not (self.worktree or self.work.read_only))
+
+
+class TaskListSpec(Data, frozen=True):
+    """A list of tasks, in order."""
+
+    tasks: tuple[TaskSpec, ...]
+    shared: Strategies = Strategies()
+    """Defaults for tasks that set none."""
+
+    def strategy_between(self, receiver: TaskSpec, sender: TaskSpec) -> str:
+        """How a report reaches a later task. A task's setting takes precedence over the list's, and the
+        receiver's over the sender's."""
+        return (
+            receiver.own.context_strategy
+            or sender.own.report_strategy
+            or self.shared.context_strategy
+            or self.shared.report_strategy
+        )
+
+    def strategy_for_conversation(self, sender: TaskSpec) -> str:
+        """How the conversation stores a report."""
+        return sender.own.report_strategy or self.shared.report_strategy or self.shared.context_strategy
+
+
+class TaskSchedule:
+    """The states of all tasks of one list. At most `parallel` run at a time."""
+
+    def __init__(self, tasks: Sequence[PlannedTask], parallel: int = 1, done: Iterable[str] = ()) -> None:
+        self._tasks = {task.name: task for task in tasks}
+        self._parallel = max(1, parallel)
+        self._stopped = False
+        finished = set(done)
+        self._states: dict[str, TaskState] = {
+            task.name: "done" if task.name in finished else "waiting" for task in tasks
+        }
+
+    @property
+    def states(self) -> Mapping[str, TaskState]:
+        return self._states
+
+    def in_state(self, state: TaskState) -> list[str]:
+        """The tasks in a state, in list order."""
+        return [name for name, found in self._states.items() if found == state]
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing runs and nothing can start."""
+        return not self.in_state("running") and not self.startable()
+
+    def startable(self) -> list[str]:
+        """The tasks that may all start now, in list order."""
+        running = [self._tasks[name] for name in self.in_state("running")]
+        if self._stopped or any(task.exclusive for task in running):
+            return []
+        found: list[str] = []
+        for name in self.in_state("waiting"):
+            task = self._tasks[name]
+            if len(running) + len(found) >= self._parallel:
+                break
+            if any(self._states[need] != "done" for need in task.needs):
+                continue
+            if task.exclusive:
+                return found if running or found else [name]
+            found.append(name)
+        return found
+
+    def start(self, name: str) -> None:
+        if name not in self.startable():
+            raise ValueError(f"{name} may not start now")
+        self._states[name] = "running"
+
+    def end(self, name: str, state: TaskState) -> list[str]:
+        """Ends a running task. Returns the tasks that can never start because of that, in order."""
+        if self._states[name] != "running":
+            raise ValueError(f"{name} does not run")
+        self._states[name] = state
+        return [] if state in ("done", "interrupted") else self._skip()
+
+    def stop(self) -> None:
+        """Starts no more tasks: a limit of the whole list was reached, or it was interrupted."""
+        self._stopped = True
+
+    def _skip(self) -> list[str]:
+        skipped: list[str] = []
+        grown = True
+        while grown:  # needs may point forwards in the list
+            grown = False
+            for name in self.in_state("waiting"):
+                if any(self._states[need] in UNSUCCESSFUL for need in self._tasks[name].needs):
+                    self._states[name] = "skipped"
+                    skipped.append(name)
+                    grown = True
+        return sorted(skipped, key=list(self._tasks).index)
+
+
+def problem_with_needs(tasks: Sequence[PlannedTask]) -> str:
+    """Why these tasks can never all succeed, naming the wrong one; empty if they can."""
+    known: dict[str, PlannedTask] = {}
+    spelled: dict[str, int] = {}
+    for number, task in enumerate(tasks, 1):
+        # Branches are files, and on some file systems `Docs` is `docs`.
+        if (first := spelled.setdefault(task.name.casefold(), number)) != number:
+            return f"task {number} has the name {task.name!r}, which task {first} has"
+        known[task.name] = task
+    for number, task in enumerate(tasks, 1):
+        for need in task.needs:
+            if need == task.name:
+                return f"task {number} ({task.name}) needs itself"
+            if need not in known:
+                return f"task {number} ({task.name}) needs {need!r}, but no task has that name"
+    if cycle := _cycle(known):
+        number = list(known).index(cycle[0]) + 1
+        return f"task {number} ({cycle[0]}) depends on itself: {' needs '.join(cycle)}"
+    return ""
+
+
+def _cycle(tasks: Mapping[str, PlannedTask]) -> list[str]:
+    """Tasks that wait for each other, the first repeated at the end; empty if there are none."""
+    settled: set[str] = set()
+    for start in tasks:
+        path: list[str] = []
+        waiting = [(start, iter(tasks[start].needs))] if start not in settled else []
+        path += [start] if waiting else []
+        while waiting:
+            name, needs = waiting[-1]
+            need = next(needs, None)
+            if need is None:
+                waiting.pop()
+                path.pop()
+                settled.add(name)
+            elif need in path:
+                return [*path[path.index(need) :], need]
+            elif need not in settled:
+                path.append(need)
+                waiting.append((need, iter(tasks[need].needs)))
+    return []

@@ -1,0 +1,260 @@
+"""One boundary before it is stored: how it was asked for, its plan, what it carries, and its review."""
+
+import asyncio
+import time
+from collections.abc import Callable
+from typing import Literal
+
+import msgspec
+
+from crushpy.context.coverage import Coverage
+from crushpy.context.cuts import apply_cuts
+from crushpy.context.ledger import Ledger
+from crushpy.context.pins import CarriedPins
+from crushpy.context.plan import FRAME, Plan, TokenBudget, make_plan, plan_after
+from crushpy.core.events import ReviewDone, ReviewNeeded
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Cut, Data, Seed, ToolResult, Usage
+from crushpy.core.templates import Template
+from crushpy.engine.agents.scope import AgentScope, Emit
+from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.compaction.summarizer import Summary, SummaryJob
+from crushpy.engine.compaction.window import Thresholds, Trigger, WindowState
+from crushpy.storage.records import SessionInfo
+
+AUTOMATIC_TRIGGERS = ("auto", "fallback")
+"""Boundaries that crushpy makes by itself: the circuit breaker judges them."""
+
+
+class BoundaryOptions(Data, frozen=True):
+    """How one boundary was asked for."""
+
+    trigger: Trigger
+    focus: str = ""
+    """The user's instructions for this summary only."""
+    summary: str = ""
+    """Written by the agent or the user: no summariser is asked, and no tail is carried."""
+    answers: ToolResult | None = None
+    """The result of the `new_session` call that asked for it; stored with the boundary."""
+    on_stored: Callable[[ToolResult], None] = lambda _: None
+    """Called with that result once it is stored."""
+    evidence_only: bool = False
+    minimal_tail: bool = False
+    may_postpone: bool = True
+    review: bool = False
+    moment: str = ""
+    """The natural moment it is made at."""
+    template: Template | None = None
+    """Replaces the summary template in force."""
+
+
+class BoundaryDraft(msgspec.Struct):
+    """What the steps of a boundary work on. Each step fills in its part: plan, evidence, summary, review."""
+
+    options: BoundaryOptions
+    state: WindowState
+    limits: TokenBudget
+    pins: CarriedPins
+    plan: Plan
+    from_preparation: bool = False
+    """The plan is that of a preparation, whose summary is ready or under way."""
+    ledger: Ledger = Ledger()
+    """All facts of the lineage."""
+    evidence: str = ""
+    summary: Summary = Summary()
+    seed: Seed = Seed("", "")
+    """The child's first message."""
+    overrides: tuple[Cut, ...] = ()
+    """How the child shows some messages of its tail."""
+    tokens_after: int = 0
+    """Size of the child's first request."""
+    coverage: Coverage = Coverage({})
+    lineage: tuple[int, int] = (0, 0)
+    """Of all facts since the root: how many there were, and how many are carried."""
+
+
+class Rehearsal(Data, frozen=True, omit_defaults=False):
+    """What a boundary would carry over."""
+
+    text: str
+    summary: str
+    tokens_before: int
+    tokens_after: int
+    messages: int
+    """How many would be left behind."""
+    tail: int
+    """How many would be carried verbatim."""
+    cost: float
+    coverage: dict[str, tuple[int, int, int]]
+    share: float | None
+    prose_share: float | None
+    problem: str = ""
+
+
+class Declined(Exception):
+    """The user rejected the summary. `words` are for the agent."""
+
+    def __init__(self, words: str = "") -> None:
+        super().__init__(words)
+        self.words = words
+
+
+class BoundaryPlanner:
+    """Plans boundaries of one session. Changes nothing."""
+
+    def __init__(self, scope: AgentScope, thresholds: Thresholds, pins: PinService | None) -> None:
+        """Without `pins` nothing is pinned: tasks do not get the pins of their conversation."""
+        self._scope, self._session, self._gauge = scope, scope.session, scope.gauge
+        self._thresholds = thresholds
+        self._pins = pins
+        self.pins = CarriedPins()
+        """As they were last read."""
+
+    async def read_pins(self) -> None:
+        """Reads all pins as they are now; plans made after this leave room for them."""
+        if self._pins is not None:
+            self.pins = await self._pins.carried()
+
+    def token_budget(self, state: WindowState) -> TokenBudget:
+        compaction = self._scope.settings.compaction
+        return TokenBudget(
+            state.budget.window,
+            self._thresholds.planned,
+            compaction.keep_recent_tokens,
+            compaction.summary_tokens,
+            compaction.evidence_tokens,
+            state.fixed_tokens,
+            self._gauge.count(self.pins.text),
+        )
+
+    def plan(self, options: BoundaryOptions, limits: TokenBudget) -> Plan:
+        history = self._session.history
+        plan = make_plan(
+            apply_cuts(history, self._session.cuts),
+            limits,
+            has_seed=self._session.seed is not None,
+            size=self._gauge.size,
+            count=self._gauge.count,
+            minimal_tail=options.minimal_tail,
+        )
+        plan = self._with_stored_middle(plan)
+        if not options.summary:
+            return plan
+        # The agent or the user wrote what to carry: no tail beside it.
+        parts = plan.parts
+        stored = {message.id: message for message in history}
+        everything = (*parts.middle, *(stored[message.id] for message in parts.tail))
+        room = limits.carried - FRAME - limits.pinned - self._gauge.count(options.summary)
+        return msgspec.structs.replace(
+            plan,
+            parts=msgspec.structs.replace(parts, middle=everything, tail=()),
+            quotes="",
+            evidence_tokens=max(0, min(limits.evidence, room)),
+        )
+
+    def plan_after(
+        self, summarised: int, limits: TokenBudget, expected: int, summary: str | None = None
+    ) -> Plan | None:
+        """The plan if the first messages are summarised already, or will be in `expected` tokens.
+
+        None if the messages since then are too large to be carried verbatim.
+        """
+        plan = plan_after(
+            apply_cuts(self._session.history, self._session.cuts),
+            limits,
+            summarised=summarised,
+            has_seed=self._session.seed is not None,
+            summary_size=expected if summary is None else self._gauge.count(summary),
+            size=self._gauge.size,
+            count=self._gauge.count,
+        )
+        return None if plan is None else self._with_stored_middle(plan)
+
+    def _with_stored_middle(self, plan: Plan) -> Plan:
+        """A summariser reads the stored messages, not the truncated ones."""
+        stored = {message.id: message for message in self._session.history}
+        middle = tuple(stored[message.id] for message in plan.parts.middle)
+        return msgspec.structs.replace(plan, parts=msgspec.structs.replace(plan.parts, middle=middle))
+
+    def summary_job(self, options: BoundaryOptions, plan: Plan, focus: str = "") -> SummaryJob:
+        """The input of the summariser for the middle of `plan`."""
+        info, seed = self._session.info, self._session.seed
+        compaction = self._scope.settings.compaction
+        return SummaryJob(
+            middle=plan.parts.middle,
+            previous=seed.notes if seed else "",
+            target_tokens=plan.summary_tokens,
+            names={
+                "focus": focus,
+                "todos": [{"text": todo.text, "status": todo.status} for todo in info.todos],
+                "cwd": info.cwd,
+                "method": info.compaction,
+            },
+            main_model=info.model,
+            seconds=compaction.summary_seconds,
+            auxiliary=compaction.model,
+            template=options.template,
+        )
+
+
+def child_of(parent: SessionInfo, now: float, trigger: str = "") -> SessionInfo:
+    """The session that continues `parent`, with everything that is carried over."""
+    breaker = parent.breaker
+    if trigger in AUTOMATIC_TRIGGERS:
+        breaker = msgspec.structs.replace(breaker, unjudged=True)
+    return msgspec.structs.replace(
+        parent,
+        id=new_id(),
+        parent_id=parent.id,
+        kind="continuation",
+        generation=parent.generation + 1,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        end_reason="",
+        message_count=0,
+        usage=Usage(),
+        breaker=breaker,
+    )
+
+
+class Verdict(Data, frozen=True):
+    """The user's answer to a summary under review."""
+
+    kind: Literal["accept", "regenerate", "decline"]
+    text: str = ""
+    """accept: the summary as edited (empty: unchanged); regenerate: a note; decline: words for the agent."""
+
+
+class SummaryReview:
+    """Shows a summary to the user before it takes effect, and waits for the answer."""
+
+    def __init__(self, emit: Emit) -> None:
+        self._emit = emit
+        self._waiting: dict[str, asyncio.Future[Verdict]] = {}
+        self.seconds = 0.0
+        """Total time spent waiting for the user."""
+
+    def answer(self, review_id: str, verdict: Verdict) -> bool:
+        """Answers a pending review; False if there is none of that id."""
+        waiting = self._waiting.get(review_id)
+        if waiting is None or waiting.done():
+            return False
+        waiting.set_result(verdict)
+        return True
+
+    async def ask(self, draft: BoundaryDraft) -> Verdict:
+        review_id, seed = new_id(), draft.seed
+        waiting: asyncio.Future[Verdict] = asyncio.get_running_loop().create_future()
+        self._waiting[review_id] = waiting
+        before, after = draft.state.budget.used, draft.tokens_after
+        self._emit(ReviewNeeded(review_id, draft.options.trigger, seed.summary, seed.evidence, before, after))
+        verdict: Verdict | None = None
+        asked = time.monotonic()
+        try:
+            verdict = await waiting
+            return verdict
+        finally:
+            del self._waiting[review_id]
+            self.seconds += time.monotonic() - asked
+            self._emit(ReviewDone(review_id, verdict.kind if verdict else "interrupted"))

@@ -1,0 +1,112 @@
+"""What evidence is built from at a boundary: the facts of the lineage, and a snapshot of the workspace."""
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from crushpy.context.evidence import WorkspaceSnapshot
+from crushpy.context.ledger import Ledger
+from crushpy.context.message_facts import FactReader, MessageFacts
+from crushpy.engine.session.session import LiveSession
+from crushpy.security.safe_git import FILTERS, filter_names, git_command, git_environment
+from crushpy.storage.records import EVERYTHING, SessionInfo
+from crushpy.storage.store import Store
+from crushpy.tools.base import ToolContext
+
+GIT_TIMEOUT_S = 5.0
+MAX_DIRTY_FILES = 40
+_facts = msgspec.json.Decoder(MessageFacts)
+_ledger = msgspec.json.Decoder(Ledger)
+
+
+async def load_ledger(session: LiveSession, store: Store, *, store_missing: bool) -> Ledger:
+    """The facts of the whole lineage, this session included. Facts are stored with their messages, so no
+    message is read. Missing ones are extracted once, and stored if `store_missing`."""
+    info = session.info
+    stored = await store.boundaries.load_ledger(info.id)
+    before = (
+        _ledger.decode(stored)
+        if stored
+        else await _ledger_of_ancestors(info, store, store_missing=store_missing)
+    )
+    own = await _stored_facts(store, info.id, info.cwd, store_missing=store_missing)
+    return before.merged(own, messages=len(session.own_messages), generation=info.generation)
+
+
+async def _ledger_of_ancestors(info: SessionInfo, store: Store, *, store_missing: bool) -> Ledger:
+    """For branches, and for sessions stored without a ledger; the next boundary stores it."""
+    found: list[MessageFacts] = []
+    if info.parent_id is not None and info.kind != "task":
+        for session_id, last in (await store.boundaries.load_reach(info.id))[:-1]:
+            found += await _stored_facts(store, session_id, info.cwd, last, store_missing=store_missing)
+    return Ledger().merged(found, messages=len(found), generation=max(0, info.generation - 1))
+
+
+async def _stored_facts(
+    store: Store, session_id: str, cwd: str, last: int = EVERYTHING, *, store_missing: bool
+) -> Sequence[MessageFacts]:
+    """The facts of each message of a session up to number `last`."""
+    rows = await store.messages.load_facts(session_id, last)
+    known = [row for row in rows if row is not None]
+    if len(known) == len(rows):
+        return await asyncio.to_thread(lambda: [_facts.decode(row) for row in known])
+    messages = await store.messages.load(session_id)
+    found = await asyncio.to_thread(FactReader(cwd).all_of, messages)
+    if store_missing:
+        missing = {
+            message.id: one for message, one, row in zip(messages, found, rows, strict=False) if row is None
+        }
+        await store.messages.save_facts(session_id, missing)
+    return found[: len(rows)]
+
+
+async def take_snapshot(info: SessionInfo, workspace: ToolContext) -> WorkspaceSnapshot:
+    """The state beyond the messages: git, jobs, todos and grants."""
+    return WorkspaceSnapshot(
+        cwd=str(workspace.cwd),
+        todos=info.todos,
+        jobs=tuple(f"{job.id}: {job.command}" for job in workspace.jobs.running()),
+        git=await _git_state(workspace.cwd),
+        grants=info.grants,
+    )
+
+
+async def _git_state(cwd: Path) -> tuple[str, ...]:
+    """HEAD and the dirty files; empty if git is missing or slow, or `cwd` is not a repository."""
+    head = await _git_output(cwd, "rev-list", "--max-count=1", "--format=%h %s", "HEAD")
+    if not head:
+        return ()
+    filters = filter_names(await _git_output(cwd, *FILTERS))
+    status = await _git_output(cwd, "status", "--porcelain", "--ignore-submodules=all", filters=filters)
+    dirty = status.decode("utf-8", "replace").splitlines()
+    lines = [
+        f"HEAD {head.decode('utf-8', 'replace').splitlines()[-1]}",
+        *(f"dirty: {line}" for line in dirty[:MAX_DIRTY_FILES]),
+    ]
+    if len(dirty) > MAX_DIRTY_FILES:
+        lines.append(f"and {len(dirty) - MAX_DIRTY_FILES} more dirty files")
+    return tuple(lines)
+
+
+async def _git_output(cwd: Path, *words: str, filters: Sequence[str] = ()) -> bytes:
+    try:
+        process = await asyncio.create_subprocess_exec(
+            *git_command(cwd, *words),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.DEVNULL,
+            env=git_environment(filters),
+        )
+    except OSError:
+        return b""
+    try:
+        async with asyncio.timeout(GIT_TIMEOUT_S):
+            out, _ = await process.communicate()
+        return out if process.returncode == 0 else b""
+    except TimeoutError:
+        return b""
+    finally:
+        if process.returncode is None:
+            process.kill()

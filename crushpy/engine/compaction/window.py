@@ -1,0 +1,251 @@
+"""The context of one session: the next request, how full the window is, its thresholds and breaker."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+from typing import Literal
+
+import msgspec
+
+from crushpy.context.budget import Budget, output_limit, threshold_of
+from crushpy.context.cuts import apply_cuts
+from crushpy.context.inspect import Inspection, inspect
+from crushpy.context.sent_history import SentHistory
+from crushpy.context.status import status_text
+from crushpy.core.defaults import DEFAULT_THRESHOLD
+from crushpy.core.events import Notice
+from crushpy.core.messages import Data, Message, to_json
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.session.session import LiveSession
+from crushpy.llm.protocol import Request
+from crushpy.storage.records import BreakerState
+
+Trigger = Literal["agent", "auto", "manual", "overflow", "fallback"]
+PREPARE_AT_SHARE = 0.85
+"""The share of the threshold at which a boundary is prepared."""
+REARM_GROWTH = 1.25
+"""Growth of the window's use after which a stopped breaker tries again."""
+RETRY_AFTER_S = 60.0
+"""Pause after a summariser that could not be reached."""
+MAX_FUTILE_BOUNDARIES = 2
+
+
+class WindowState(Data, frozen=True):
+    """What would be sent now, and how full the window is with it."""
+
+    history: tuple[Message, ...]
+    """As a request shows it: with all message overrides applied."""
+    request: Request
+    """Without its messages: they are added when it is sent."""
+    budget: Budget
+    fixed_tokens: int
+    """System prompt and tools: no boundary can make them smaller."""
+
+
+class ContextView:
+    """Answers all questions about a session's context, without changing it."""
+
+    def __init__(self, scope: AgentScope) -> None:
+        self._session, self._models, self._gauge = scope.session, scope.models, scope.gauge
+        self._emit = scope.emit
+        self._shown_warnings = scope.services.shown_warnings
+        self._sent = SentHistory()
+        self._read: list[Message] | None = None
+        self._messages: tuple[Message, ...] = ()
+        self.moment = ""
+        """The natural moment at which the next request is made; in `llm` the status names it."""
+
+    def now(self) -> WindowState:
+        """The state by the figures at hand: cheap, loads nothing."""
+        return self._state(self.shown())
+
+    def shown(self, pending: Sequence[Message] = ()) -> tuple[Message, ...]:
+        """The history as a request shows it: with overrides, and without pictures if the model takes none."""
+        model, cuts = self._session.info.model, self._session.cuts
+        self._sent.update(
+            self._taken(pending),
+            (dict(cuts), self._models.sees(model)),
+            lambda messages: self._models.as_seen(model, apply_cuts(messages, cuts)),
+        )
+        return self._sent.shown
+
+    def _taken(self, pending: Sequence[Message]) -> tuple[Message, ...]:
+        """All messages; the same tuple until the history changes, so that caches compare by identity."""
+        history = self._session.history
+        if pending:
+            return (*history, *pending)
+        if history is not self._read or len(history) != len(self._messages):
+            self._read, self._messages = history, tuple(history)
+        return self._messages
+
+    async def counted(self) -> WindowState:
+        """The state by exact counts: waits for the token vocabulary."""
+        await asyncio.to_thread(self._gauge.load_for, self.shown())
+        return self.now()
+
+    async def settled(self, threshold: float) -> WindowState:
+        """The state, counted exactly if it might reach `threshold`."""
+        state = self.now()
+        budget = await self._gauge.settled(state.request, state.history, threshold)
+        return WindowState(state.history, state.request, budget, self._gauge.fixed_tokens(state.request))
+
+    def _state(self, history: tuple[Message, ...]) -> WindowState:
+        request = self._models.request(self._session.info, ())
+        budget = self._gauge.reading(request, history)
+        return WindowState(history, request, budget, self._gauge.fixed_tokens(request))
+
+    def next_request(self, pending: Sequence[Message] = ()) -> Request:
+        """The next model call; in `llm` with the current status. `pending` messages are not stored yet."""
+        state = self._state(self.shown(pending))
+        info, limit = self._session.info, state.request.max_output_tokens
+        self.warn_about_budget(state.budget)
+        return msgspec.structs.replace(
+            state.request,
+            messages=self._sent.valid,
+            status=status_text(state.budget, self.moment) if info.compaction == "llm" else "",
+            status_placement=self._models.placement(info.model),
+            max_output_tokens=output_limit(state.budget, limit) if limit else None,
+        )
+
+    def inspect(self) -> Inspection:
+        """What fills the window, part by part."""
+        state = self.now()
+        return inspect(
+            state.request.system,
+            [(tool.name, to_json(tool).decode()) for tool in state.request.tools],
+            self._session.history,
+            state.budget,
+            count=self._gauge.count,
+            size=self._gauge.size,
+            cuts=self._session.cuts,
+            cwd=self._session.info.cwd,
+            cached=self._gauge.cached,
+        )
+
+    def warn_once(self, key: str, text: str) -> None:
+        """Shows a warning once in a conversation, however often its reason occurs."""
+        if key not in self._shown_warnings and self._session.stored:
+            self._shown_warnings.add(key)
+            self._emit(Notice(text, "warning"))
+
+    def warn_about_budget(self, budget: Budget) -> None:
+        """Warns once about figures that are assumed, estimated or out of range."""
+        model = self._session.info.model
+        if self._models.learning_problem:
+            self.warn_once("learning", self._models.learning_problem)
+        if not budget.window_known and self._session.stored and self._models.doubts_window(model):
+            self.warn_once(
+                f"window {model}",
+                f"The context window of {model} is unknown; {budget.window:,} tokens are assumed. "
+                f"""Set it: crushpy config set 'models."{model}".context_window' NUMBER""",
+            )
+        if not budget.believed:
+            self.warn_once(
+                f"usage {model}",
+                f"{model} reports an implausible usage; crushpy uses its own estimate (~).",
+            )
+        if budget.clamped and not self._session.info.breaker.told:
+            self.warn_once(
+                f"clamped {self._session.info.id}",
+                f"The estimate exceeds the {budget.window:,} tokens of {model}.",
+            )
+
+
+class Thresholds:
+    """The shares of the window at which a session ends by itself. Computed on each access: settings and
+    compaction method may change between two requests."""
+
+    def __init__(self, scope: AgentScope) -> None:
+        self._scope = scope
+        self._session = scope.session
+
+    @property
+    def trigger(self) -> Trigger:
+        """The trigger recorded for a boundary at the threshold."""
+        return "fallback" if self._session.info.compaction == "llm" else "auto"
+
+    @property
+    def in_force(self) -> float | None:
+        """The share at which the session ends; None if only an overflow ends it."""
+        compaction = self._scope.settings.compaction
+        if self.trigger == "fallback":
+            return compaction.fallback_threshold
+        model = self._scope.settings.models.get(self._session.info.model)
+        threshold = threshold_of(compaction.threshold, model.threshold if model else None)
+        if threshold is not None and self._session.held:
+            return max(threshold, compaction.fallback_threshold)
+        return threshold
+
+    @property
+    def prepare_from(self) -> float | None:
+        """The share from which on the next boundary is prepared; None if preparation is off."""
+        if self.trigger == "fallback" or not self._scope.settings.compaction.prepare:
+            return None
+        threshold = self.in_force
+        return None if threshold is None else PREPARE_AT_SHARE * threshold
+
+    @property
+    def soft(self) -> float | None:
+        """The share from which on a natural moment counts; None if none does."""
+        compaction, threshold = self._scope.settings.compaction, self.in_force
+        if not compaction.moments or threshold is None or self._session.held:
+            return None
+        return compaction.soft_threshold if threshold > compaction.soft_threshold else None
+
+    @property
+    def planned(self) -> float:
+        """The share that a boundary plans for, also if no threshold is in force."""
+        return self.in_force or DEFAULT_THRESHOLD
+
+
+class CircuitBreaker:
+    """Stops automatic boundaries after two in a row that did not get under the threshold.
+
+    Judged by the usage that the provider reports after a boundary. The state is stored with the session and
+    carried across boundaries, so that one prompt per process cannot make boundaries forever.
+    """
+
+    def __init__(self, session: LiveSession) -> None:
+        self._session = session
+        self._not_before = 0.0
+
+    @property
+    def _state(self) -> BreakerState:
+        return self._session.info.breaker
+
+    async def reported(self, used: int, limit: float) -> bool:
+        """Judges a boundary by the first report after it. True if this stops further boundaries."""
+        state = self._state
+        if not state.unjudged:
+            return False
+        in_vain = state.in_vain + 1 if used >= limit else 0
+        stops = in_vain >= MAX_FUTILE_BOUNDARIES
+        await self._set(in_vain=in_vain, unjudged=False, stopped_at=used if stops else None)
+        return stops
+
+    def postponed(self) -> None:
+        self._not_before = time.monotonic() + RETRY_AFTER_S
+
+    async def rearm(self) -> None:
+        """Allows boundaries again, after growth or on the user's request."""
+        await self._set(in_vain=0, stopped_at=None)
+
+    async def reset(self) -> None:
+        """Forgets everything: the model or the history changed."""
+        await self._session.set_breaker(BreakerState())
+
+    async def blocks(self, used: int) -> bool:
+        stopped_at = self._state.stopped_at
+        if stopped_at is not None and used >= REARM_GROWTH * stopped_at:
+            await self.rearm()
+        return self._state.stopped_at is not None or time.monotonic() < self._not_before
+
+    async def first_warning(self) -> bool:
+        """True once in a conversation: the warning about the fixed floor is shown once."""
+        if self._state.told:
+            return False
+        await self._set(told=True)
+        return True
+
+    async def _set(self, **changes: object) -> None:
+        await self._session.set_breaker(msgspec.structs.replace(self._state, **changes))

@@ -1,0 +1,35 @@
+"""The services of one open conversation, built by `crushpy.bootstrap`."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from crushpy.engine.agents.agent import Agent
+from crushpy.engine.agents.scope import AgentScope
+from crushpy.engine.agents.subagents import Subagents, TaskWorkspace
+from crushpy.engine.compaction.pin_service import PinService
+from crushpy.engine.event_bus import EventBus
+from crushpy.engine.rewind.recorder import ChangeRecorder
+from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.session.run_summary import RunSummary
+from crushpy.engine.turn.limits import Limits
+
+
+class Runtime(msgspec.Struct, frozen=True):
+    """What a `Conversation` is made of."""
+
+    events: EventBus
+    scope: AgentScope
+    """Storage, settings, permissions, models and the session of the main agent."""
+    agent: Agent
+    subagents: Subagents
+    pins: PinService
+    undo_files: UndoFiles
+    change_recorder: ChangeRecorder
+    run_summary: RunSummary
+    limits: Limits
+    worktrees: Path
+    """The folder for worktrees of tasks."""
+    open_workspace: Callable[[Path], TaskWorkspace]
+    """Makes a worktree usable by a task."""

@@ -1,0 +1,154 @@
+"""Branches of a session: forking it at its end or at a message, and undoing a boundary. Copies no message."""
+
+import time
+
+import msgspec
+
+from crushpy.context import facts
+from crushpy.context.partition import units
+from crushpy.core.errors import UsageError
+from crushpy.core.ids import new_id
+from crushpy.core.messages import Data, Message, Note, Seed, Usage
+from crushpy.engine.session.session import LoadedSession, load_session
+from crushpy.storage.records import BoundaryInfo, SessionInfo
+from crushpy.storage.store import Store
+
+MAX_CHANGED_PATHS = 50
+"""Files named in the note about an undone boundary."""
+
+
+class _ForkPoint(Data, frozen=True):
+    """Where a branch starts, and with what."""
+
+    parent: SessionInfo
+    """The session that holds the last message."""
+    viewed: LoadedSession
+    """The session whose view of the history the branch inherits, with its edits."""
+    history: tuple[Message, ...]
+    before: Usage
+
+
+async def fork_session(
+    store: Store, source: SessionInfo, at: str = "", *, before: bool = False, fork_id: str = ""
+) -> LoadedSession:
+    """A branch that continues `source`; the session itself is not changed.
+
+    With `at`, a message id or a unique prefix, it holds everything up to that message and its results, or
+    everything `before` it. The message may be one of `source` or of the sessions before it.
+    """
+    point = await (_at_message(store, source, at, before=before) if at else _at_end(store, source))
+    now = time.time()
+    info = msgspec.structs.replace(
+        source,
+        id=fork_id or new_id(),
+        parent_id=point.parent.id,
+        kind="fork",
+        generation=point.viewed.info.generation,
+        system=point.viewed.info.system,
+        created_at=now,
+        updated_at=now,
+        ended_at=None,
+        end_reason="",
+        message_count=0,
+        usage=Usage(),
+    )
+    tail = tuple(message.id for message in point.history)
+    cuts = tuple(cut for cut in point.viewed.cuts if cut.message_id in set(tail))
+    boundary = BoundaryInfo(new_id(), point.parent.id, info.id, "fork", now, tail)
+    await store.boundaries.add(boundary, info, None, cuts=cuts)
+    notes = tuple(note for note in point.viewed.notes if note.after in set(tail))
+    return LoadedSession(info, point.history, cuts, inherited=len(tail), before=point.before, notes=notes)
+
+
+async def _at_end(store: Store, source: SessionInfo) -> _ForkPoint:
+    loaded = await load_session(store, source, read_only=True)
+    return _ForkPoint(source, loaded, loaded.history, loaded.before + source.usage)
+
+
+async def _at_message(store: Store, source: SessionInfo, at: str, *, before: bool) -> _ForkPoint:
+    place = await store.messages.find(at, within=source.id)
+    lineage = await store.sessions.load_lineage(source.id)
+    owner = next(number for number, one in enumerate(lineage) if one.id == place.session_id)
+    viewed = owner
+    for number in range(owner + 1, len(lineage)):  # branches show the messages before them unchanged
+        if await store.boundaries.find_opening(lineage[number].id) is not None:
+            break
+        viewed = number
+    loaded = await load_session(store, lineage[viewed], read_only=True)
+    history = _up_to(loaded, place.message_id, before=before)
+    if history and _is_seed(history[-1]):  # only the seed: add what was carried in with it
+        loaded = await load_session(store, lineage[owner], read_only=True)
+        history = loaded.history[: loaded.inherited]
+    tasks = await store.usage.sum_tasks(source.root_id)
+    used = sum((one.usage for one in lineage[: owner + 1]), tasks)
+    return _ForkPoint(lineage[owner], loaded, history, used)
+
+
+def _up_to(loaded: LoadedSession, message_id: str, *, before: bool) -> tuple[Message, ...]:
+    """The history up to the end of the unit that holds this message, or up to its beginning."""
+    kept: list[Message] = []
+    for unit in units(loaded.history):
+        here = any(message.id == message_id for message in unit)
+        if not (here and before):
+            kept += unit
+        if here:
+            break
+    return tuple(kept)
+
+
+def _is_seed(message: Message) -> bool:
+    return any(isinstance(part, Seed) for part in message.parts)
+
+
+async def undo_boundary(store: Store, session_id: str, *, follow: bool = False) -> SessionInfo:
+    """Undoes the boundary that opened this session: the parent is the tip again, and is returned. The child
+    stays as a branch; files are not changed.
+
+    With `follow` this process continues in the parent: it keeps the parent's lease and drops the child's.
+    """
+    boundary = await store.boundaries.find_opening(session_id)
+    if boundary is None:
+        raise UsageError(
+            f"There is no compaction to undo before session {session_id}.",
+            "`crushpy sessions tree` shows where there is one.",
+        )
+    if boundary.undone_at is not None:
+        raise UsageError(
+            f"The compaction before session {boundary.child_id} was already undone: "
+            f"{boundary.parent_id} continues without it.",
+            f"Continue in the branch with --session {boundary.child_id}, or in {boundary.parent_id}.",
+        )
+    tip = await store.sessions.find_tip(boundary.child_id)
+    taken: list[str] = []
+    try:
+        for one in (tip.id, boundary.parent_id):  # not while another process works there
+            if await store.leases.acquire(one):
+                taken.append(one)
+        await store.boundaries.undo(boundary.id, await _undo_note(store, boundary.child_id))
+        taken = [tip.id] if follow else taken
+    finally:
+        for one in taken:
+            await store.leases.release(one)
+    return await store.sessions.find(boundary.parent_id)
+
+
+async def _undo_note(store: Store, child_id: str) -> Message:
+    """What the parent's next request says about it."""
+    changed = await _changed_since(store, child_id)
+    note = "The user undid the compaction: this session continues where it was."
+    if changed:
+        note += " Meanwhile these files were changed; read them again before you rely on them:\n" + "\n".join(
+            changed
+        )
+    return Message(id=new_id(), role="user", parts=(Note(note),), created_at=time.time())
+
+
+async def _changed_since(store: Store, child_id: str) -> list[str]:
+    """Files changed in the child and in all that came after it."""
+    paths: dict[str, None] = {}
+    for session in await store.sessions.load_descendants(child_id):
+        for file in facts.touched(await store.messages.load(session.id)):
+            if file.action != "read":
+                paths[facts.absolute(file.path, session.cwd)] = None
+    shown = list(paths)[:MAX_CHANGED_PATHS]
+    return shown + ([f"and {len(paths) - MAX_CHANGED_PATHS} more"] if len(paths) > MAX_CHANGED_PATHS else [])

@@ -1,0 +1,74 @@
+"""Small model calls beside the conversation: a title, a short summary, a test of a model."""
+
+import asyncio
+import time
+
+from crushpy.context.tags import element
+from crushpy.core.messages import Message, Text, Usage
+from crushpy.core.templates import Templates
+from crushpy.engine.models import Models
+from crushpy.engine.session.session import TITLE_LENGTH
+from crushpy.engine.turn.model_call import ModelCall
+from crushpy.llm.errors import CutStream, EmptyReply, TimedOut
+from crushpy.llm.protocol import Done, Request
+from crushpy.llm.provider_factory import select
+from crushpy.security.sanitize import one_line
+from crushpy.settings import Settings
+
+TITLE_TOKENS = 60
+TITLE_EXCERPT_CHARS = 1_500
+"""Of the prompt and of the reply."""
+PROBE_TIMEOUT_S = 60.0
+"""litellm may have to be loaded first, and a local server may have to load the model."""
+PROBE_OUTPUT_TOKENS = 16
+"""Some providers allow no fewer."""
+
+
+async def ask_once(
+    models: Models, model: str, system: str, tag: str, text: str, limit: int
+) -> tuple[str, Usage]:
+    """The reply of `model` to `text`, sent as data inside a tag. Raises ModelError."""
+    request = Request(
+        model=model,
+        system=system,
+        messages=(Message("aside", "user", (Text(element(tag, text)),)),),
+        max_output_tokens=limit,
+    )
+    await models.prepare(model)
+    call = ModelCall(
+        models.provider(model),
+        request,
+        lambda _: None,
+        may_retry=lambda error: not isinstance(error, EmptyReply),  # an empty reply is final
+    )
+    draft = await call.run()
+    return "".join(draft.text).strip(), models.with_cost(model, draft.usage or Usage())
+
+
+async def suggest_title(models: Models, templates: Templates, model: str, prompt: str, reply: str) -> str:
+    """A short title; empty if the model returned none. Raises ModelError."""
+    text = f"User: {prompt[:TITLE_EXCERPT_CHARS]}\n\nAgent: {reply[:TITLE_EXCERPT_CHARS]}"
+    answer, _ = await ask_once(models, model, templates.render("title"), "transcript", text, TITLE_TOKENS)
+    title = one_line(answer).strip().strip("\"'`*# ").rstrip(".")
+    return title if 0 < len(title) <= TITLE_LENGTH else ""
+
+
+async def probe_model(model: str, settings: Settings) -> str:
+    """Tests key, name and address of a model with the smallest possible request. Raises ModelError."""
+    provider = await asyncio.to_thread(select, model, settings)
+    hello = Message(id="hello", role="user", parts=(Text("Say OK."),))
+    request = Request(model, "Answer with one word.", (hello,), max_output_tokens=PROBE_OUTPUT_TOKENS)
+    started = time.monotonic()
+    try:
+        async with asyncio.timeout(PROBE_TIMEOUT_S):
+            async for piece in provider.stream(request):
+                if isinstance(piece, Done):
+                    return f"{model} answered after {time.monotonic() - started:.1f} s."
+    except TimeoutError as error:
+        raise TimedOut(
+            f"{model} did not answer within {PROBE_TIMEOUT_S:g} s.",
+            "Check the network, or try another model.",
+        ) from error
+    finally:
+        await provider.close()
+    raise CutStream(f"{model} ended its answer too soon.")
