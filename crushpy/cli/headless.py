@@ -14,18 +14,18 @@ from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
-from crushpy.cli.task_ends import TaskEnds
+from crushpy.cli.task_table import TaskResults
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
     Error,
     Event,
-    Farewell,
     ListedTaskChanged,
     MessageCommitted,
     Notice,
     PromptCommitted,
     Result,
+    RunSummarized,
     SessionOpened,
 )
 from crushpy.core.messages import Image, Usage
@@ -148,7 +148,7 @@ async def _work(options: StartOptions, do: Work, out: Out) -> int:
         await conversation.close()
         _ignore_from_now_on(loop)  # only the result is left to print
     if conversation.run_summary:
-        out(Farewell(conversation.run_summary))
+        out(RunSummarized(conversation.run_summary))
     out(watch.result(status))
     return watch.exit_code(status)
 
@@ -162,7 +162,7 @@ class _Watch:
         self._warnings = warnings
         self._opened = False
         self._text = ""
-        self._tasks = TaskEnds()
+        self._tasks = TaskResults()
         self._warned = False
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""

@@ -12,12 +12,12 @@ from crushpy.core.events import (
     Boundary,
     Error,
     Event,
-    Farewell,
     ListedTaskChanged,
     MessageCommitted,
     Notice,
     Result,
     Retry,
+    RunSummarized,
     SessionOpened,
     TaskEvent,
     TextDelta,
@@ -154,7 +154,7 @@ class Prose:
                 self._unasked(name, call)
             case TaskEvent(name, Retry() as again) if isinstance(self._list, TaskLines):
                 self._say(f"! {name}: {again.reason} Retrying in {again.seconds:g} s.")
-            case Farewell():
+            case RunSummarized():
                 self._end_line()
                 self._say(event.text)
             case Retry():

@@ -1,4 +1,4 @@
-"""How the tasks of a list get on, for people: a table on a terminal, else a line now and then."""
+"""Shows the progress of a task list: a table on a terminal, else lines; and collects its results."""
 
 import shutil
 import sys
@@ -6,17 +6,17 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from crushpy.core.events import ListedTaskChanged
+from crushpy.core.events import Event, ListedTaskChanged, MessageCommitted, TaskEvent
 from crushpy.core.messages import counted
 from crushpy.engine.agents.task_reports import MARKS, money, table_lines, unchanged
 from crushpy.security.sanitize import one_line
 
-EVERY = 0.1
-"""Seconds between two drawings, where no state has changed."""
+REDRAW_INTERVAL_S = 0.1
+"""While no state has changed."""
 
 
 class TaskTable:
-    """Drawn over itself, below all else on the terminal. `erase` it before anything is written there."""
+    """Redrawn in place, below everything else on the terminal. `erase` it before writing there."""
 
     def __init__(self) -> None:
         self._tasks: dict[str, ListedTaskChanged] = {}
@@ -28,7 +28,7 @@ class TaskTable:
         self._tasks[event.name] = event
         same = before is not None and before.state == event.state
         beginning = len(self._tasks) < event.of
-        if not beginning and (not same or time.monotonic() - self._at >= EVERY):
+        if not beginning and (not same or time.monotonic() - self._at >= REDRAW_INTERVAL_S):
             self.draw()
 
     def draw(self) -> None:
@@ -50,18 +50,18 @@ class TaskTable:
         self._drawn = 0
 
     def _over(self, lines: list[str]) -> None:
-        """Over what is drawn, line by line: some terminals keep a copy of a screen that is cleared."""
+        """Overwrites line by line: some terminals keep a copy of a cleared screen."""
         back = f"\x1b[{self._drawn}A\r" if self._drawn else ""
         self._write(back + "".join(f"{line}\x1b[K\n" for line in lines))
 
     def _write(self, text: str) -> None:
-        with suppress(OSError):  # only the answer counts
+        with suppress(OSError):  # the display is optional
             sys.stderr.write(text)
             sys.stderr.flush()
 
 
 class TaskLines:
-    """A line when a task begins, and one when it has come to rest. `say` takes whether it must be said."""
+    """A line when a task starts and one when it ends. `say` takes the text and whether it is important."""
 
     def __init__(self, say: Callable[[str, bool], None]) -> None:
         self._say = say
@@ -74,9 +74,9 @@ class TaskLines:
             return
         what = f"[{event.number}/{event.of}] {event.name}"
         if event.state == "running":
-            self._say(f"· {what} begins", False)
+            self._say(f"· {what} started", False)
         elif before is None:
-            self._say(f"✓ {what} was done before", False)
+            self._say(f"✓ {what} was already done", False)
         else:
             self._say(f"{MARKS.get(event.state, '✗')} {what}: {_ending(event)}", event.state == "failed")
 
@@ -92,3 +92,31 @@ def _ending(event: ListedTaskChanged) -> str:
     words = [event.state, figures, f"branch {event.branch}" if event.branch else unchanged(event)]
     said = ", ".join(word for word in words if word)
     return f"{said}: {one_line(event.error)}" if event.error else said
+
+
+class TaskResults:
+    """Collects the final state of each task of a list, and the last report, for the result of a run."""
+
+    def __init__(self) -> None:
+        self._states: dict[str, ListedTaskChanged] = {}
+        self._reports: dict[str, str] = {}
+
+    def __call__(self, event: Event) -> None:
+        match event:
+            case ListedTaskChanged():
+                self._states[event.name] = event
+            case TaskEvent(name, MessageCommitted() as message) if message.text.strip():
+                self._reports[name] = message.text
+            case _:
+                pass
+
+    @property
+    def all(self) -> tuple[ListedTaskChanged, ...]:
+        """The current states, in list order."""
+        return tuple(sorted(self._states.values(), key=lambda task: task.number))
+
+    @property
+    def text(self) -> str:
+        """The report of the last task of the list that was done in this run."""
+        done = [task.name for task in self.all if task.state == "done" and task.name in self._reports]
+        return self._reports[done[-1]] if done else ""

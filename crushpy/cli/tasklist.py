@@ -1,4 +1,4 @@
-"""Reads a list of tasks for `crushpy run --tasks FILE`: TOML, JSON, or plain lines."""
+"""Reads a task list for `crushpy run --tasks FILE`: TOML, JSON, or plain lines."""
 
 import json
 import re
@@ -34,7 +34,7 @@ KINDS = {
     "max_tokens": "a whole number, 1 or more",
     "max_cost": "a number, 0 or more",
 }
-"""What the value of a key must be, where it is no text."""
+"""What the value of a key must be, if not text."""
 MAX_NAME = 60
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _KEY = re.compile(r"`\$\.(\w+)")
@@ -43,7 +43,7 @@ _MARK = re.compile(r"^\s*(?:[-*+]|\d+[.)])\s+(?:\[[ x]\]\s+)?")
 
 
 class WrittenTask(Data, frozen=True, forbid_unknown_fields=True):
-    """One task as it is written down."""
+    """One task as written in the file."""
 
     prompt: str
     name: str = ""
@@ -67,19 +67,19 @@ class TaskFile(Data, frozen=True, forbid_unknown_fields=True):
 
 
 def read_tasks(name: str, cwd: Path) -> TaskListSpec:
-    """The tasks of a file, in order, and what the file says for all of them. `-` is what was piped in."""
+    """The tasks of a file, in order, with its defaults. `-` reads standard input."""
     path = cwd / Path(name).expanduser()
     text = _read(name, path)
     try:
         listed = msgspec.convert(_parsed(text, path.suffix.lower()), TaskFile)
     except msgspec.ValidationError as error:
         raise UsageError(f"--tasks {name}: {_plainly(error, 'a list')}", HINT) from error
-    except ValueError as error:  # with the line, where it is not TOML or JSON
+    except ValueError as error:  # names the line of invalid TOML or JSON
         raise UsageError(f"--tasks {name}: {error}", HINT) from error
     except RecursionError as error:
-        raise UsageError(f"--tasks {name}: what is in it is nested too deeply", HINT) from error
+        raise UsageError(f"--tasks {name}: it is nested too deeply", HINT) from error
     if not listed.tasks:
-        raise UsageError(f"--tasks {name}: there is no task in it", HINT)
+        raise UsageError(f"--tasks {name}: it holds no task", HINT)
     tasks = tuple(_order(name, number, one) for number, one in enumerate(listed.tasks, 1))
     if problem := problem_with_needs([task.planned for task in tasks]):
         raise UsageError(f"--tasks {name}: {problem}", HINT)
@@ -96,8 +96,8 @@ def _order(name: str, number: int, written: Any) -> TaskSpec:
         raise UsageError(f"--tasks {name}: task {number} has an empty prompt", HINT)
     if entry.name and not _is_name(entry.name):
         raise UsageError(
-            f"--tasks {name}: task {number} has the name {entry.name!r}, which cannot be that of a branch",
-            f"Letters, digits, dots, dashes and underscores will do, at most {MAX_NAME} of them.",
+            f"--tasks {name}: task {number} has the name {entry.name!r}, which is not a valid branch name",
+            f"Use at most {MAX_NAME} letters, digits, dots, dashes and underscores.",
         )
     return TaskSpec(
         entry.name or f"task-{number}",
@@ -110,7 +110,7 @@ def _order(name: str, number: int, written: Any) -> TaskSpec:
 
 
 def _plainly(error: msgspec.ValidationError, short: str) -> str:
-    """What is wrong with a file or a task, in words. `short`: what it may be instead of a table of keys."""
+    """The error in a file or a task, in words. `short`: what it may be instead of a table of keys."""
     if key := _KEY.search(str(error)):
         return f"{key[1]} must be {KINDS.get(key[1], 'text')}"
     if field := _FIELD.search(str(error)):
@@ -119,7 +119,7 @@ def _plainly(error: msgspec.ValidationError, short: str) -> str:
 
 
 def _is_name(name: str) -> bool:
-    """Whether git takes it as the end of a branch's name, on every file system."""
+    """Whether it is a valid end of a git branch name, on every file system."""
     fits = len(name) <= MAX_NAME and _NAME.fullmatch(name)
     return bool(fits) and ".." not in name and not name.lower().endswith((".", ".lock"))
 

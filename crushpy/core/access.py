@@ -1,7 +1,7 @@
-"""What a tool call wants to touch: the words in which tools and permissions speak to each other.
+"""What a tool call accesses: the vocabulary shared by tools and permissions.
 
-A tool declares what its calls touch, and each call says what exactly; `permissions/` says whether it may.
-Neither imports the other.
+A tool declares what its calls access, and each call lists it exactly; `permissions/` decides. Neither
+imports the other.
 """
 
 from collections.abc import Mapping
@@ -11,30 +11,30 @@ from crushpy.core.messages import Data
 
 Kind = Literal["path", "command", "host", "none"]
 Mode = Literal["ask", "edits", "plan"]
-"""How a conversation is held: asking, with edits allowed, or planning."""
+"""Ask before changes, allow edits, or plan only."""
 MODES: tuple[Mode, ...] = ("ask", "edits", "plan")
 STRICTNESS: tuple[Mode, ...] = ("edits", "ask", "plan")
 """The modes, each allowing less than the one before it."""
 
 
 class ToolAccess(Data, frozen=True):
-    """What the calls of one tool touch: it decides which pattern a rule for the tool takes."""
+    """What the calls of one tool access: it determines the pattern of rules for the tool."""
 
     kind: Kind
     writes: bool = False
-    """True where a call may change something."""
+    """Whether a call may change something."""
     default: str = ""
-    """What a call touches that names nothing; empty where it has to name something."""
+    """What a call accesses by default; empty if it has to name something."""
 
 
 ToolTable = Mapping[str, ToolAccess]
-"""The tools there are, by name."""
+"""All tools, by name."""
 
 _declared: dict[str, ToolAccess] = {}
 
 
 def declare_tools(tools: ToolTable) -> None:
-    """Called by the registry: what rules are read against where no other table is handed over."""
+    """Called by the registry: the default table against which rules are parsed."""
     _declared.update(tools)
 
 
@@ -45,12 +45,12 @@ def declared_tools() -> ToolTable:
 
 
 class Privileges(Data, frozen=True):
-    """What a command needs beyond what every command has: reading, and writing in the workspace."""
+    """What a command needs beyond reading, and writing in the workspace."""
 
     network: bool = False
     """The whole network."""
     hosts: tuple[str, ...] = ()
-    """These hosts, where not the whole network."""
+    """These hosts, if not the whole network."""
     write: tuple[str, ...] = ()
     """Folders outside the workspace, as absolute paths."""
     git: bool = False
@@ -66,31 +66,31 @@ class Privileges(Data, frozen=True):
 
 
 class Access(Data, frozen=True):
-    """One thing that a call would touch."""
+    """One thing that a call would access."""
 
     tool: str
     kind: Kind
     value: str = ""
     """An absolute path, a whole shell command, a host name, or nothing."""
     writes: bool = False
-    """True where it may change something: read-only access inside the workspace needs no question."""
+    """Whether it may change something: read-only access inside the workspace needs no question."""
     needs: Privileges = Privileges()
-    """Of a command: what the agent asked for beyond the usual."""
+    """Privileges that the agent requested for a command."""
 
 
 AnswerKind = Literal["once", "conversation", "always", "deny"]
 
 
 class AnswerChoice(Data, frozen=True):
-    """One answer that the user may give to an approval. Front ends offer all of them, in this order."""
+    """One possible answer to an approval. Front ends offer all of them, in this order."""
 
     key: str
-    """The letter that gives it: unlike all others of the same question."""
+    """Its key, unique within the question."""
     kind: AnswerKind
-    """How long it holds."""
+    """How long it applies."""
     covers: str = ""
-    """What it covers, in the user's words; empty where that is the call alone."""
+    """What it covers, in words; empty for the call alone."""
     rules: tuple[str, ...] = ()
-    """The allow rules that it stores, as far as `kind` says."""
+    """The allow rules that it adds, for as long as `kind` says."""
     needs: Privileges = Privileges()
-    """What a command gets by it beyond the usual."""
+    """Privileges that it grants to a command."""

@@ -1,6 +1,6 @@
-"""The app's command table. It feeds the palette, slash commands, keys and their settings, help and docs.
+"""The app's command table: the source of the palette, slash commands, keys, help and docs.
 
-Below the settings, because `keys.<action>` is a setting of every command. What a command does is in
+It is below the settings, because `keys.<action>` is a setting of every command. The actions are in
 `tui/actions`.
 """
 
@@ -14,13 +14,13 @@ class AppCommand(Data, frozen=True):
     action: str
     help: str
     slash: str = ""
-    """Without the slash; empty where it makes no sense to type it."""
+    """Without the slash; empty if it cannot be typed."""
     argument: str = ""
     """What may follow it, as a hint: [focus words]."""
     key: str = ""
     """Textual's name of a key, changed by `keys.<action>` in the settings."""
     aliases: tuple[str, ...] = ()
-    """Other names for `slash`, for hands that know them from elsewhere."""
+    """Other names for `slash`, known from other agents."""
 
     @property
     def slashes(self) -> tuple[str, ...]:
@@ -32,27 +32,31 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Select Compaction Method",
         "select_compaction",
-        "Who decides when to start afresh: crushpy (auto) or the model (llm).",
+        "Who decides when to compact: crushpy (auto) or the model (llm).",
         "compaction",
         "[auto|llm]",
         "ctrl+t",
     ),
     AppCommand(
-        "Compact Now", "compact", "Start afresh now; shows the summary first.", "compact", "[focus words]"
+        "Compact Now",
+        "compact",
+        "Compact now; shows the summary first.",
+        "compact",
+        "[focus words]",
     ),
-    AppCommand("Hand Off", "handoff", "Start afresh with a summary of your own.", "handoff", "TEXT"),
+    AppCommand("Hand Off", "handoff", "Continue in a new session with your own summary.", "handoff", "TEXT"),
     AppCommand(
         "Pin",
         "pin",
-        "Have every fresh start carry words or a file as they are.",
+        "Carry a text or a file verbatim across every compaction.",
         "pin",
         "TEXT|@FILE",
     ),
-    AppCommand("Pins", "pins", "What is pinned, and unpinning it.", "pins"),
+    AppCommand("Pins", "pins", "List and remove pins.", "pins"),
     AppCommand(
         "Edit Summary Template",
         "edit_template",
-        "Change what a summary is made of; holds from the next fresh start on.",
+        "Edit the sections of summaries; applies from the next compaction on.",
         "template",
     ),
     AppCommand(
@@ -81,19 +85,17 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Undo Changes",
         "undo_files",
-        "Take back what the last turn did to files; shows the diff first.",
+        "Undo the file changes of the last turn; shows the diff first.",
         "undo",
         "[FILE|all]",
     ),
-    AppCommand(
-        "Redo Changes", "redo_files", "Make changes again that were taken back.", "redo", "[FILE|all]"
-    ),
+    AppCommand("Redo Changes", "redo_files", "Redo undone changes.", "redo", "[FILE|all]"),
     AppCommand("Rewind", "rewind", "Go back to one of your prompts: conversation, files or both.", "rewind"),
-    AppCommand("Undo Fresh Start", "undo_boundary", "Take the last fresh start back.", "undo-boundary"),
+    AppCommand("Undo Compaction", "undo_boundary", "Undo the last compaction.", "undo-boundary"),
     AppCommand(
         "Search",
         "search",
-        "Find what was said or done, also before fresh starts.",
+        "Search all messages, also before compactions.",
         "search",
         "[words]",
         "ctrl+f",
@@ -102,28 +104,28 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand(
         "Cost",
         "show_cost",
-        "Tokens and money: this conversation, what lies ahead, and the last days.",
+        "Tokens and money: this conversation, the forecast, and the last days.",
         "cost",
         "[days]",
     ),
     AppCommand(
         "Switch Model",
         "switch_model",
-        "Talk to another model from the next request on.",
+        "Use another model from the next request on.",
         "model",
         "[name [always]]",
     ),
     AppCommand(
         "Thinking Effort",
         "effort",
-        "How long the model thinks, where it can.",
+        "How long the model thinks, if it can.",
         "effort",
         "[default|low|medium|high]",
     ),
     AppCommand(
         "Mode",
         "switch_mode",
-        "Go round the modes: ask, edits allowed, plan.",
+        "Switch the mode: ask, edits allowed, plan.",
         "mode",
         "[ask|edits|plan]",
         "shift+tab",
@@ -132,30 +134,28 @@ APP_COMMANDS: tuple[AppCommand, ...] = (
     AppCommand("Theme", "theme", "Change the colours.", "theme", "[name]"),
     AppCommand("Export", "export", "Write this conversation to a Markdown file.", "export", "[file]"),
     AppCommand("Copy Last Reply", "copy_reply", "Put the last reply on the clipboard.", "copy", key="f9"),
-    AppCommand("Todos", "todos", "Open or fold what the agent has to do.", "todos", key="f8"),
+    AppCommand("Todos", "todos", "Open or fold the agent's todos.", "todos", key="f8"),
     AppCommand("Fold or Unfold All", "fold_all", "Open or close thinking and tool output.", "fold", key="f6"),
     AppCommand(
         "Connect a Model",
         "connect",
-        "What to set for each provider, and whether it works.",
+        "Set up a provider and test it.",
         "connect",
         "[provider]",
     ),
-    AppCommand(
-        "Trust This Project", "trust", "Let this project bring its own settings and templates.", "trust"
-    ),
-    AppCommand("Status", "status", "Model, folder, context, mode, sandbox and jobs at a glance.", "status"),
-    AppCommand("Settings", "config", "What was chosen and where; sets a value.", "config", "[key [value]]"),
-    AppCommand("Permissions", "permissions", "The rules in force, and what was granted here.", "permissions"),
-    AppCommand("Jobs", "jobs", "What runs in the background, with its last lines.", "jobs"),
-    AppCommand("Changes", "diff", "What this conversation changed in files.", "diff"),
-    AppCommand("Review", "review", "Have the agent look over those changes.", "review", "[focus words]"),
-    AppCommand("Write AGENTS.md", "init", "Have the agent write it from a look at the project.", "init"),
-    AppCommand("Redraw", "redraw", "Draw the screen anew, should something have written over it.", key="f5"),
-    AppCommand("Words", "glossary", "What fresh start, evidence and the other words mean.", "glossary"),
+    AppCommand("Trust This Project", "trust", "Allow this project's settings and templates.", "trust"),
+    AppCommand("Status", "status", "Model, folder, context, mode, sandbox and jobs.", "status"),
+    AppCommand("Settings", "config", "Settings and their sources; sets a value.", "config", "[key [value]]"),
+    AppCommand("Permissions", "permissions", "The rules in force, and grants made here.", "permissions"),
+    AppCommand("Jobs", "jobs", "Background commands with their last lines.", "jobs"),
+    AppCommand("Changes", "diff", "File changes of this conversation.", "diff"),
+    AppCommand("Review", "review", "Ask the agent to review those changes.", "review", "[focus words]"),
+    AppCommand("Write AGENTS.md", "init", "Ask the agent to write it from a look at the project.", "init"),
+    AppCommand("Redraw", "redraw", "Redraw the screen.", key="f5"),
+    AppCommand("Glossary", "glossary", "What compaction, evidence and the other terms mean.", "glossary"),
     AppCommand("Help", "help", "Keys and commands.", "help", key="f1"),
     AppCommand(
-        "Quit", "quit", "Leave; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)
+        "Quit", "quit", "Quit; the conversation can be resumed.", "quit", key="ctrl+q", aliases=("exit",)
     ),
 )
 

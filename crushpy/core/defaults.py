@@ -1,6 +1,6 @@
-"""Figures that hold where nobody chose others, for the rooms that must agree on them."""
+"""Default values that several packages must agree on."""
 
 DEFAULT_WINDOW = 128_000
-"""The window of a model that neither the settings nor the catalog know. Shown with a `?`."""
+"""The window of a model that is neither in the settings nor in the catalog. Shown with a `?`."""
 DEFAULT_THRESHOLD = 0.75
 """The share of the window at which a session ends."""

@@ -1,8 +1,8 @@
-"""The errors a person is meant to read: what went wrong, and the way out."""
+"""Errors that users read: what went wrong, and what to do about it."""
 
 
 class CrushpyError(Exception):
-    """Base of all our own errors. `hint` is the way out, in words."""
+    """Base of all our errors. `hint` says what to do about it."""
 
     exit_code = 1
 
@@ -16,7 +16,7 @@ class CrushpyError(Exception):
 
 
 class UsageError(CrushpyError):
-    """What was asked for makes no sense: a flag, a setting, a name."""
+    """Invalid usage: a flag, a setting, a name."""
 
     exit_code = 2
 

@@ -1,8 +1,8 @@
-"""What the engine tells the outside: frozen data, one JSON object each, `type` first.
+"""The events of the engine: frozen data, one JSON object each, `type` first.
 
-Every front end is a consumer of this one stream. An event is emitted only after what it speaks of is
-stored; `text`, `thinking` and `tool_output` are live pieces of something that is stored a moment later.
-Each docstring says what comes before and after; `tests/event_order.py` holds every recorded run to it.
+Every front end consumes this one stream. An event is emitted only after its record is stored; `text`,
+`thinking` and `tool_output` are live pieces of something that is stored a moment later. Each docstring says
+what comes before and after; `tests/support/event_order.py` checks every recorded run against it.
 """
 
 from typing import Any
@@ -27,14 +27,14 @@ class SessionOpened(Event, frozen=True, tag="session"):
 
 
 class PromptQueued(Event, frozen=True, tag="queued"):
-    """A prompt waits for the running turn, or for the user where it could not be stored. `prompt` follows
-    when it goes out, unless it is removed."""
+    """A prompt waits for the running turn, or for the user if it could not be stored. `prompt` follows when
+    it is sent, unless it is removed."""
 
     id: str
     text: str
     images: tuple[ImageInfo, ...] = ()
     next_step: bool = False
-    """It goes out with the next step, and does not wait for the turn to end."""
+    """It is sent with the next step, before the turn ends."""
 
 
 class PromptCommitted(Event, frozen=True, tag="prompt"):
@@ -46,7 +46,7 @@ class PromptCommitted(Event, frozen=True, tag="prompt"):
     message_id: str
     text: str
     images: tuple[ImageInfo, ...] = ()
-    """What is told of each picture that came with it."""
+    """A description of each picture."""
     steers: bool = False
 
 
@@ -67,7 +67,7 @@ class MessageCommitted(Event, frozen=True, tag="message"):
 
     message_id: str
     texts: tuple[str, ...]
-    """What it says; a very long one in parts that follow each other."""
+    """Its text parts."""
     model: str
     interrupted: bool = False
     """The user interrupted it, or crushpy was killed."""
@@ -78,7 +78,7 @@ class MessageCommitted(Event, frozen=True, tag="message"):
 
 
 class UsageReported(Event, frozen=True, tag="usage"):
-    """What the last model call used, and the conversation so far. After the step's `message`."""
+    """Usage of the last model call, and of the conversation so far. After the step's `message`."""
 
     call: Usage
     total: Usage
@@ -104,18 +104,18 @@ class ApprovalNeeded(Event, frozen=True, tag="approval"):
     args: dict[str, Any]
     accesses: tuple[Access, ...]
     reason: str
-    """Why it is asked: the rule, or what no rule covers."""
+    """Why the user is asked: the rule, or what no rule covers."""
     rule: str
-    """What "always" would store; empty where no rule could cover it."""
+    """What "always" would store; empty if no rule could cover it."""
     preview: Display | None = None
     task: str = ""
     """The id of the `task` call whose sub-agent asks; empty for the main agent."""
     choices: tuple[AnswerChoice, ...] = ()
-    """The answers there are, the one for this call alone first."""
+    """The possible answers, the one for this call alone first."""
     says: str = ""
     """What the call would do, in one sentence."""
     place: tuple[int, int] = (1, 1)
-    """Which one of how many questions it is: calls that wait side by side."""
+    """Its number, and the number of questions that wait together."""
 
 
 class ApprovalDone(Event, frozen=True, tag="approval_done"):
@@ -126,7 +126,7 @@ class ApprovalDone(Event, frozen=True, tag="approval_done"):
     words: str = ""
     """With deny: what the user told the agent."""
     covers: str = ""
-    """What the chosen answer covers; empty where that is the call alone."""
+    """What the chosen answer covers; empty for the call alone."""
 
 
 class ToolStarted(Event, frozen=True, tag="tool_start"):
@@ -152,70 +152,70 @@ class ToolFinished(Event, frozen=True, tag="tool_result"):
     display: Display | None = None
     images: tuple[ImageInfo, ...] = ()
     decision: CallDecision | None = None
-    """Whether it could run, and who said so."""
+    """Whether it could run, and who decided."""
     ended: str = ""
-    """interrupted while it ran, not_run, or empty where it came to its end."""
+    """interrupted, not_run, or empty if it ended by itself."""
 
 
 class TaskProgress(Event, frozen=True, tag="task_progress"):
-    """How far a sub-agent is. Between the `tool_start` and the `tool_result` of its call; not stored."""
+    """Progress of a sub-agent. Between the `tool_start` and the `tool_result` of its call; not stored."""
 
     id: str
     """Of the `task` call."""
     session_id: str
-    """Where its own transcript is stored."""
+    """The session of its transcript."""
     steps: int
     doing: str
     """The call it makes, in a line; empty while it thinks."""
     tokens: int
-    """What it used so far."""
+    """Used so far."""
 
 
 class ListedTaskChanged(Event, frozen=True, tag="task"):
-    """Where a task of a list stands, stored where its state is another. Once for each task after the list's
-    `prompt`, then whenever it goes on; the last one of each says how it ended."""
+    """The state of a task of a list; a new state is stored. Once for each task after the list's `prompt`,
+    then on progress; the last one of each task says how it ended."""
 
     name: str
     state: str
     """waiting, running, done, failed, limit, interrupted or skipped (a task that it needs is not done)."""
     step: int
-    """How many model calls it has made."""
+    """Model calls so far."""
     tokens: int
     cost: float
     line: str
-    """What it does or said last, in a line."""
+    """Its last activity, in a line."""
     number: int
     """Its place in the list, from 1."""
     of: int
     session_id: str = ""
     branch: str = ""
-    """What it changed, where it had a worktree of its own."""
+    """Holds its changes, if it had a worktree."""
     error: str = ""
-    """Why it did not come to its end."""
+    """Why it did not succeed."""
     worktree: bool = False
-    """It has a worktree of its own; done without a branch, it changed nothing there."""
+    """It has its own worktree; done without a branch means no changes."""
 
 
 class TaskEvent(Event, frozen=True, tag="task_event"):
-    """What the agent of a listed task tells, with the task's name: those of one task are in the usual order,
-    and several tasks may run side by side. While its task is running."""
+    """An event of a listed task's agent, with the task's name. Events of one task are in the usual order;
+    several tasks may run in parallel. While its task is running."""
 
     name: str
     event: "AgentEvent"
 
 
 MAKING_SUMMARY, LOADING = "Making a summary", "Loading litellm"
-"""Work that a front end tells of in other ways too, until there is a figure."""
+"""Work that a front end also shows in other ways, until there is a figure."""
 
 
 class Progress(Event, frozen=True, tag="progress"):
-    """Work of our own takes more than a moment. Anywhere; over once `done` is `total`, and with the turn."""
+    """Progress of long work. Anywhere; over once `done` is `total`, and with the turn."""
 
     what: str
-    """In words: Making a summary. One of a kind at a time."""
+    """In words: Making a summary. One of each kind at a time."""
     done: int
     total: int
-    """0 where nobody knows."""
+    """0 if unknown."""
 
 
 class JobEnded(Event, frozen=True, tag="job_end"):
@@ -228,27 +228,27 @@ class JobEnded(Event, frozen=True, tag="job_end"):
 
 
 class TodosChanged(Event, frozen=True, tag="todos"):
-    """The list of todos as it is now. After the `tool_result` that changed it."""
+    """The current todos. After the `tool_result` that changed them."""
 
     todos: tuple[Todo, ...]
 
 
 class TitleChanged(Event, frozen=True, tag="title"):
-    """The conversation has another title, stored. Anywhere after `session`."""
+    """The title changed, stored. Anywhere after `session`."""
 
     title: str
 
 
 class ModeChanged(Event, frozen=True, tag="mode"):
-    """The mode is another one, stored with the session where there is one. Anywhere."""
+    """The mode changed, stored with the session if there is one. Anywhere."""
 
     mode: Mode
 
 
 class PlanReady(Event, frozen=True, tag="plan"):
-    """In plan mode the agent has said what it would do. After `turn_end`, where no prompt is queued.
+    """The agent has finished a plan in plan mode. After `turn_end`, if no prompt is queued.
 
-    `Conversation.accept_plan` has it carried out; any prompt sends it back.
+    `Conversation.accept_plan` carries it out; any prompt rejects it.
     """
 
     message_id: str
@@ -256,7 +256,7 @@ class PlanReady(Event, frozen=True, tag="plan"):
 
 
 class Compacting(Event, frozen=True, tag="compacting"):
-    """A boundary is being prepared. A `boundary` follows, or a `notice` that says why there is none."""
+    """A boundary is being made. A `boundary` follows, or a `notice` that says why not."""
 
     trigger: str
 
@@ -270,13 +270,13 @@ class PreparationChanged(Event, frozen=True, tag="preparation"):
     state: str
     """preparing, ready, failed, used or discarded."""
     moment: str = ""
-    """The natural moment that began it; empty where the window was nearly full."""
+    """The natural moment that started it; empty if the window was nearly full."""
     cost: float = 0.0
     """US dollars so far."""
 
 
 class ReviewNeeded(Event, frozen=True, tag="review"):
-    """A summary waits for the user's word before the boundary. Answer with
+    """A summary waits for the user's answer before the boundary. Answer with
     `Conversation.context.review(id, ...)`.
 
     After `compacting`; closed by `review_done`.
@@ -306,7 +306,7 @@ class Boundary(Event, frozen=True, tag="boundary"):
     tokens_before: int
     tokens_after: int
     coverage: float | None
-    """Share of the facts left behind that an exact match finds in what was carried over."""
+    """Share of the facts left behind that an exact match finds in the carried text."""
     id: str = ""
     prose_coverage: float | None = None
     """The same for the summary alone."""
@@ -321,13 +321,13 @@ class Boundary(Event, frozen=True, tag="boundary"):
     evidence: str = ""
     pins: str = ""
     lineage: tuple[int, int] = (0, 0)
-    """Of all facts since the conversation began: how many there were, and how many were carried."""
+    """Of all facts since the root: how many there were, and how many were carried."""
     prepared: bool = False
-    """The summary was there already when the boundary was due."""
+    """The summary was ready when the boundary was due."""
     moment: str = ""
     """The natural moment it was made at: todo done, git commit, tests green or new prompt; empty: none."""
     waited_ms: int = 0
-    """How long the turn stood still for it."""
+    """How long the turn waited for it."""
     facts: dict[str, tuple[int, int, int]] = msgspec.field(default_factory=dict[str, tuple[int, int, int]])
     """For each kind of fact: how many there were, how many the prose has, how many were carried."""
 
@@ -345,21 +345,21 @@ class Retry(Event, frozen=True, tag="retry"):
 
     attempt: int
     seconds: float
-    """How long until then."""
+    """Until the next attempt."""
     reason: str
     of: int = 0
-    """How many attempts there will be at most."""
+    """The maximum number of attempts."""
     status: int | None = None
-    """What the server answered with, where it did."""
+    """The server's status code, if it answered."""
 
 
 class Error(Event, frozen=True, tag="error"):
-    """The turn could not go on. `turn_end` follows with status `error`."""
+    """The turn failed. `turn_end` follows with status `error`."""
 
     kind: str
     message: str
     hint: str = ""
-    """The way out."""
+    """What to do about it."""
 
 
 class TurnEnded(Event, frozen=True, tag="turn_end"):
@@ -369,7 +369,7 @@ class TurnEnded(Event, frozen=True, tag="turn_end"):
     """done, interrupted, error, limit or loop."""
 
 
-class Farewell(Event, frozen=True, tag="farewell"):
+class RunSummarized(Event, frozen=True, tag="run_summary"):
     """What a headless run did and what it leaves behind, in a line. Just before `result`."""
 
     text: str
@@ -385,9 +385,9 @@ class Result(Event, frozen=True, tag="result"):
     cost: float
     exit_code: int
     error: str = ""
-    """What went wrong, where the run failed."""
+    """Why the run failed."""
     tasks: tuple[ListedTaskChanged, ...] = ()
-    """How the tasks of a list ended, in its order."""
+    """The final states of a task list, in list order."""
 
 
 AgentEvent = (
@@ -421,10 +421,10 @@ AgentEvent = (
     | Retry
     | Error
     | TurnEnded
-    | Farewell
+    | RunSummarized
     | Result
 )
-"""All but what wraps another."""
+"""All but the one that wraps another."""
 AnyEvent = AgentEvent | TaskEvent
 
 

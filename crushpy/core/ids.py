@@ -1,17 +1,17 @@
-"""Short random names for sessions, messages and jobs."""
+"""Short random ids for sessions, messages and jobs."""
 
 import os
 
-_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: read aloud without mistakes
+_ALPHABET = "0123456789abcdefghjkmnpqrstvwxyz"  # no i, l, o, u: easy to read aloud
 _LENGTH = 12
 _BYTES = 8 * 64
-"""Drawn in one go: a reply may need thousands of names."""
+"""Read at once: a reply may need thousands of ids."""
 _drawn: list[int] = []
 os.register_at_fork(after_in_child=_drawn.clear)
 
 
 def new_id() -> str:
-    """A fresh 60-bit name; two of them never meet in one database."""
+    """A new 60-bit id; a collision within one database is practically impossible."""
     try:
         number = _drawn.pop()
     except IndexError:

@@ -1,6 +1,6 @@
 """The vocabulary: messages, their parts, and what a model call used.
 
-Everything here is frozen data that round-trips through JSON. It knows no room of the house.
+Everything here is frozen data that round-trips through JSON. It imports no other package.
 """
 
 from typing import Any, Literal
@@ -37,9 +37,9 @@ class Terminal(Data, frozen=True, tag="terminal"):
     """None while it runs, or when a signal ended it."""
     seconds: float = 0.0
     note: str = ""
-    """Timed out, killed, moved to the background: said in words."""
+    """Timed out, killed, moved to the background: in words."""
     lines: int = 0
-    """How many lines it printed, where `output` has not all of them."""
+    """The number of lines printed, if `output` does not hold all of them."""
 
 
 class FileList(Data, frozen=True, tag="files"):
@@ -74,7 +74,7 @@ class ChangedFile(Data, frozen=True):
 
 
 class TaskReport(Data, frozen=True, tag="task"):
-    """What a sub-agent came back with, whole, and the files it changed."""
+    """The full report of a sub-agent, and the files it changed."""
 
     session_id: str
     text: str
@@ -94,7 +94,7 @@ class Text(Data, frozen=True, tag="text"):
 
 
 class ImageInfo(Data, frozen=True):
-    """What is told of a picture where the picture itself is not shown."""
+    """A description of a picture, shown in place of it."""
 
     media_type: str
     size: int
@@ -117,7 +117,7 @@ class Image(Data, frozen=True, tag="image"):
     name: str = ""
     """Of its file, clean and on one line."""
     width: int = 0
-    """In pixels; 0 where nobody looked."""
+    """In pixels; 0 if unknown."""
     height: int = 0
 
     @property
@@ -145,31 +145,31 @@ class ToolCall(Data, frozen=True, tag="tool_call"):
     name: str
     args: Json = msgspec.field(default_factory=dict[str, Any])
     bad_json: str = ""
-    """The argument text as it came, where it was not a JSON object; such a call is never run."""
+    """The argument text if it was not a JSON object; such a call is never run."""
     opaque: Json | None = None
     """Provider data that must travel with the call (Gemini's thought signature)."""
 
 
 class CallDecision(Data, frozen=True):
-    """Whether a call could run, and who said so."""
+    """Whether a call could run, and who decided."""
 
     verdict: Literal["allowed", "denied", "unasked"]
-    """unasked: a question was needed, and nobody was there."""
+    """unasked: a question was needed, but no user could be asked."""
     by: Literal["rules", "user", "yolo"]
     at: float
     """Seconds since the epoch."""
     reason: str = ""
-    """What the rules said: which one speaks of it, or what none covers."""
+    """By the rules: the one that matches, or what none covers."""
     answer: str = ""
-    """What the user said: once, conversation, always or deny; or how they ended the question."""
+    """The user's answer: once, conversation, always or deny; or how they ended the question."""
     covers: str = ""
-    """What that answer holds for, in words."""
+    """What that answer covers, in words."""
     words: str = ""
     """With deny: what the user told the agent."""
     sandbox: str = ""
-    """What held a command: bubblewrap, ..., or none; empty where none was run."""
+    """The sandbox of a command: bubblewrap, ..., or none; empty if no command was run."""
     mode: str = ""
-    """The mode in force."""
+    """The current mode."""
 
 
 class ToolResult(Data, frozen=True, tag="tool_result"):
@@ -182,13 +182,13 @@ class ToolResult(Data, frozen=True, tag="tool_result"):
     images: tuple[Image, ...] = ()
     display: Display | None = None
     decision: CallDecision | None = None
-    """None where nothing had to be decided, and where nobody recorded it."""
+    """None if nothing had to be decided or it was not recorded."""
     ended: Literal["", "interrupted", "not_run"] = ""
-    """Cut off while it ran, or never begun; empty where it came to its end."""
+    """Interrupted while it ran, or never started; empty if it ended by itself."""
 
 
 class EarlierNote(Data, frozen=True):
-    """A point of an earlier summary that the summaries since did not take up."""
+    """A point of an earlier summary that later summaries left out."""
 
     text: str
     age: int
@@ -199,15 +199,15 @@ class Seed(Data, frozen=True, tag="seed"):
     """What a session starts with that continues another: the first message of every child."""
 
     summary: str
-    """Prose. Empty where no summary could be had and the evidence stands alone."""
+    """Prose. Empty if no summary could be written."""
     evidence: str
     """Facts, built by code from the stored record."""
     quotes: str = ""
-    """The last request and the last answer, where they are not carried as messages."""
+    """The last request and the last answer, if they are not carried as messages."""
     earlier: tuple[EarlierNote, ...] = ()
     """Carried beside a summary that the agent or the user wrote, the newest first."""
     pins: str = ""
-    """What the user pinned, word for word."""
+    """The pins, verbatim."""
 
     @property
     def notes(self) -> str:
@@ -217,11 +217,11 @@ class Seed(Data, frozen=True, tag="seed"):
 
 
 class Note(Data, frozen=True, tag="note"):
-    """Something crushpy tells the model between the user's words. Never taken for the user's."""
+    """A message from crushpy to the model. Never treated as the user's words."""
 
     text: str
     about: Literal["", "plan", "plan_over"] = ""
-    """Of plan mode: that it began or is over. People see that in the status line."""
+    """plan and plan_over: plan mode began or ended. The user sees the mode in the status line."""
 
 
 Part = Text | Image | Thinking | ToolCall | ToolResult | Seed | Note
@@ -273,7 +273,7 @@ class Message(Data, frozen=True):
     usage: Usage | None = None
     finish: Finish = ""
     tokens: int = 0
-    """Our own estimate of this message's size; 0 where it was not counted yet."""
+    """Our count of this message; 0 if it was not counted yet."""
 
     @property
     def text(self) -> str:
@@ -282,7 +282,7 @@ class Message(Data, frozen=True):
 
     @property
     def says_something(self) -> bool:
-        """Whether there is more than blanks in its prose."""
+        """Whether its prose is not blank."""
         return any(not part.text.isspace() for part in self.parts if isinstance(part, Text) and part.text)
 
     @property
@@ -315,7 +315,7 @@ class Message(Data, frozen=True):
 
 
 class Pin(Data, frozen=True, omit_defaults=False):
-    """What a user wants carried over every boundary of a conversation."""
+    """Text or a file that the user wants carried across every boundary of a conversation."""
 
     number: int
     """Its name in the conversation: 1, 2, 3, ..."""
@@ -328,7 +328,7 @@ class Pin(Data, frozen=True, omit_defaults=False):
 
 
 class Cut(Data, frozen=True):
-    """A record beside a stored message: how a request shows it from now on. The message stays whole."""
+    """A record beside a stored message: how requests show it from now on. The message itself is unchanged."""
 
     message_id: str
     head: int = 1_500
@@ -336,9 +336,9 @@ class Cut(Data, frozen=True):
     tail: int = 500
     """Characters kept of its end."""
     kind: Literal["cut", "drop", "restore"] = "cut"
-    """Shown shortened, left out, or whole again."""
+    """Truncated, left out, or restored."""
     made_after: str = ""
-    """The last message there was when it was made: what a provider reported up to there is void."""
+    """The last message when it was made: usage reports up to it describe another request."""
 
 
 _TELLING = ("command", "file_path", "pattern", "url", "query", "path", "job_id", "message_id", "prompt")

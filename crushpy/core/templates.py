@@ -1,7 +1,7 @@
-"""Finds, checks and renders templates: what the model is told, in files a user can replace.
+"""Finds, checks and renders templates: prompts in files that a user can replace.
 
-Looked up at every use, so that an edit holds from the next use on: a trusted project's
-`.crushpy/templates/`, then the user's own, then the shipped ones.
+Looked up at every use, so that an edit applies from the next use on: a trusted project's
+`.crushpy/templates/`, then the user's, then the shipped ones.
 """
 
 import stat
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 256 * 1024
 MAX_FILLED = 1_000_000
-"""Characters that may come out of a template."""
+"""Characters of rendered text."""
 _MARKS = ("{{", "{%", "{#")
 
 
@@ -34,7 +34,7 @@ NAMES: dict[str, dict[str, object]] = {
     "plan": {"task": False},
     "new_session": {"threshold": 75, "fallback": 90, "longest_summary": 4_000, "sections": ""},
 }
-"""The names each template may use, with a value to try it with. Templates not listed may use none."""
+"""The variables each template may use, with example values. Other templates have none."""
 
 
 class TemplateProblem(CrushpyError):
@@ -61,13 +61,13 @@ def shipped_dir() -> Path:
 
 
 def shipped_names() -> list[str]:
-    """Every template there is: system, summary, tools/bash, ..."""
+    """All templates: system, summary, tools/bash, ..."""
     folder = shipped_dir()
     return sorted(str(path.relative_to(folder).with_suffix("")) for path in folder.rglob("*.md"))
 
 
 class Templates:
-    """The templates of one user in one project. `problems` collects what was wrong with a user's file."""
+    """The templates of one user in one project. `problems` collects errors in the user's files."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Templates:
         *,
         on_problem: Callable[[TemplateProblem], None] = lambda _: None,
     ) -> None:
-        """`on_problem` hears of each problem once."""
+        """`on_problem` is called once for each problem."""
         self._folders: list[tuple[str, Path]] = []
         if project is not None:
             self._folders.append(("project", project))
@@ -87,7 +87,7 @@ class Templates:
         self._on_problem = on_problem
 
     def reporting_to(self, on_problem: Callable[[TemplateProblem], None]) -> "Templates":
-        """The same templates for somebody who wants to hear of problems."""
+        """The same templates, reporting problems to `on_problem`."""
         lent = copy(self)
         lent._on_problem = on_problem
         return lent
@@ -106,7 +106,7 @@ class Templates:
             self._on_problem(problem)
 
     def find(self, name: str) -> Template:
-        """The template in force. A broken one of the user's is passed over and noted in `problems`."""
+        """The template in force. A broken one is skipped and recorded in `problems`."""
         for layer, path in self.candidates(name):
             try:
                 return Template(name, str(path), layer, read_template(path))
@@ -121,7 +121,7 @@ class Templates:
         return self.rendered(name, **values)[0]
 
     def rendered(self, name: str, **values: object) -> tuple[str, Template]:
-        """The same, and which template it was: a broken one of the user's is passed over."""
+        """The rendered text, and the template it came from. Broken ones are skipped."""
         for layer, path in self.candidates(name):
             try:
                 source = read_template(path)
@@ -138,7 +138,7 @@ class Templates:
 
 
 def check_template(name: str, text: str, origin: str) -> None:
-    """Renders `text` as the template `name`. Raises TemplateProblem where it cannot be used."""
+    """Renders `text` as the template `name`. Raises TemplateProblem if it cannot be used."""
     if len(text.encode("utf-8", "replace")) > MAX_BYTES:
         raise TemplateProblem(f"{origin}: larger than {MAX_BYTES // 1024} kB", "Shorten it or remove it.")
     if not fill_template(text, origin, NAMES.get(name, {})).strip():
@@ -151,7 +151,7 @@ def check_template_file(name: str, path: Path) -> None:
 
 
 def template_from_file(name: str, path: Path) -> Template:
-    """A file of somebody's own as the template `name`, checked."""
+    """A file given by the user as the template `name`, checked."""
     text = read_template(path)
     check_template(name, text, str(path))
     return Template(name, str(path), "file", text)
@@ -201,7 +201,7 @@ def fill_template(text: str, origin: str, values: dict[str, object]) -> str:
         ) from error
     except CrushpyError:
         raise
-    except Exception as error:  # a template is a program: whatever it raises is its own fault
+    except Exception as error:  # a template can raise anything
         raise TemplateProblem(f"{origin}{_line(error)}: {type(error).__name__}: {error}", _HINT) from error
 
 
@@ -210,7 +210,7 @@ def _environment() -> "SandboxedEnvironment":
     from jinja2.sandbox import SandboxedEnvironment
 
     class Bounded(SandboxedEnvironment):
-        """Cannot be made to fill the memory with one small expression."""
+        """Limits the memory that an expression can use."""
 
         intercepted_binops = frozenset(("*", "**"))
 
@@ -227,7 +227,7 @@ def _environment() -> "SandboxedEnvironment":
 
 
 def _line(error: BaseException) -> str:
-    """Where in the template it happened, as words for behind its name."""
+    """The line in the template, to append to its name."""
     trace, number = error.__traceback__, 0
     while trace is not None:
         if trace.tb_frame.f_code.co_filename == "<template>":

@@ -1,4 +1,4 @@
-"""What happened between messages, in words for people: the same live and after a resume. Never sent."""
+"""What happened between messages, for the user: the same live and after a resume. Never sent."""
 
 import time
 from typing import Literal
@@ -15,7 +15,7 @@ from crushpy.core.events import (
 )
 from crushpy.core.messages import CallDecision, Data, headline
 
-CUT_REPLY = "The reply was cut off in the middle."
+CUT_REPLY = "The reply was interrupted."
 INTERRUPTED = "Interrupted."
 
 
@@ -26,20 +26,20 @@ class TimelineNote(Data, frozen=True):
     text: str
     hint: str = ""
     after: str = ""
-    """The message it came after; empty: before all."""
+    """The message it follows; empty: before all."""
     early: bool = False
-    """It came before the calls of that message were told."""
+    """It came before the calls of that message were emitted."""
     at: float = 0.0
     """Seconds since the epoch."""
 
 
 class NoteMaker:
-    """Hears all events of a conversation and says what they leave behind."""
+    """Turns the events of a conversation into notes."""
 
     def __init__(self) -> None:
         self._asked: dict[str, ApprovalNeeded] = {}
         self.lasting = False
-        """What is said now belongs to the record: it happened in a turn, not in answer to a command."""
+        """Notes are stored now: the event is part of a turn, not the reply to a command."""
 
     def hear(self, event: Event) -> TimelineNote | None:
         match event:
@@ -62,7 +62,7 @@ class NoteMaker:
         return None
 
     def _answered(self, event: ApprovalDone) -> TimelineNote | None:
-        """The call of a task is on no line of its own."""
+        """Only for calls of tasks, which have no line of their own."""
         question = self._asked.pop(event.id, None)
         said = answer_words(event.answer, event.covers, event.words)
         if question is None or not question.task or not said:
@@ -72,7 +72,7 @@ class NoteMaker:
 
 
 def answer_words(answer: str, covers: str, words: str) -> str:
-    """The user's answer to a question, in a few words; empty where there was none."""
+    """The user's answer to a question, in a few words; empty if there was none."""
     match answer:
         case "once":
             return "allowed once"
@@ -87,7 +87,7 @@ def answer_words(answer: str, covers: str, words: str) -> str:
 
 
 def decision_words(decision: CallDecision) -> str:
-    """Who let a call run, or did not: allowed once by you, 14:02 · sandbox bubblewrap."""
+    """Who allowed or denied a call: allowed once by you, 14:02 · sandbox bubblewrap."""
     moment = time.strftime("%H:%M", time.localtime(decision.at))
     if decision.by == "user":
         how = {
@@ -98,7 +98,7 @@ def decision_words(decision: CallDecision) -> str:
         }.get(decision.answer, f"the question was {decision.answer}")
         said = [f"{how}, {moment}"]
     else:
-        how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, and nobody to ask"}
+        how = {"allowed": "allowed", "denied": "denied", "unasked": "not allowed, no user to ask"}
         verdict = how[decision.verdict]
         said = [f"{verdict}, {moment}", decision.reason.removeprefix(f"{verdict} ")]
     if decision.mode not in ("", "ask"):

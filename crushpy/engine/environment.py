@@ -1,6 +1,6 @@
-"""What the model is told of its surroundings, read once when a session opens and stored with it.
+"""The environment part of the system prompt, read once when a session opens and stored with it.
 
-The text never changes within a session, so the cached prefix of every request stays byte-identical.
+It never changes within a session, so the cached prefix of every request stays byte-identical.
 """
 
 import os
@@ -16,8 +16,8 @@ from crushpy.security.safe_open import open_regular
 from crushpy.security.sanitize import clean
 
 NAMES = ("AGENTS.md", "CRUSH.md", "CLAUDE.md")
-MAX_FILE = 16_000
-MAX_ALL = 40_000
+MAX_FILE_CHARS = 16_000
+MAX_TOTAL_CHARS = 40_000
 _MAX_NAME = 1_000
 _MAX_REFS = 5_000_000
 _COMMIT = re.compile(r"[0-9a-f]{40,64}")
@@ -25,7 +25,7 @@ _REF = re.compile(r"refs/[\w./@#+%=,-]{1,200}")
 
 
 class ContextFile(Data, frozen=True):
-    """A file of instructions for agents. `cut` is how many characters were left out."""
+    """A file of instructions for agents. `cut` is the number of characters left out."""
 
     path: str
     text: str
@@ -38,29 +38,29 @@ def context_files(cwd: Path, user_dir: Path) -> tuple[ContextFile, ...]:
     below = [folder for folder in (*reversed(cwd.parents), cwd) if folder == root or root in folder.parents]
     found: list[ContextFile] = []
     seen: set[str] = set()
-    room = MAX_ALL
+    room = MAX_TOTAL_CHARS
     inside = Path(os.path.realpath(root))
     for path in (user_dir / "AGENTS.md", *(folder / name for folder in below for name in NAMES)):
         text = _instructions(path, None if path.parent == user_dir else inside)
         if not text or text in seen:
             continue
         seen.add(text)
-        kept = text[: min(MAX_FILE, room)]
+        kept = text[: min(MAX_FILE_CHARS, room)]
         room -= len(kept)
         found.append(ContextFile(str(path), kept, len(text) - len(kept)))
     return tuple(found)
 
 
 def _instructions(path: Path, inside: Path | None) -> str:
-    """What a file says, all of it to be seen. One of a project may not be a link that leads out of it."""
+    """The sanitised text of a file. A project's file may not be a link that leads out of the project."""
     real = Path(os.path.realpath(path))
     if inside is not None and not real.is_relative_to(inside):
         return ""
-    return clean(_read(real, 4 * MAX_ALL)).strip()
+    return clean(_read(real, 4 * MAX_TOTAL_CHARS)).strip()
 
 
 def _read(path: Path, most: int) -> str:
-    """The beginning of the regular file at a real path; empty where there is none."""
+    """The beginning of the regular file at a real path; empty if there is none."""
     try:
         with os.fdopen(open_regular(path), "rb") as file:
             return file.read(most).decode("utf-8", "replace")
@@ -84,7 +84,7 @@ def describe(cwd: Path, now: float, files: tuple[ContextFile, ...]) -> str:
 
 
 def git_branch(cwd: Path) -> str:
-    """The branch, or `detached`; empty where there is no repository. Read from the files of .git."""
+    """The branch, or `detached`; empty outside a repository. Read from the files of .git."""
     state = git_state(cwd)
     if state.startswith("on branch "):
         return state.removeprefix("on branch ").rpartition(" at ")[0] or state.removeprefix("on branch ")
@@ -92,7 +92,7 @@ def git_branch(cwd: Path) -> str:
 
 
 def instruction_files(system: str) -> tuple[str, ...]:
-    """The context files whose text a system prompt of `describe` holds."""
+    """The context files contained in a system prompt made by `describe`."""
     return tuple(re.findall(r'^<instructions path="([^"\n]*)">$', system, re.MULTILINE))
 
 
@@ -108,7 +108,7 @@ def git_state(cwd: Path) -> str:
     if git_dir.is_file():  # a worktree or a submodule
         named = _read(git_dir, _MAX_NAME).removeprefix("gitdir:").strip()
         git_dir = Path(os.path.realpath(folder / named))
-    # Whoever made the repository may have written anything here: only what is a branch or a commit is told.
+    # The repository is untrusted: only a valid branch name or commit is used.
     head = _read(git_dir / "HEAD", _MAX_NAME).strip()
     if not head:
         return "a repository"

@@ -1,4 +1,4 @@
-"""The model side of a conversation: which provider serves a model, and what is sent to it."""
+"""The models of a conversation: their providers, limits and requests."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ ToolSpecs = Callable[[NewSessionTerms | None], tuple[ToolSpec, ...]]
 
 
 class Models:
-    """Providers are made when first needed and kept: a connection serves the whole conversation.
+    """Providers are created on first use and kept: a connection serves the whole conversation.
 
-    `tool_specs` gives the tools, with `new_session` where there are terms for it.
+    `tool_specs` gives the tools, with `new_session` if there are terms for it.
     """
 
     def __init__(self, settings: Settings, tool_specs: ToolSpecs, learnt: LearntModels) -> None:
@@ -44,50 +44,50 @@ class Models:
         self._infos: dict[str, ModelInfo] = {}
         self._servers: dict[str, str] = {}
         self._refused: dict[str, int] = {}
-        """Windows that a server named when it refused a request of this process."""
+        """Windows named by servers when they refused a request of this process."""
         self._protocols: dict[str, str] = {}
 
     def for_tools(self, tool_specs: ToolSpecs) -> "Models":
-        """The same models over the same connections, offered other tools."""
+        """The same models and connections, with other tools."""
         lent = copy(self)
         lent._tool_specs = tool_specs
         return lent
 
     def provider(self, model: str) -> Provider:
-        """Who answers for `model`. Raises AuthenticationFailed where a key is missing."""
+        """The provider of `model`. Raises AuthenticationFailed if a key is missing."""
         if model not in self._providers:
             self._providers[model] = select(model, self.settings)
         return self._providers[model]
 
     async def prepare(self, model: str) -> None:
-        """Makes the provider of `model` where that may take a while: its key is in the system's keyring.
+        """Creates the provider of `model` in a thread if its key is in the system keyring.
 
-        Raises as `provider` does. Without it `provider` does the same, and holds everything else up.
+        Raises as `provider` does, which would block the event loop.
         """
         if model not in self._providers and waits_for_keyring(model, self.settings):
             self._providers[model] = await asyncio.to_thread(select, model, self.settings)
 
     async def forget(self, model: str) -> None:
-        """The next request to `model` looks for its key anew."""
+        """Closes the provider of `model`: the next request looks up its key again."""
         if provider := self._providers.pop(model, None):
             await provider.close()
 
     def slow_to_begin(self, model: str) -> bool:
-        """Whether a request to `model` would leave only after seconds."""
+        """Whether a request to `model` is sent only after seconds."""
         return self.provider(model).slow_to_begin
 
     def serves_one_at_a_time(self, model: str) -> bool:
-        """Whether `model` is on a server of the user's own, where two requests stand in each other's way."""
+        """Whether `model` runs on a local server, where two requests slow each other down."""
         return catalog.provider_of(model) in catalog.LOCAL
 
     def warm_up(self, model: str) -> None:
-        """Begins what a request to `model` would have to wait for."""
+        """Prepares a request to `model` in the background."""
         if model not in self._protocols:
             self._protocols[model] = spoken(model, self.settings)
         warm_up(self._protocols[model])
 
     def require_known(self, model: str) -> None:
-        """Raises BadRequest, with the nearest names, for a model of a provider nobody has heard of."""
+        """Raises BadRequest, with similar names, for a model of an unknown provider."""
         provider = catalog.provider_of(model)
         if catalog.is_known(model) or provider in self.settings.providers or provider in catalog.LOCAL:
             return
@@ -95,21 +95,21 @@ class Models:
             raise BadRequest(f"There is no model {model}.", explain_unknown(model))
 
     def info(self, model: str) -> ModelInfo:
-        """Settings go before what was learnt, and that before the catalog."""
+        """Settings take precedence over learnt values, and those over the catalog."""
         if model not in self._infos:
             found = lookup(model, self.settings.models.get(model))
             self._infos[model] = with_learnt_window(found, self.learnt(model))
         return self._infos[model]
 
     def window(self, model: str) -> int | None:
-        """The model's window; None where nobody knows it."""
+        """The model's window; None if it is unknown."""
         info = self.info(model)
         window = None if info.source == "default" else info.context_window
         refused = self._refused.get(model)
         return min(refused, window or refused) if refused else window
 
     def image_rules(self, model: str) -> ImageRules:
-        """How large a picture `model` takes, and what it counts as."""
+        """How large a picture `model` accepts, and how it is counted."""
         return image_rules(model, spoken(model, self.settings))
 
     def count_image(self, model: str, image: Image) -> int:
@@ -117,36 +117,36 @@ class Models:
         return self.image_rules(model).tokens(image)
 
     def sees(self, model: str) -> bool:
-        """Whether `model` can look at pictures; True where nobody knows."""
+        """Whether `model` accepts pictures; True if unknown."""
         return self.info(model).images is not False
 
     def image_limits(self, model: str) -> ImageLimits | None:
-        """How large a picture `model` takes; None where it cannot look at any."""
+        """How large a picture `model` accepts; None if it accepts none."""
         return self.image_rules(model).limits if self.sees(model) else None
 
     def as_seen(self, model: str, history: Sequence[Message]) -> Sequence[Message]:
-        """The history as `model` can take it in: a line for each picture where it cannot look at any."""
+        """The history for `model`: a line for each picture if it accepts none."""
         if self.sees(model):
             return history
         return [without_images(message, NOT_SEEN) for message in history]
 
     def placement(self, model: str) -> str:
-        """Where a request to `model` carries the context status."""
+        """The placement of the context status in requests to `model`."""
         return (
             chosen_placement(model, self.settings)
             or ("append" if self.learnt(model).status_placement == "append" else "")
             or usual_placement(model, self.settings)
         )
 
-    # --- what was learnt --------------------------------------------------------------------------------
+    # --- learnt values ----------------------------------------------------------------------------------
 
     @property
     def learning_problem(self) -> str:
-        """Why what was learnt cannot be read or kept; empty while it can."""
+        """Why learnt values cannot be read or stored; empty if they can."""
         return self._learnt.problem
 
     def learnt(self, model: str) -> LearntModel:
-        """What is known of `model` from the server that serves it now."""
+        """The learnt values of `model` on its current server."""
         if model not in self._servers:
             self._servers[model] = server_of(model, self.settings)
         return self._learnt.of(model, self._servers[model])
@@ -165,22 +165,22 @@ class Models:
         self._learn(model, window=tokens)
 
     def accepted(self, model: str, tokens: int) -> None:
-        """A request of so many tokens was answered: a smaller window that was learnt is void."""
+        """A request of this size was answered: forgets a smaller learnt window."""
         if tokens > self._refused.get(model, tokens):
             del self._refused[model]
         if tokens > (self.learnt(model).window or tokens):
             self._learn(model, window=None)
 
     def learn_ratio(self, model: str, told: Calibration, *, counted: bool) -> None:
-        """What the last reply said of our counts."""
+        """Stores the ratio of reported to counted tokens."""
         if told.latest is not None:
             self.learnt(model)
-            afresh = told.samples if told.restarted else ()
-            change = with_ratio(told.latest, counted=counted, afresh=afresh)
+            samples = told.samples if told.restarted else ()
+            change = with_ratio(told.latest, counted=counted, afresh=samples)
             self._learnt.learn(model, self._servers[model], change)
 
     def doubts_window(self, model: str) -> bool:
-        """True the first time it is asked of a model: the user is told once that nobody knows its window."""
+        """True once for each model: the warning about an unknown window is shown once."""
         if self.learnt(model).window_doubted:
             return False
         self._learn(model, window_doubted=True)
@@ -194,7 +194,7 @@ class Models:
     # --- requests ---------------------------------------------------------------------------------------
 
     def request(self, session: SessionInfo, messages: tuple[Message, ...]) -> Request:
-        """The next model call of a session with these messages, a valid history: see context/history.py."""
+        """The next model call of a session. `messages` is a valid history: see context/history.py."""
         return Request(
             model=session.model,
             system=session.system,
@@ -205,7 +205,7 @@ class Models:
         )
 
     def _terms(self, session: SessionInfo) -> NewSessionTerms | None:
-        """On which terms the agent of a session may start afresh; None where it may not."""
+        """The terms for `new_session`; None if the method is not `llm`."""
         if session.compaction != "llm":
             return None
         chosen, own = self.settings.compaction, self.settings.models.get(session.model)
@@ -225,7 +225,7 @@ class Models:
         return msgspec.structs.replace(message, usage=self.with_cost(message.model, message.usage))
 
     def with_cost(self, model: str, usage: Usage) -> Usage:
-        """`usage` with what it cost, unless the provider told that itself."""
+        """`usage` with its cost, unless the provider reported it."""
         if usage.cost:
             return usage
         return msgspec.structs.replace(usage, cost=cost(self.info(model), usage))

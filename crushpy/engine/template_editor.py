@@ -1,4 +1,4 @@
-"""A user's own copy of a template: what is in force, checking, saving, going back to the shipped one."""
+"""The user's copy of a template: reading, checking, saving and resetting it."""
 
 from pathlib import Path
 
@@ -10,10 +10,10 @@ from crushpy.security.private_files import write_private
 
 
 class OwnTemplate:
-    """One template, by its name. Reads and writes files: not for an event loop."""
+    """One template. Reads and writes files: do not call it in an event loop."""
 
     def __init__(self, templates: Templates, name: str = "summary", folder: Path | None = None) -> None:
-        """`folder` holds the user's templates; None: where crushpy keeps them."""
+        """`folder` holds the user's templates; None: the default folder."""
         self._templates = templates
         self.name = name
         self.file = (folder or Paths().templates) / f"{name}.md"
@@ -25,7 +25,7 @@ class OwnTemplate:
         return prompts.read_template(prompts.shipped_dir() / f"{self.name}.md")
 
     def check(self, text: str) -> TemplateProblem | None:
-        """What keeps `text` from being used, or None."""
+        """Why `text` cannot be used, or None."""
         try:
             prompts.check_template(self.name, text, self.file.name)
         except TemplateProblem as problem:
@@ -33,7 +33,7 @@ class OwnTemplate:
         return None
 
     def edited(self) -> Path:
-        """The user's file, which starts as a copy of what is in force."""
+        """The user's file, created as a copy of the template in force."""
         if not self.file.exists():
             self.save(self.in_force().text)
         return self.file
@@ -49,7 +49,7 @@ class OwnTemplate:
             ) from error
 
     def reset(self) -> Path | None:
-        """Takes the user's file out of use; where it is kept, or None where there was none."""
+        """Renames the user's file to a backup; its path, or None if there was no file."""
         kept = self.file.with_suffix(".md.bak")
         try:
             self.file.replace(kept)

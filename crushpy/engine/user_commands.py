@@ -1,4 +1,4 @@
-"""The user's own commands: run at once, bounded, and ended with the app. The agent does not see them."""
+"""Shell commands of the user: run at once, bounded, ended with the app. The agent does not see them."""
 
 import asyncio
 from pathlib import Path
@@ -13,30 +13,29 @@ from crushpy.tools.shell.process import Process, cannot_kill
 from crushpy.tools.truncate import HeadTail
 from crushpy.util.spawn import spawn
 
-TIME_LIMIT = 600.0
-"""Seconds after which one is ended."""
+COMMAND_TIMEOUT_S = 600.0
 LIVE_CHARS = 10_000
-"""Of its output, while it runs: head and tail."""
+"""Head and tail of the output, while it runs."""
 
 End = Literal["done", "failed", "interrupted"]
 
 
 class Watcher(Protocol):
-    """Who is told of one command."""
+    """Receives the output and the end of one command."""
 
     def prints(self, text: str) -> None:
-        """All that it printed so far, bounded."""
+        """The output so far, bounded."""
         ...
 
     def ended(self, display: Terminal, end: End) -> None: ...
 
 
 class OwnCommands:
-    """Those that run now, and what any of them left in the background. Nothing of them is stored."""
+    """The running commands and their background processes. Nothing is stored."""
 
     def __init__(self, cwd: Path) -> None:
         self._cwd = cwd
-        self._jobs = Jobs(whole_environment=True)  # what the user types is the user's own
+        self._jobs = Jobs(whole_environment=True)  # commands of the user get the whole environment
         self._running: set[asyncio.Task[None]] = set()
 
     @property
@@ -44,7 +43,7 @@ class OwnCommands:
         return bool(self._running)
 
     def run(self, command: str, watcher: Watcher) -> None:
-        """Starts a command. Raises CrushpyError where it cannot be started."""
+        """Starts a command. Raises CrushpyError if that fails."""
         printed = HeadTail(LIVE_CHARS)
 
         def heard(text: str) -> None:
@@ -60,32 +59,32 @@ class OwnCommands:
         task.add_done_callback(self._running.discard)
 
     def stop(self) -> bool:
-        """Ends those that run, and at once where they were told before; False where none does."""
+        """Ends the running commands; a second call kills them at once. False if none runs."""
         for task in self._running:
             # Not at once: a task cancelled before its first step would not end its command.
             asyncio.get_running_loop().call_soon(task.cancel)
         return self.running
 
     async def close(self) -> None:
-        """Ends everything that any of them started."""
+        """Ends all commands and their background processes."""
         self.stop()
         await asyncio.gather(self._jobs.close(), *self._running)
 
 
 async def _watch(process: Process, command: str, watcher: Watcher) -> None:
-    """Tells how a command ends, or ends it: when its time is over, or when this is cancelled."""
+    """Reports how a command ends, or ends it on timeout or cancellation."""
     note = ""
     end: End = "failed"
     try:
-        if not await process.finish(TIME_LIMIT):
-            note = f"ended after {TIME_LIMIT:g} s"
+        if not await process.finish(COMMAND_TIMEOUT_S):
+            note = f"ended after {COMMAND_TIMEOUT_S:g} s"
     except asyncio.CancelledError:
         note, end = "stopped", "interrupted"
     if note:
         note = "; ".join(filter(None, [note, await _end(process)]))
     elif process.running:
         process.output.hide()
-        note = "what it started goes on in the background, until you leave"
+        note = "its background processes run until you quit"
     elif process.signal_name:
         note = f"ended by {process.signal_name}"
     if process.exit_code == 0 and end == "failed":
@@ -95,8 +94,8 @@ async def _watch(process: Process, command: str, watcher: Watcher) -> None:
 
 
 async def _end(process: Process) -> str:
-    """Kills a command; who could not be killed, in words."""
+    """Kills a command. Returns a note about processes that could not be killed."""
     try:
         return cannot_kill(await process.kill())
-    except asyncio.CancelledError:  # asked again: all of it was killed at once
+    except asyncio.CancelledError:  # second request: everything was killed at once
         return ""

@@ -93,13 +93,13 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         assert len(rows) == 1 and rows[0].split()[-2:] == ["/context", "Ctrl+O"]
         palette = app.chat.app.screen.query_one("#--container")
         assert palette.outer_size.width <= 80
-        await app.type("words")
-        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Words"], "the glossary")
+        await app.type("glossary")
+        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "the glossary")
         await app.press("enter")
         await app.sees("fresh start", "evidence", "coverage")
         await app.press("escape", "ctrl+p")
         await app.shows(TablePalette)
-        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Words"], "what was used")
+        await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "what was used")
 
 
 async def test_a_command_that_was_typed_is_recent_too(start: Start) -> None:

@@ -95,7 +95,7 @@ async def test_a_resumed_transcript_is_the_one_that_was_lived(
         "denied: leave it",
         "job1 ended with exit code 1",
         "The reply was cut off at the output limit.",
-        "The reply was cut off in the middle.",
+        "The reply was interrupted.",
         "Interrupted.",
         "Not run: interrupted by the user.",
         "no such key",

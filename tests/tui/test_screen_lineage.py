@@ -193,7 +193,7 @@ async def test_wide_comparisons_stand_side_by_side(family: Family, library: Sess
 async def test_the_first_session_has_no_summary_to_compare(family: Family, library: SessionBrowser) -> None:
     async with shown(LineageScreen(library, family.tip.id)) as screen:
         await screen.press("space", "home", "space", "c")
-        assert any("starts with no summary" in message for message in screen.messages)
+        assert any("has no summary" in message for message in screen.messages)
 
 
 async def test_a_third_mark_lets_the_oldest_go(family: Family, library: SessionBrowser) -> None:

@@ -1,7 +1,4 @@
-"""What is stored of all conversations, as front ends ask for it: lists, search, trees, previews, deletion.
-
-Knows neither SQL nor a screen. Everything that is awaited is done when the call returns.
-"""
+"""All stored conversations, for front ends: lists, search, trees, previews, deletion, export."""
 
 import asyncio
 import shutil
@@ -35,29 +32,29 @@ if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import Rewinder
 
 HITS = 200
-"""How many messages one search looks at."""
+"""Messages that one search considers."""
 HITS_EACH = 5
-"""How many of them are shown of one conversation."""
+"""Hits shown for one conversation."""
 HITS_PER_CONVERSATION = 12
-"""How many messages are looked at for each conversation that is wanted, where those are many."""
+"""Messages considered for each requested conversation."""
 TITLE_LENGTH = 200
 TIPS_AT_A_TIME = 500
 PROMPTS = 200
-"""How many earlier prompts are offered."""
-_WHILE_OTHERS_WRITE = 0.5
-"""Seconds between two attempts to have the index grow."""
+"""Earlier prompts that are offered."""
+_INDEX_RETRY_S = 0.5
+"""Between two attempts to extend the index while another process writes."""
 
 Relation = Literal["first", "continues", "branch", "task"]
 
 
 class SearchGroup(Data, frozen=True):
-    """What a search found in one conversation, best first."""
+    """The hits of a search in one conversation, best first."""
 
     root_id: str
     title: str
     hits: tuple[SearchHit, ...]
     more: int = 0
-    """How many further places there are."""
+    """The number of further hits."""
 
 
 class Branch(Data, frozen=True):
@@ -65,14 +62,14 @@ class Branch(Data, frozen=True):
 
     session: SessionInfo
     boundary: BoundaryInfo | None
-    """What opened it; None for the first session and for tasks."""
+    """The boundary that opened it; None for the first session and for tasks."""
     relation: Relation
-    """How it came out of its parent. What was undone is a branch."""
+    """Its relation to its parent. An undone continuation is a branch."""
     under: str
-    """Id of the session it is drawn below; empty for the first. A line of continuations stays at one depth,
-    below the session it starts with: only branches go deeper."""
+    """Id of the session it is drawn below; empty for the first. Continuations stay at the depth of the
+    session they start with; only branches go deeper."""
     tip: bool
-    """Where the conversation goes on."""
+    """The conversation continues here."""
 
 
 class Preview(Data, frozen=True):
@@ -81,23 +78,23 @@ class Preview(Data, frozen=True):
     session: SessionInfo
     boundary: BoundaryInfo | None
     seed: Seed | None
-    """What it started with, where it continues another."""
+    """What it started with, if it continues another."""
     first: tuple[Message, ...]
     """Without the seed."""
     last: tuple[Message, ...]
     left_out: int
-    """How many messages lie between `first` and `last`."""
+    """The number of messages between `first` and `last`."""
 
 
 class OpeningBoundary(Data, frozen=True):
-    """The fresh start that a session's history begins with, and what lies before it."""
+    """The boundary that a session's history begins with, and what precedes it."""
 
     boundary: BoundaryInfo
     own: bool
-    """It opened this very session; False where this one is a branch of one that it opened."""
+    """It opened this session; False if this is a branch of one that it opened."""
     sessions: int
     messages: int
-    """Of all those sessions, what was carried over left out."""
+    """Of all those sessions, without seeds."""
 
     @property
     def coverage(self) -> Coverage:
@@ -105,9 +102,8 @@ class OpeningBoundary(Data, frozen=True):
 
 
 class SessionBrowser:
-    """`open_root` is the conversation that is open in this process: it is not deleted under the user's hands,
-    and `renamed` tells it of its new title. `outputs` is where whole outputs of tools are kept, `undo` where
-    what files held is."""
+    """`open_root` is the conversation open in this process: it cannot be deleted, and `renamed` gets its
+    new title. `outputs` is the folder of tool outputs, `undo` that of file snapshots."""
 
     def __init__(
         self,
@@ -132,8 +128,7 @@ class SessionBrowser:
         return await self._store.sessions.list_conversations(cwd, limit)
 
     async def tips(self, cwd: str | None = None, limit: int | None = None) -> AsyncIterator[SessionInfo]:
-        """The same, each as the session at its tip, with the messages of the whole line counted. Read page
-        by page."""
+        """The same as sessions at the tip, with the messages of the whole lineage counted. Read in pages."""
         left = limit
         last: SessionInfo | None = None
         while left is None or left > 0:
@@ -147,11 +142,11 @@ class SessionBrowser:
             left = None if left is None else left - many
 
     async def unfinished_lists(self) -> dict[str, TasksDone]:
-        """By conversation, of those whose list of tasks is not done: how far each is."""
+        """The progress of unfinished task lists, by conversation."""
         return await self._store.tasks.list_unfinished()
 
     async def find(self, name: str, cwd: str) -> SessionInfo:
-        """A session by its id or the beginning of one; `latest` is the latest of this folder."""
+        """A session by its id or a unique prefix; `latest` is the latest of this folder."""
         if name != "latest":
             return await self._store.sessions.find(name)
         found = await self._store.sessions.find_latest(cwd)
@@ -161,15 +156,15 @@ class SessionBrowser:
         return found
 
     async def prompts(self, cwd: str, limit: int = PROMPTS) -> list[str]:
-        """What was asked in this folder, the latest last, nothing twice."""
+        """Prompts of this folder without duplicates, the latest last."""
         return await self._store.messages.list_prompts(cwd, limit)
 
     async def usage_report(self, days: int) -> UsageReport:
-        """What was used on the last so many days, today included; 0: ever."""
+        """The usage of the last `days` days, today included; 0: all days."""
         return await usage_report(self._store, days)
 
     async def rename(self, root_id: str, title: str) -> str:
-        """Gives a conversation another title, and returns it as stored."""
+        """Renames a conversation. Returns the stored title."""
         title = one_line(title)[:TITLE_LENGTH]
         if not title:
             raise UsageError("A title needs at least one letter.")
@@ -178,28 +173,28 @@ class SessionBrowser:
             self._renamed(title)
         return title
 
-    # --- deletion, with a way back -----------------------------------------------------------------------
-    # A conversation is only marked at first. Nothing is lost until `sweep`, whatever happens to this process.
+    # --- deletion ---------------------------------------------------------------------------------------
+    # A conversation is only marked at first, and can be restored until `sweep`.
 
     @property
     def deleted(self) -> tuple[str, ...]:
-        """Conversations that the next `sweep` deletes, in the order in which they were marked."""
+        """Conversations that the next `sweep` deletes, in the order they were marked."""
         return tuple(self._deleted)
 
     def delete(self, root_id: str, title: str = "") -> None:
-        """Marks a conversation for deletion; `title` is for messages about it."""
+        """Marks a conversation for deletion; `title` is used in messages."""
         name = f"“{title}”" if title else root_id
         if root_id == self.open_root:
             raise UsageError(f"{name} is open here.", "Start or resume another one, then delete it.")
         self._deleted[root_id] = name
 
     def restore(self, root_id: str = "") -> str | None:
-        """Takes a mark back, the last one where none is named; whose it was, or None where there was none."""
+        """Removes a mark, the last one by default. Returns the conversation, or None if none was marked."""
         root_id = root_id or next(reversed(self._deleted), "")
         return root_id if self._deleted.pop(root_id, None) is not None else None
 
     async def sweep(self) -> list[str]:
-        """Deletes what is marked, for good. Returns what could not be deleted, and why, one text each."""
+        """Deletes all marked conversations. Returns a message for each that could not be deleted."""
         problems: list[str] = []
         while self._deleted:
             root_id, name = next(iter(self._deleted.items()))
@@ -211,9 +206,9 @@ class SessionBrowser:
         return problems
 
     async def erase(self, root_id: str) -> None:
-        """Deletes a conversation at once, with the outputs and what it kept of files.
+        """Deletes a conversation with its outputs and file snapshots.
 
-        `SessionBusy`: somebody works on it.
+        Raises `SessionBusy` if another process uses it.
         """
         from crushpy.engine.rewind.kept_bytes import KeptBytes
 
@@ -250,9 +245,9 @@ class SessionBrowser:
         conversations: int | None = None,
         each: int | None = HITS_EACH,
     ) -> list[SearchGroup]:
-        """Conversations with messages that hold `words`, best first. Nothing for no words.
+        """Conversations with messages that match `words`, best first. Empty for no words.
 
-        `within` one session's lineage; so many `conversations`, `each` with so many places. None: all found.
+        `within`: one session's lineage. At most `conversations`, with at most `each` hits; None: all.
         """
         if not words.replace('"', "").strip():
             return []
@@ -266,26 +261,25 @@ class SessionBrowser:
         ]
 
     async def unindexed(self) -> int:
-        """How many messages a search cannot find yet."""
+        """The number of messages that are not indexed yet."""
         return await self._store.search.count_unindexed()
 
     async def index_all(self, heard: Callable[[int, int], None]) -> bool:
-        """Takes in what a search cannot find yet; `heard` is told how many messages of how many. False where
-        there was nothing that could be taken in."""
+        """Indexes all messages; `heard` is called with the progress. False if nothing was added."""
         total = left = await self._store.search.count_unindexed()
         while left:
             heard(total - left, total)
             try:
                 before, left = left, await self._store.search.index_more()
-            except CannotWriteNow:  # what is there can be searched meanwhile
-                await asyncio.sleep(_WHILE_OTHERS_WRITE)
+            except CannotWriteNow:  # indexed messages can be searched meanwhile
+                await asyncio.sleep(_INDEX_RETRY_S)
                 continue
-            if left >= before:  # what cannot be taken in must not be waited for
+            if left >= before:  # the rest cannot be indexed
                 break
         return left < total
 
     async def tidy(self) -> bool:
-        """A few milliseconds of the database's own work, such as the index. False where there is none."""
+        """Runs a few milliseconds of database maintenance. False if there is nothing to do."""
         return await self._store.run_maintenance()
 
     # --- one conversation --------------------------------------------------------------------------------
@@ -302,7 +296,7 @@ class SessionBrowser:
         return arrange(sessions, boundaries, tip.id)
 
     async def requests(self, session_id: str) -> list[RequestMade]:
-        """How large each request from the root to this session was."""
+        """The size of each request from the root to this session."""
         return requests_made(await self._store.usage.load_lineage(session_id))
 
     async def preview(self, session_id: str, many: int = 3) -> Preview:
@@ -328,19 +322,19 @@ class SessionBrowser:
         return await self._store.sessions.find(session_id), await self._store.messages.load(session_id)
 
     async def marks(self, session_id: str) -> list[TimelineNote]:
-        """What happened between a session's messages, for people."""
+        """What happened between a session's messages, for the user."""
         return await self._store.notes.load(session_id)
 
     async def boundary_before(self, session_id: str) -> BoundaryInfo | None:
-        """The fresh start that opened this session; None for a root and for a branch."""
+        """The boundary that opened this session; None for a root or a branch."""
         return await self._store.boundaries.find_opening(session_id)
 
     async def edited(self, session_id: str) -> dict[str, SentState]:
-        """What of this session and those it continues is not sent whole: `cut` or `dropped`, by message."""
+        """The messages of this lineage that are not sent in full: `cut` or `dropped`."""
         return await edited(self._store, session_id)
 
     async def opening_boundary(self, session_id: str) -> OpeningBoundary | None:
-        """The fresh start that a session's history begins with; None where it goes back to the very first."""
+        """The boundary that a session's history begins with; None if there is none."""
         lineage = await self._store.sessions.load_lineage(session_id)
         if len(lineage) < 2:
             return None
@@ -348,42 +342,41 @@ class SessionBrowser:
             one.child_id: one for one in await self._store.boundaries.load_conversation(lineage[-1].root_id)
         }
         opened = [boundaries.get(session.id) for session in lineage]
-        crossed = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
-        if True not in crossed:
+        compacted = [boundary is not None and boundary.trigger != "fork" for boundary in opened]
+        if True not in compacted:
             return None
-        place = len(crossed) - 1 - crossed[::-1].index(True)
+        place = len(compacted) - 1 - compacted[::-1].index(True)
         boundary = opened[place]
         assert boundary is not None
-        messages = sum(session.message_count for session in lineage[:place]) - sum(crossed[:place])
+        messages = sum(session.message_count for session in lineage[:place]) - sum(compacted[:place])
         return OpeningBoundary(boundary, place == len(lineage) - 1, place, messages)
 
     async def seed(self, session_id: str) -> Seed:
-        """What a session started with. `UsageError` where it continues no other."""
+        """What a session started with. `UsageError` if it continues no other."""
         seed = seed_of(await self._store.messages.load_ends(session_id, 1))
         if seed is None:
-            raise UsageError(f"Session {session_id} starts with no summary: it continues no other session.")
+            raise UsageError(f"Session {session_id} has no summary: it does not continue another session.")
         return seed
 
     async def fork(self, session_id: str, at: str = "") -> SessionInfo:
-        """A new branch that goes on from exactly this session, as it is now or as it was once the message
-        `at` had been said; the session is left alone."""
+        """A new branch that continues this session, at its end or at the message `at`."""
         return (await fork_session(self._store, await self._store.sessions.find(session_id), at)).info
 
     def rewinder(self, info: SessionInfo, folder: Path, settings: UndoSettings) -> "Rewinder":
-        """What puts the files of a session back; `folder` is where what they held is kept."""
+        """Restores the files of a session; `folder` holds the snapshots."""
         from crushpy.engine.rewind.rewinder import Rewinder
         from crushpy.engine.rewind.undo_files import UndoFiles
 
         return Rewinder(self._store, UndoFiles(folder, Path(info.cwd), settings))
 
     async def hold(self, info: SessionInfo) -> None:
-        """Makes sure that no other process works on a conversation. Raises `SessionBusy`."""
+        """Raises `SessionBusy` if another process uses a conversation."""
         for one in await self._store.sessions.load_conversation(info.root_id):
             if await self._store.leases.acquire(one.id):
                 await self._store.leases.release(one.id)
 
     async def undo(self, session_id: str) -> SessionInfo:
-        """Takes back the boundary that opened this session; the parent, which is the tip again."""
+        """Undoes the boundary that opened this session. Returns the parent, which is the tip again."""
         return await undo_boundary(self._store, session_id)
 
     def in_full(
@@ -394,7 +387,7 @@ class SessionBrowser:
         keep_secrets: bool = False,
         plain_ascii: bool = False,
     ) -> AsyncIterator[ExportPiece]:
-        """This session and those it continues, piece by piece; secrets redacted unless kept."""
+        """Exports this session and those it continues, page by page; secrets are redacted unless kept."""
         return export_pieces(
             self._store, session_id, form, keep_secrets=keep_secrets, plain_ascii=plain_ascii
         )
@@ -408,7 +401,7 @@ class SessionBrowser:
         keep_secrets: bool = False,
         replace: bool = True,
     ) -> int:
-        """Writes the same to a file, whole or not at all; how many messages. Raises OSError."""
+        """Exports to a file, atomically. Returns the number of messages. Raises OSError."""
         count = 0
         with new_file(file, replace=replace) as growing:
             async for piece in self.in_full(session_id, form, keep_secrets=keep_secrets):
@@ -418,7 +411,7 @@ class SessionBrowser:
 
 
 def seed_of(messages: list[Message]) -> Seed | None:
-    """The seed that a session's first message holds."""
+    """The seed in a session's first message."""
     first = messages[0].parts if messages else ()
     return next((part for part in first if isinstance(part, Seed)), None)
 
@@ -435,7 +428,7 @@ def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], ti
         children.setdefault(parent or "", []).append(session)
     found: dict[str, Branch] = {}
     heads: dict[str, str] = {}
-    """For each session, the one with which its line of continuations starts."""
+    """For each session, the first of its continuations."""
 
     def place(session: SessionInfo) -> None:
         boundary = boundaries.get(session.id)
@@ -447,7 +440,7 @@ def arrange(sessions: list[SessionInfo], boundaries: dict[str, BoundaryInfo], ti
         under = heads[parent] if parent and relation == "continues" else parent or ""
         found[session.id] = Branch(session, boundary, relation, under, session.id == tip)
 
-    for start in [*children.get("", []), *sessions]:  # the second half: circles, which nobody should have
+    for start in [*children.get("", []), *sessions]:  # the second half: corrupt cycles
         waiting = [start]
         while waiting:
             session = waiting.pop()

@@ -1,4 +1,4 @@
-"""What `recall` answers: stored messages by words or by id, quoted with their ids, never those in view."""
+"""The tool `recall`: finds stored messages by words or id, except those in the current request."""
 
 from collections.abc import Callable, Collection
 
@@ -14,7 +14,7 @@ MAX_CHARS = 24_000
 async def recall(
     store: Store, session_id: str, in_view: Callable[[], Collection[str]], query: str, message_id: str
 ) -> str:
-    """Text for the model. What stands in the current request is not repeated."""
+    """Text for the model. Messages of the current request are not repeated."""
     if message_id:
         return await _one(store, session_id, message_id)
     shown = in_view()
@@ -25,7 +25,7 @@ async def recall(
         return str(error)
     fresh = [hit for hit in hits if hit.message_id not in shown][:MAX_HITS]
     if not fresh:
-        seen = " What matches is in view already." if hits else ""
+        seen = " The matches are already in the current request." if hits else ""
         return f"Nothing earlier matches {query!r}.{seen} Try other or fewer words."
     blocks = [
         f"[{hit.role} {hit.message_id}, session {hit.session_id}]\n{own_words(hit.snippet)}" for hit in fresh
@@ -34,7 +34,7 @@ async def recall(
 
 
 async def _as_stored(store: Store, session_id: str, query: str) -> str:
-    """Paths below the working directory as the model mostly wrote them: as seen from there."""
+    """Makes paths below the working directory relative, as the model mostly writes them."""
     here = (await store.sessions.find(session_id)).cwd.rstrip("/")
     return query.replace(f"{here}/", "") or query if here else query
 

@@ -1,4 +1,4 @@
-"""What a conversation did while this process held it, in a line for the end."""
+"""A one-line summary of what a conversation did in this process."""
 
 import time
 from contextlib import suppress
@@ -13,7 +13,7 @@ from crushpy.undo.states import RecordedChange
 
 
 class RunSummary:
-    """Looks on at all calls of a conversation and its tasks."""
+    """Observes all calls of a conversation and its tasks."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
@@ -29,17 +29,17 @@ class RunSummary:
         pass
 
     async def line(self, root_id: str, before: Usage, now: Usage, left: list[int]) -> str:
-        """`before` was used when it was opened; `left` are processes that could not be ended."""
+        """`before`: usage when it was opened; `left`: processes that could not be ended."""
         said = [f"{counted(await self._changed(root_id), 'file')} changed"]
         said.append(f"{counted(self._commands, 'command')} run")
         cost, tokens = now.cost - before.cost, now.total - before.total
-        said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # a price is not always known
+        said.append(f"${cost:.2f}" if cost else f"{counted(tokens, 'token')}")  # the price may be unknown
         pids = ", ".join(map(str, left))
         said.append(f"could not be ended: {pids}" if left else "no process is left")
         return ", ".join(said) + "."
 
     async def _changed(self, root_id: str) -> int:
-        """Different files that were changed since."""
+        """The number of files changed since it was opened."""
         if self._calls:
             with suppress(StorageError):
                 changes = await self._store.file_changes.load(root_id)
@@ -49,5 +49,5 @@ class RunSummary:
 
 
 def _is_of_file(change: RecordedChange) -> bool:
-    """A folder that was made or removed is no file."""
+    """Whether the change concerns a file, not a folder."""
     return change.after is not None and "folder" not in (change.after.kind, change.before.kind)

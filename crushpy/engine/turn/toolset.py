@@ -1,4 +1,4 @@
-"""The tools as the model sees them: which are offered under which compaction method, and their texts."""
+"""The tools as the model sees them: which are offered for a compaction method, and their descriptions."""
 
 from collections.abc import Callable
 
@@ -12,18 +12,18 @@ NEW_SESSION = "new_session"
 
 
 class NewSessionTerms(Data, frozen=True):
-    """What the agent is told of when and how it may start afresh: the truth for its model at this moment."""
+    """When and how the agent may call `new_session`, for its current model."""
 
     threshold: float | None
-    """From which share of the window on it should; None where that is left to it."""
+    """The share of the window at which it should; None if that is left to the agent."""
     fallback: float
-    """Where crushpy steps in."""
+    """The share at which crushpy compacts by itself."""
     longest_summary: int
     """In tokens."""
 
 
 class Toolset:
-    """Texts are read once and then stay byte-identical; only that of `new_session` follows its templates."""
+    """Descriptions are read once and stay byte-identical; only `new_session` follows its templates."""
 
     def __init__(
         self,
@@ -32,7 +32,7 @@ class Toolset:
         *,
         on_edit: Callable[[], None] = lambda: None,
     ) -> None:
-        """`on_edit` hears of it when a template that is part of every request was edited."""
+        """`on_edit` is called when a template that is part of every request was edited."""
         self._tools = tools
         self._templates = templates
         self._unchanging: tuple[ToolSpec, ...] | None = None
@@ -44,11 +44,11 @@ class Toolset:
         return self._tools
 
     def only(self, wanted: Callable[[AnyTool], bool]) -> "Toolset":
-        """Those of the tools that are wanted."""
+        """The tools for which `wanted` is true."""
         return Toolset(tuple(tool for tool in self._tools if wanted(tool)), self._templates)
 
     def specs(self, terms: "NewSessionTerms | None") -> tuple[ToolSpec, ...]:
-        """The tools offered to an agent; `new_session` only where there are terms for it."""
+        """The tools offered to an agent; `new_session` only if there are terms for it."""
         if self._unchanging is None:
             self._unchanging = tuple(
                 ToolSpec(tool.name, self._templates.render(f"tools/{tool.name}"), schema(tool.args))
@@ -74,7 +74,7 @@ class Toolset:
         return ToolSpec(tool.name, text, schema(tool.args))
 
     def _sections(self) -> str:
-        """The headings of the summary template and what stands below them."""
+        """The sections of the summary template, with their text."""
         try:
             lines = self._templates.render("summary", **{**NAMES["summary"], "method": "llm"}).splitlines()
         except TemplateProblem:
