@@ -8,6 +8,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crushpy.cli.command_helpers import AsJson, open_store, print_json, print_text
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import counted
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from crushpy.storage.audit_records import AuditChain, AuditFault, AuditRecord
@@ -71,7 +74,6 @@ async def _verify(name: str, *, as_json: bool) -> bool:
 async def _conversation(store: "Store", name: str) -> str:
     """The root id of an existing conversation, or of a deleted one that is recorded."""
     from crushpy.cli.command_helpers import find_session
-    from crushpy.core.errors import UsageError
     from crushpy.engine.session.browser import SessionBrowser
 
     try:
@@ -100,8 +102,6 @@ def _verdict(chain: "AuditChain", fault: "AuditFault | None") -> dict[str, Any]:
 
 
 def _verdict_line(chain: "AuditChain", fault: "AuditFault | None") -> str:
-    from crushpy.core.messages import counted
-
     if fault is None:
         return f"{chain.root_id}: {counted(len(chain.records), 'record')}, the chain holds\n"
     return f"{chain.root_id}: record {fault.number} is bad: {fault.reason}\n"
@@ -121,8 +121,6 @@ def _lines(records: "Sequence[AuditRecord]") -> list[str]:
 
 
 def _line(record: "AuditRecord") -> str:
-    from crushpy.security.sanitize import one_line
-
     content = record.content
     match record.kind:
         case "decision":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crushpy.cli.workspace import working_folder
+from crushpy.core.paths import Paths
 
 if TYPE_CHECKING:
     from crushpy.engine.session.browser import SessionBrowser
@@ -81,7 +82,6 @@ SessionId = Annotated[
 @asynccontextmanager
 async def open_browser() -> "AsyncGenerator[SessionBrowser]":
     """Browses stored sessions; warnings about the database go to stderr."""
-    from crushpy.core.paths import Paths
     from crushpy.engine.session.browser import SessionBrowser
 
     async with open_store() as store:
@@ -91,7 +91,6 @@ async def open_browser() -> "AsyncGenerator[SessionBrowser]":
 @asynccontextmanager
 async def open_store() -> "AsyncGenerator[Store]":
     """Opens the user's database; warnings go to stderr."""
-    from crushpy.core.paths import Paths
     from crushpy.settings import load
     from crushpy.storage.store import Store
 

@@ -8,6 +8,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import to_json
+from crushpy.security.sanitize import clean
+
 if TYPE_CHECKING:
     from crushpy.core.templates import Template
     from crushpy.engine.compaction.draft import Rehearsal
@@ -34,8 +38,6 @@ def compact(
     as_json: Annotated[bool, typer.Option("--json", help="With --dry-run: print JSON.")] = False,
 ) -> None:
     """Compact SESSION: continue it in a child that starts with its summary and evidence."""
-    from crushpy.core.errors import UsageError
-
     files = template or []
     if len(files) > 1 and not dry_run:
         raise UsageError("Several templates can only be compared.", "Add --dry-run, or give one template.")
@@ -47,7 +49,6 @@ async def _compact(
 ) -> None:
     from crushpy.bootstrap import ProjectEnvironment, open_conversation
     from crushpy.cli.workspace import working_folder
-    from crushpy.core.errors import UsageError
     from crushpy.core.events import Boundary, Event, Notice
     from crushpy.core.start_options import StartOptions
     from crushpy.core.templates import template_from_file
@@ -84,8 +85,6 @@ async def _compare(
     conversation: "Conversation", focus: str, templates: "Sequence[Template | None]", *, as_json: bool
 ) -> None:
     """Prints what each template would keep."""
-    from crushpy.core.messages import to_json
-
     results: list[tuple[str, Rehearsal | None]] = []
     for template in templates:
         name = template.path if template else "effective template"
@@ -98,8 +97,6 @@ async def _compare(
 
 
 def _report(name: str, result: "Rehearsal | None") -> str:
-    from crushpy.security.sanitize import clean
-
     if result is None:
         return f"== {name}\nThere is nothing to compact yet."
     kinds = ", ".join(

@@ -1,16 +1,15 @@
 """`crushpy config`: reads and changes settings, and shows their sources."""
 
-import sys
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, cast
 
 import typer
 
-from crushpy.cli.command_helpers import AsJson
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.command_helpers import AsJson, print_json
+from crushpy.cli.workspace import load_here, print_warning, working_folder
+from crushpy.core.errors import SettingsError
+from crushpy.core.paths import Paths, project_root
 
 if TYPE_CHECKING:
-    from crushpy.core.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.settings.setting_keys import KeyPath
 
@@ -30,11 +29,10 @@ def get_command(
     key: Annotated[str, typer.Argument(help="For instance compaction.method; a group prints all its keys.")],
 ) -> None:
     """Print the effective value."""
-    from crushpy.core.errors import SettingsError
     from crushpy.settings import setting_keys
 
     path = setting_keys.parse_key(key)
-    loaded = _load()
+    loaded = load_here()
     if setting_keys.find_leaf(path):
         value = _shown(loaded, path)
         print("" if value is None else value if isinstance(value, str) else setting_keys.toml_value(value))
@@ -49,8 +47,6 @@ def set_command(
     value: Annotated[str, typer.Argument(help='Lists: one,two or ["one", "two"].')],
 ) -> None:
     """Set a value in config.toml; it replaces an earlier choice in the app."""
-    from crushpy.core.errors import SettingsError
-    from crushpy.core.paths import Paths
     from crushpy.settings import set_value, setting_keys
 
     path = setting_keys.parse_key(key)
@@ -58,18 +54,16 @@ def set_command(
     file = set_value(Paths(), key, value)
     print(f"{setting_keys.spell(path)} is set in {file}")
     try:
-        origin = _load().origins.get(setting_keys.spell(path), "")
+        origin = load_here().origins.get(setting_keys.spell(path), "")
     except SettingsError as error:
-        _warn(f"saved, but another setting is invalid: {error.message}")
+        print_warning(f"saved, but another setting is invalid: {error.message}")
         return
     if origin not in (f"user: {file}", "default"):
-        _warn(f"the effective value comes from {origin}")
+        print_warning(f"the effective value comes from {origin}")
 
 
 def unset_command(key: Annotated[str, typer.Argument(help="A key, or a group of keys.")]) -> None:
     """Remove a value from config.toml and state.toml."""
-    from crushpy.core.errors import SettingsError
-    from crushpy.core.paths import Paths
     from crushpy.settings import setting_keys, unset_value
 
     path = setting_keys.parse_key(key)
@@ -93,16 +87,16 @@ def list_settings(
     ] = False,
 ) -> None:
     """Print every setting and its source."""
-    rows = _rows(_load(), everything)
+    rows = _rows(load_here(), everything)
     if as_json:
-        _print_json(rows)
+        print_json(rows)
     else:
         _print_rows(rows, explain=everything)
 
 
 def path_command(as_json: AsJson = False) -> None:
     """Print the settings files and whether they exist."""
-    from crushpy.core.paths import Paths
+    from crushpy.permissions.trust import is_trusted
     from crushpy.settings import files
 
     paths, cwd = Paths(), working_folder()
@@ -112,9 +106,9 @@ def path_command(as_json: AsJson = False) -> None:
         {"layer": layer, "path": str(file), "exists": files.exists(file)}
         for layer, file in (("user", config), ("state", state), ("project", project))
     ]
-    rows[-1]["trusted"] = _trusted(paths, cwd)
+    rows[-1]["trusted"] = is_trusted(paths, project_root(cwd))
     if as_json:
-        _print_json(rows)
+        print_json(rows)
         return
     for row in rows:
         notes = "exists" if row["exists"] else "not there"
@@ -123,27 +117,7 @@ def path_command(as_json: AsJson = False) -> None:
         print(f"{row['layer']:<8} {row['path']}  ({notes})")
 
 
-# --- loading --------------------------------------------------------------------------------------------
-
-
-def _load() -> "Loaded":
-    """The settings in force in this folder; what is odd about them goes to stderr."""
-    from crushpy.core.paths import Paths
-    from crushpy.settings import files, load
-
-    paths, cwd = Paths(), working_folder()
-    asks_trust = files.exists(files.project_file(cwd))
-    loaded = load(paths, cwd, trusted=asks_trust and _trusted(paths, cwd))
-    for warning in loaded.warnings:
-        _warn(warning)
-    return loaded
-
-
-def _trusted(paths: "Paths", cwd: Path) -> bool:
-    from crushpy.core.paths import project_root
-    from crushpy.permissions.trust import is_trusted
-
-    return is_trusted(paths, project_root(cwd))
+# --- values ---------------------------------------------------------------------------------------------
 
 
 def _check_rules(path: "KeyPath", text: str) -> None:
@@ -229,13 +203,3 @@ def _print_rows(rows: list[dict[str, Any]], explain: bool = False) -> None:
             line = f"{row['key']} = {setting_keys.toml_value(row['value'])}"
         where = f"{row['layer']}: {row['source']}" if row["source"] else row["layer"]
         print(f"{line:<44}  # {where}" + ("\n" if explain else ""))
-
-
-def _print_json(value: object) -> None:
-    import json
-
-    print(json.dumps(value, indent=2, ensure_ascii=False))
-
-
-def _warn(text: str) -> None:
-    print(f"crushpy: warning: {text}", file=sys.stderr)

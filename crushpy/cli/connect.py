@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crushpy.core.errors import UsageError
+from crushpy.core.errors import CrushpyError, UsageError
 
 if TYPE_CHECKING:
     from crushpy.settings import Settings
@@ -69,7 +69,6 @@ def _store(name: str, settings: "Settings") -> str:
 
 
 def _remove(name: str, settings: "Settings") -> str:
-    from crushpy.core.errors import CrushpyError
     from crushpy.llm.key_store import locate_key, remove_key
 
     removed = remove_key(name, settings)

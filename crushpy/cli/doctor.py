@@ -1,9 +1,11 @@
 """`crushpy doctor`: checks the installation and suggests fixes."""
 
-import sys
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from crushpy.cli.command_helpers import AsJson, print_json, print_text
+from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
     from crushpy.cli.checkup import Report
@@ -18,7 +20,7 @@ def doctor(
     sandbox: Annotated[
         bool, typer.Option("--sandbox", help="Instead, test escapes from the sandbox.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Check the installation and report problems.
 
@@ -31,15 +33,15 @@ def doctor(
 
     report = asyncio.run(try_sandbox() if sandbox else examine(online=online))
     broken = any(finding.mark == "fail" for found in report.values() for finding in found)
-    print(_as_json(report) if as_json else _as_text(report))
-    sys.stdout.flush()
+    if as_json:
+        print_json(_as_json(report))
+    else:
+        print_text(_as_text(report))
     if broken:
         raise typer.Exit(1)
 
 
-def _as_json(report: "Report") -> str:
-    import json
-
+def _as_json(report: "Report") -> Any:
     import msgspec
 
     from crushpy.security.redact import redact_data
@@ -47,12 +49,11 @@ def _as_json(report: "Report") -> str:
     rows = [
         {"area": area, **msgspec.to_builtins(finding)} for area, found in report.items() for finding in found
     ]
-    return json.dumps(redact_data(rows), indent=2)
+    return redact_data(rows)
 
 
 def _as_text(report: "Report") -> str:
     from crushpy.security.redact import redact
-    from crushpy.security.sanitize import clean
 
     lines: list[str] = []
     for area, found in report.items():
@@ -63,4 +64,4 @@ def _as_text(report: "Report") -> str:
     marks = [finding.mark for found in report.values() for finding in found]
     wrong, doubtful = marks.count("fail"), marks.count("warn")
     lines += ["", f"{wrong or 'nothing'} broken, {doubtful} to look at"]
-    return "\n".join(lines)
+    return "\n".join(lines) + "\n"

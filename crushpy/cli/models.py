@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from crushpy.cli.command_helpers import AsJson, print_json
+from crushpy.security.sanitize import one_line
+
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
@@ -26,7 +29,7 @@ def models_command(
     refresh: Annotated[
         bool, typer.Option("--refresh", help="Ask servers again instead of using lists cached for an hour.")
     ] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """List the available models: those of providers with a key or URL, and of local servers."""
     import asyncio
@@ -44,7 +47,7 @@ def models_command(
     listed = [model for model in known if everything or model.ready]
     default = default_model(settings)
     if as_json:
-        _print_json([*listed, *local], default)
+        print_json([_as_json(model, default) for model in (*listed, *local)])
         for line in _failures(lists):
             print(f"crushpy: {line}", file=sys.stderr)
     else:
@@ -82,12 +85,6 @@ def _matching(models: "Iterable[ListedModel]", wanted: str) -> "list[ListedModel
 
 
 # --- JSON ----------------------------------------------------------------------------------------------
-
-
-def _print_json(models: "Sequence[ListedModel]", default: str) -> None:
-    import json
-
-    print(json.dumps([_as_json(model, default) for model in models], indent=2))
 
 
 def _as_json(model: "ListedModel", default: str) -> dict[str, Any]:
@@ -136,7 +133,6 @@ def _print_text(
 
 def _table(models: "Sequence[ListedModel]", default: str) -> list[str]:
     from crushpy.llm.model_listing import format_price, format_window
-    from crushpy.security.sanitize import one_line
 
     if not models:
         return []
@@ -186,7 +182,6 @@ def _how_to_use(local: "Sequence[ListedModel]") -> list[str]:
 
 def _ways(model: "ListedModel") -> tuple[str, str]:
     from crushpy.llm.model_listing import ways
-    from crushpy.security.sanitize import one_line
 
     provider, _, name = one_line(model.info.name).partition("/")
     return ways(provider, model.api_base, name)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import shlex
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -9,11 +10,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crushpy.cli.command_helpers import AsJson
-from crushpy.cli.workspace import working_folder
+from crushpy.cli.workspace import load_here, print_warning, working_folder
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import clean
 
 if TYPE_CHECKING:
     from crushpy.core.access import Access
-    from crushpy.core.paths import Paths
     from crushpy.settings import Loaded
     from crushpy.storage.records import SessionInfo
 
@@ -45,11 +48,8 @@ def register(app: typer.Typer) -> None:
 
 def list_rules(as_json: AsJson = False) -> None:
     """List the rules in effect in this folder with their files, and the grants of conversations."""
-    from crushpy.core.paths import Paths
-    from crushpy.security.sanitize import clean
-
     paths, cwd = Paths(), working_folder()
-    loaded = _load(paths, cwd)
+    loaded = load_here()
     granted = [info for info in asyncio.run(_sessions(paths, loaded, cwd)) if info.grants]
     if as_json:
         rules = [{"kind": each.kind, "rule": each.rule, "origin": each.origin} for each in loaded.rules]
@@ -85,12 +85,12 @@ def test_command(
     from crushpy.bootstrap import ProjectEnvironment
     from crushpy.permissions.decide import decide
     from crushpy.permissions.rules import RuleSet, in_mode
-    from crushpy.security.sanitize import clean
     from crushpy.tools.registry import tool_table
 
     cwd = working_folder()
     around = ProjectEnvironment(cwd)
-    _warn(around.loaded)
+    for warning in around.loaded.warnings:
+        print_warning(warning)
     chosen = around.settings.permissions
     allowed = (*chosen.allow, *(allow or ()), *around.granted_hosts())
     rules = RuleSet.from_strings(allowed, chosen.ask, chosen.deny, tools=tool_table())
@@ -101,7 +101,7 @@ def test_command(
     else:
         print(f"{decision.verdict}: {clean(decision.reason)}")
         for rule in decision.suggested:
-            print(f"  --allow {_shell_quoted(clean(rule))}")
+            print(f"  --allow {shlex.quote(clean(rule))}")
     raise typer.Exit(EXIT_CODES[decision.verdict])
 
 
@@ -112,19 +112,17 @@ def revoke_command(
     ] = "",
 ) -> None:
     """Remove a rule from your settings, or a grant from a conversation."""
-    from crushpy.core.errors import UsageError
-    from crushpy.core.paths import Paths
     from crushpy.settings import remove_rule
 
-    paths, cwd = Paths(), working_folder()
+    paths = Paths()
     if session:
-        asyncio.run(_revoke_grant(paths, _load(paths, cwd), session, rule.strip()))
+        asyncio.run(_revoke_grant(paths, load_here(), session, rule.strip()))
         print(f"{rule} is revoked in {session}.")
         return
     files = remove_rule(paths, rule)
     for file in files:
         print(f"{rule} is removed from {file}.")
-    elsewhere = [each.origin for each in _load(paths, cwd).rules if each.rule == rule.strip()]
+    elsewhere = [each.origin for each in load_here().rules if each.rule == rule.strip()]
     if elsewhere:
         raise UsageError(f"{rule} is still in {', '.join(elsewhere)}.", "Remove it there.")
     if not files:
@@ -138,7 +136,6 @@ def revoke_command(
 def _access(tool: str, argument: str, cwd: Path) -> "Access":
     """What a call of `tool` would touch."""
     from crushpy.core.access import Access
-    from crushpy.core.errors import UsageError
     from crushpy.tools.registry import tool_table
 
     tools = tool_table()
@@ -159,21 +156,6 @@ def _access(tool: str, argument: str, cwd: Path) -> "Access":
     return Access(tool, declared.kind, value if declared.kind != "none" else "", declared.writes)
 
 
-def _load(paths: "Paths", cwd: Path) -> "Loaded":
-    from crushpy.core.paths import project_root
-    from crushpy.permissions.trust import is_trusted
-    from crushpy.settings import load
-
-    loaded = load(paths, cwd, trusted=is_trusted(paths, project_root(cwd)))
-    _warn(loaded)
-    return loaded
-
-
-def _warn(loaded: "Loaded") -> None:
-    for warning in loaded.warnings:
-        typer.echo(f"crushpy: {warning}", err=True)
-
-
 async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[SessionInfo]":
     """The conversations of this folder; a missing database is not created."""
     url = loaded.settings.database_url
@@ -189,7 +171,6 @@ async def _sessions(paths: "Paths", loaded: "Loaded", cwd: Path) -> "list[Sessio
 
 
 async def _revoke_grant(paths: "Paths", loaded: "Loaded", session: str, rule: str) -> None:
-    from crushpy.core.errors import UsageError
     from crushpy.storage.store import Store
 
     store = Store(paths.database, loaded.settings.database_url)
@@ -212,9 +193,3 @@ def _print_rules(title: str, rules: list[tuple[str, str]]) -> None:
     width = max(len(rule) for rule, _ in rules)
     for rule, origin in rules:
         print(f"  {rule:{width}}  {origin}".rstrip())
-
-
-def _shell_quoted(text: str) -> str:
-    import shlex
-
-    return shlex.quote(text)

@@ -9,6 +9,8 @@ import typer
 
 from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from crushpy.context.budget import Budget
@@ -154,8 +156,6 @@ def _listing(session_id: str, inspection: "Inspection") -> list[str]:
 
 
 def _line(row: "Row", window: int) -> str:
-    from crushpy.security.sanitize import one_line
-
     share = row.tokens * 100 / window
     behind = f"{row.cache_lost:,}" if row.message_id else ""
     state = f"  [{row.state}; whole {row.whole_tokens:,}]" if row.state else ""
@@ -181,8 +181,6 @@ def pin_command(
     ] = None,
 ) -> None:
     """Pin a text, a file or a message: every compaction of the conversation keeps it verbatim."""
-    from crushpy.core.errors import UsageError
-
     if sum(one is not None for one in (text, file, message)) != 1:
         raise UsageError("give one of --text, --file and --message", "crushpy sessions pin ID --text TEXT")
 
@@ -232,8 +230,6 @@ def pins_command(session: SessionId, as_json: AsJson = False) -> None:
 
 
 def _row(pin: "PinView") -> str:
-    from crushpy.security.sanitize import one_line
-
     said = f"({pin.problem})" if pin.problem else pin.text
     words = " ".join(filter(None, (pin.name, said))) if pin.kind != "text" else said
     line = one_line(words)

@@ -9,6 +9,10 @@ import typer
 
 from crushpy.cli.command_helpers import AsJson, print_json, print_text
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import CrushpyError, UsageError
+from crushpy.core.messages import counted
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -47,7 +51,6 @@ def import_command(
 def _source(name: str) -> "Source":
     import difflib
 
-    from crushpy.core.errors import UsageError
     from crushpy.importers import sources
 
     known = {source.name: source for source in sources()}
@@ -60,10 +63,8 @@ def _source(name: str) -> "Source":
 
 def _list(*, as_json: bool) -> None:
     """Lists the sessions found and where they were looked for. Imports nothing."""
-    from crushpy.core.messages import counted
     from crushpy.importers import sources
     from crushpy.importers.foreign import ForeignSession
-    from crushpy.security.sanitize import one_line
 
     cwd = working_folder()
     rows: list[dict[str, Any]] = []
@@ -88,7 +89,6 @@ def _list(*, as_json: bool) -> None:
 
 
 def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
-    from crushpy.core.errors import CrushpyError
     from crushpy.importers.foreign import SkippedSession
 
     for place in places:
@@ -99,7 +99,6 @@ def _all_of(source: "Source", places: "Iterable[Path]") -> "Iterable[Found]":
 
 
 async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json: bool) -> int:
-    from crushpy.core.paths import Paths
     from crushpy.engine.session.importing import SessionImporter
     from crushpy.settings import load
     from crushpy.storage.store import Store
@@ -126,8 +125,6 @@ async def _import(source: "Source", path: Path | None, *, dry_run: bool, as_json
 
 
 def _existing(path: Path) -> Path:
-    from crushpy.core.errors import UsageError
-
     try:
         found = path.expanduser().absolute()
         there = found.is_file() or found.is_dir()
@@ -140,9 +137,6 @@ def _existing(path: Path) -> Path:
 
 def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
     """Prints one line per imported conversation."""
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
-
     if outcome.status in ("imported", "updated"):
         words = [
             outcome.tip if not dry_run else "would be " + outcome.status,
@@ -161,8 +155,6 @@ def _tell(outcome: "ImportOutcome", *, dry_run: bool) -> None:
 
 
 def _counts(unmapped: dict[str, int]) -> str:
-    from crushpy.security.sanitize import one_line
-
     return ", ".join(f"{number:,} {one_line(kind)}" for kind, number in unmapped.items())
 
 
@@ -177,9 +169,6 @@ def _report(
 ) -> int:
     """Prints the totals; returns 1 if a path was given and nothing in it could be used."""
     from collections import Counter
-
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
 
     usable = [one for one in outcomes if one.status in ("imported", "updated", "unchanged", "busy")]
     added = [one for one in usable if one.status in ("imported", "updated")]

@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from crushpy.cli.command_helpers import AsJson, SessionId, find_session, open_browser, print_json, print_text
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import counted
+from crushpy.core.paths import Paths
+from crushpy.security.sanitize import clean, one_line
 
 if TYPE_CHECKING:
     from crushpy.engine.rewind.file_views import FileView
@@ -68,7 +72,6 @@ def rewind_command(
 @asynccontextmanager
 async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, SessionInfo]]":
     """A session and its rewinder; an interrupted restoration is finished first."""
-    from crushpy.core.paths import Paths
     from crushpy.settings import load
 
     async with open_browser() as browser:
@@ -85,7 +88,6 @@ async def _opened(name: str) -> "AsyncGenerator[tuple[SessionBrowser, Rewinder, 
 
 async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
     from crushpy.security.redact import redact
-    from crushpy.security.sanitize import one_line
 
     async with _opened(name) as (_, rewinder, info):
         log, found = await rewinder.changes(info.id)
@@ -116,7 +118,6 @@ async def _changes(name: str, *, diff: bool, as_json: bool) -> None:
 
 def _print_diff(view: "FileView") -> None:
     from crushpy.security.redact import redact
-    from crushpy.security.sanitize import clean
 
     if view.unified:
         print_text(f"\n{clean(redact(view.unified))}\n\n")
@@ -126,8 +127,6 @@ def _print_diff(view: "FileView") -> None:
 
 
 async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_run: bool, yes: bool) -> None:
-    from crushpy.core.errors import UsageError
-
     async with _opened(name) as (browser, rewinder, info):
         target = await rewinder.target(info.id, to)
         if files and not dry_run:
@@ -154,8 +153,6 @@ async def _rewind(name: str, to: str, *, files: bool, conversation: bool, dry_ru
 
 
 def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, conversation: bool) -> str:
-    from crushpy.security.sanitize import one_line
-
     where = "before" if target.ends_before else "after"
     lines: list[str] = []
     if conversation:
@@ -173,9 +170,6 @@ def _described(target: "RewindTarget", planned: "PlannedRestoration | None", *, 
 
 def _tell(outcome: "RewindOutcome") -> None:
     """Prints the branch's id to stdout and the rest to stderr. Exit code 1 if a file was not restored."""
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
-
     if outcome.restored:
         are = "is" if len(outcome.restored) == 1 else "are"
         print(f"{counted(len(outcome.restored), 'file')} {are} restored.", file=sys.stderr)

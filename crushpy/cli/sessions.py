@@ -22,6 +22,9 @@ from crushpy.cli.command_helpers import (
     print_text,
 )
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import counted
+from crushpy.security.sanitize import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Mapping, Sequence
@@ -118,8 +121,6 @@ async def _list(everywhere: bool, limit: int | None, *, as_json: bool) -> None:
         shown = DEFAULT_LIMIT if limit is None else limit
         rows = await browser.conversations(cwd, shown + 1)
     if not rows:
-        from crushpy.security.sanitize import one_line
-
         where = (
             "yet"
             if cwd is None
@@ -153,8 +154,6 @@ async def _show(name: str, *, as_json: bool, keep_secrets: bool) -> None:
 async def _export(
     name: str, form: ExportFormat, output: Path | None, *, force: bool, keep_secrets: bool
 ) -> None:
-    from crushpy.core.messages import counted
-
     async with open_browser() as browser:
         info = await find_session(browser, name)
         if output is not None:
@@ -173,10 +172,6 @@ async def _export(
 
 
 async def _delete(name: str, *, yes: bool) -> None:
-    from crushpy.core.errors import UsageError
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
-
     async with open_browser() as browser:
         info = await find_session(browser, name)
         sessions = [branch.session for branch in await browser.tree(info.id)]
@@ -204,7 +199,6 @@ def _table(
     conversations: "Sequence[ConversationRow]", lists: "Mapping[str, TasksDone]", *, folders: bool
 ) -> str:
     from crushpy.engine.session.export import age
-    from crushpy.security.sanitize import one_line
 
     now = time.time()
     rows = [("ID", "AGE", "MODEL", "MESSAGES", *(("FOLDER",) if folders else ()), "TITLE")]
@@ -226,8 +220,6 @@ def _table(
 @contextmanager
 def _explained(file: Path) -> "Generator[None]":
     """Explains why the user's file cannot be written."""
-    from crushpy.core.errors import UsageError
-
     if file.is_dir():
         raise UsageError(f"cannot write {file}: it is a folder", "Choose a file.")
     try:
@@ -309,9 +301,6 @@ def _draw(branches: "list[Branch]") -> list[str]:
 
 
 def _line(branch: "Branch") -> str:
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
-
     session, boundary = branch.session, branch.boundary
     words = [session.id, _ago(session.updated_at), counted(session.message_count, "message")]
     if boundary is None or boundary.trigger == "fork":
@@ -338,9 +327,6 @@ def _line(branch: "Branch") -> str:
 async def _search(
     query: str, session: str, *, everywhere: bool, limit: int, wait: bool, as_json: bool
 ) -> None:
-    from crushpy.core.errors import UsageError
-    from crushpy.core.messages import counted
-
     if not query.replace('"', "").strip():
         raise UsageError("the query is empty", 'Give a word or a "phrase in quotes".')
     async with open_browser() as browser:
@@ -353,8 +339,8 @@ async def _search(
         left = 0 if within else await browser.unindexed()
     if left:
         print(
-            f"{counted(left, 'message')} could not be searched yet: the index grows while crushpy is used. "
-            "--wait takes them in first.",
+            f"{counted(left, 'message')} could not be searched yet: they are indexed while crushpy is used. "
+            "Use --wait to index them first.",
             file=sys.stderr,
         )
     if as_json:
@@ -363,14 +349,14 @@ async def _search(
         print_json([msgspec.to_builtins(hit) for group in found for hit in group.hits])
         return
     if not found:
-        where = "" if everywhere or within else " in this folder; --all looks everywhere"
+        where = "" if everywhere or within else " in this folder; use --all to search all folders"
         print(f"Nothing found{where}.", file=sys.stderr)
         raise typer.Exit(1)
     print_text("\n".join(map(_found, found)))
 
 
 async def _whole_index(browser: "SessionBrowser") -> None:
-    """Takes all messages in; says on a terminal how far it is."""
+    """Indexes all messages, with progress on a terminal."""
     left = total = await browser.unindexed()
     shown = sys.stderr.isatty()
     while await browser.tidy():
@@ -382,10 +368,7 @@ async def _whole_index(browser: "SessionBrowser") -> None:
 
 
 def _found(group: "SearchGroup") -> str:
-    """One conversation: its title once, then the places, each with the session to jump to."""
-    from crushpy.core.messages import counted
-    from crushpy.security.sanitize import one_line
-
+    """One conversation: its title, then the hits with their sessions."""
     lines = [f"{group.root_id}  {one_line(group.title)}"]
     for hit in group.hits:
         lines.append(f"  {hit.session_id}  {hit.role} {hit.message_id}, {_ago(hit.created_at)}")

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crushpy.cli.command_helpers import AsJson, print_json, print_text
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths
 
 if TYPE_CHECKING:
     from crushpy.storage.store import Store
@@ -34,8 +36,6 @@ def copy_command(source: Database, target: Database, as_json: AsJson = False) ->
 
 
 async def _copy(source: str, target: str, *, as_json: bool) -> None:
-    from crushpy.core.errors import UsageError
-    from crushpy.core.paths import Paths
     from crushpy.storage.copying import copy_storage
 
     paths = Paths()

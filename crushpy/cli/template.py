@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
 
 if TYPE_CHECKING:
     from crushpy.core.templates import Template, Templates
@@ -45,8 +46,6 @@ def edit_template(name: TemplateName = "summary") -> None:
     import os
     import shlex
     import subprocess
-
-    from crushpy.core.errors import UsageError
 
     own = _own(name).edited()
     editor = os.environ.get("VISUAL") or os.environ.get("EDITOR")
@@ -102,7 +101,6 @@ def reset_template(name: TemplateName = "summary") -> None:
 def _templates(name: str) -> "Templates":
     from crushpy.bootstrap import ProjectEnvironment
     from crushpy.core import templates as prompts
-    from crushpy.core.errors import UsageError
 
     known = prompts.shipped_names()
     if name not in known:

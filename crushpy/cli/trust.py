@@ -7,6 +7,9 @@ from typing import Annotated
 import typer
 
 from crushpy.cli.workspace import working_folder
+from crushpy.core.errors import UsageError
+from crushpy.core.paths import Paths, project_root
+from crushpy.security.sanitize import clean
 
 ProjectPath = Annotated[
     Path | None,
@@ -24,9 +27,7 @@ def trust_command(
     show_list: Annotated[bool, typer.Option("--list", help="List the trusted projects instead.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="With --list: print JSON.")] = False,
 ) -> None:
-    from crushpy.core.paths import Paths
     from crushpy.permissions.trust import add_trusted, brings, trusted
-    from crushpy.security.sanitize import clean
 
     paths = Paths()
     if show_list:
@@ -45,9 +46,6 @@ def trust_command(
 
 def chosen_root(path: Path | None) -> Path:
     """The root of the project around `path` or the current folder."""
-    from crushpy.core.errors import UsageError
-    from crushpy.core.paths import project_root
-
     try:
         folder = (path or working_folder()).resolve(strict=True)
     except (OSError, RuntimeError) as error:
@@ -56,10 +54,7 @@ def chosen_root(path: Path | None) -> Path:
 
 
 def untrust_command(path: ProjectPath = None) -> None:
-    from crushpy.core.errors import UsageError
-    from crushpy.core.paths import Paths, project_root
     from crushpy.permissions.trust import remove_trusted
-    from crushpy.security.sanitize import clean
 
     paths = Paths()
     # The folder of a deleted project need not exist.

@@ -8,7 +8,7 @@ from crushpy.core.errors import UsageError
 
 if TYPE_CHECKING:
     from crushpy.llm.learnt import LearntModels
-    from crushpy.settings import Settings
+    from crushpy.settings import Loaded, Settings
 
 
 def working_folder(cwd: str = "") -> Path:
@@ -25,21 +25,30 @@ def working_folder(cwd: str = "") -> Path:
         ) from error
 
 
-def settings_here() -> "Settings":
-    """Raises SettingsError; warnings go to stderr."""
+def load_here() -> "Loaded":
+    """The settings with their sources; warnings go to stderr. Raises SettingsError."""
     from crushpy.core.paths import Paths, project_root
-    from crushpy.settings import load, project_file
+    from crushpy.settings import load
+    from crushpy.settings.files import exists, project_file
 
     paths, cwd = Paths(), working_folder()
     trusted = False
-    if project_file(cwd).exists():
+    if exists(project_file(cwd)):
         from crushpy.permissions.trust import is_trusted
 
         trusted = is_trusted(paths, project_root(cwd))
     loaded = load(paths, cwd, trusted=trusted)
     for warning in loaded.warnings:
-        print(f"crushpy: {warning}", file=sys.stderr)
-    return loaded.settings
+        print_warning(warning)
+    return loaded
+
+
+def settings_here() -> "Settings":
+    return load_here().settings
+
+
+def print_warning(text: str) -> None:
+    print(f"crushpy: warning: {text}", file=sys.stderr)
 
 
 def learnt_here() -> "LearntModels":

@@ -207,7 +207,7 @@ def test_context_files_are_listed_with_their_size_and_what_is_cut(doctor: Doctor
     small, large = doctor().of("context files")
     assert small["text"] == f"{workspace / 'AGENTS.md'}  (8 characters)"
     assert large["mark"] == "warn"
-    assert "16,000 characters; 4,000 more are cut off" in large["text"]
+    assert "16,000 characters; 4,000 more are truncated" in large["text"]
 
 
 def test_a_rule_that_cannot_be_read_is_broken(doctor: Doctor, config: Path) -> None:

@@ -261,10 +261,10 @@ def test_export_replaces_nothing_unless_told_to_and_follows_no_link(
     (workspace / "mine.md").write_text("mine")
     (workspace / "link.md").symlink_to("mine.md")
     (workspace / "nowhere.md").symlink_to("not/there")
-    for name, what in (("mine.md", "exists"), ("link.md", "a link"), ("nowhere.md", "a link")):
+    for name, what in (("mine.md", "exists"), ("link.md", "is a link"), ("nowhere.md", "is a link")):
         done = cli("sessions", "export", told.id, "--output", name)
         assert done.returncode == 2
-        assert f"{name} is {what}" in done.stderr
+        assert f"{name} {what}" in done.stderr
         assert "--force" in done.stderr
     assert (workspace / "mine.md").read_text() == "mine"
     assert cli("sessions", "export", told.id, "--output", "link.md", "--force").returncode == 0

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.cli.checkup.finding import Finding, Scene, fail, ok, size, warn
+from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import counted
 from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
 
@@ -243,7 +244,6 @@ SLOW_QUERY_S = 0.05
 
 
 async def server(place: str, url: str) -> AsyncIterator[Finding]:
-    from crushpy.core.errors import CrushpyError
     from crushpy.storage.location import examine_server
 
     try:
