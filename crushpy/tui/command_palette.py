@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Protocol, cast
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
 from textual.await_complete import AwaitComplete
 from textual.command import (
@@ -25,7 +25,6 @@ from textual.worker import Worker, WorkerError
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import LOW, key_name
-from crushpy.tui.widgets.settled_options import SettledOptions
 
 LAST = 0.001
 """The score of a command whose title does not match, but the words that explain it do."""
@@ -101,8 +100,22 @@ def _recent_first(recent: Sequence[str]) -> list[AppCommand]:
     return sorted(APP_COMMANDS, key=lambda command: place.get(command.action, len(place)))
 
 
-class _Rows(CommandList, SettledOptions):
-    """The commands that are found."""
+class _Rows(CommandList):
+    """The commands that were found. Textual would crash on a page key before the first layout, and on a click
+    on a row that is gone."""
+
+    def on_click(self, event: events.Click) -> None:
+        number = event.style.meta.get("option")
+        if number is not None and number >= self.option_count:
+            event.prevent_default()
+
+    def action_page_up(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_up()
+
+    def action_page_down(self) -> None:
+        if self.scrollable_content_region:
+            super().action_page_down()
 
 
 class TablePalette(CommandPalette):

@@ -236,7 +236,7 @@ async def test_a_summary_that_takes_its_time_has_a_bar_that_grows_and_goes(
         await app.sees("Making a summary", "━━━", "%", "Esc stops")
         assert app.text.count("Making a summary") == 1
         llm.release()
-        await app.sees("Fresh start", "Accept")
+        await app.sees("Compaction", "Accept")
         await app.until(lambda: not app.chat.activity.ticking, "the ticks to end")
         await app.press("a")
         await app.sees("session 2")

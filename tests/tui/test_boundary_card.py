@@ -16,7 +16,7 @@ from crushpy.engine.session.browser import SessionBrowser
 from crushpy.storage.store import Store
 from crushpy.tui.items import BoundaryItem
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import LineageScreen
+from crushpy.tui.screens.session_tree import SessionTreeScreen
 
 __all__ = ["start"]
 
@@ -96,7 +96,7 @@ async def test_p_opens_the_parent_to_read_and_escape_comes_back(start: Start, ll
         await app.press("escape")
         await app.shows(type(app.chat))
         await app.press("l")
-        await app.shows(LineageScreen)
+        await app.shows(SessionTreeScreen)
 
 
 async def test_u_undoes_the_last_fresh_start_only(start: Start, llm: ScriptedLLM) -> None:

@@ -10,7 +10,7 @@ from scripted_llm.server import ScriptedLLM
 from crushpy.tui.items import ReplyItem, ToolItem, UserItem
 from crushpy.tui.screens.inspector import InspectorScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import LineageScreen
+from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.widgets.row_list import RowList
 
 __all__ = ["start"]
@@ -146,7 +146,7 @@ async def test_the_lineage_leads_to_a_message_to_fork_at(start: Start, llm: Scri
             await app.rests()
         before = app.conversation.info.id
         await app.press("ctrl+l")
-        await app.shows(LineageScreen)
+        await app.shows(SessionTreeScreen)
         await app.sees("f Fork here", "session 1")
         await app.press("enter")
         await app.shows(SessionReaderScreen)

@@ -65,13 +65,13 @@ async def test_a_hit_before_a_fresh_start_or_in_a_task_is_shown_to_read(
     async with start(session=tip.id) as app:
         await search(app, "zebra")
         await app.shows(SessionReaderScreen)
-        await app.sees("a zebra in the past", f"Session {first.id}", "g Go on here", "b Fork here")
+        await app.sees("a zebra in the past", f"Session {first.id}", "g Continue here", "b Fork here")
         await app.until(lambda: highlighted(app) == "zebra", "the highlight")
         await app.press("escape")
         await search(app, "giraffe")
         await app.shows(SessionReaderScreen)
         await app.sees("look for a giraffe", f"Session {task.id}")
-        assert "Go on here" not in app.text
+        assert "Continue here" not in app.text
         await app.press("escape")
         assert app.conversation.info.id == tip.id
 

@@ -211,6 +211,6 @@ async def test_words_are_a_key_away(start: Start) -> None:
     async with start() as app:
         await app.opened()
         await app.say("/glossary")
-        await app.sees("fresh start", "The moment a session ends")
+        await app.sees("compaction", "Ends a session")
         await app.press("escape")
         await app.sees_no("The moment a session ends")

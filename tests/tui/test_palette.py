@@ -96,7 +96,7 @@ async def test_each_has_one_row_with_its_name_and_key_at_the_right_and_what_was_
         await app.type("glossary")
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "the glossary")
         await app.press("enter")
-        await app.sees("fresh start", "evidence", "coverage")
+        await app.sees("compaction", "evidence", "coverage")
         await app.press("escape", "ctrl+p")
         await app.shows(TablePalette)
         await app.until(lambda: listed(app.chat.app.screen)[:1] == ["Glossary"], "what was used")

@@ -74,7 +74,7 @@ async def test_rewind_shows_the_prompts_and_brings_one_back(
         await app.shows(ChooseScreen)
         await app.press("enter")
         await app.shows(RestorationScreen)
-        await app.sees("left alone", "b.txt")
+        await app.sees("skipped", "b.txt")
         await app.press("enter")
         await app.until(lambda: app.chat.prompt.draft == "make two", "the prompt")
         assert there(workspace) == "b" and (workspace / "b.txt").read_text() == "mine now\n"

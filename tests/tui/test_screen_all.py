@@ -33,7 +33,7 @@ from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import LineageScreen
+from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
@@ -49,7 +49,7 @@ VIEWS = (
 )
 SCREENS: dict[str, Callable[[SessionBrowser, str], Screen[Any]]] = {
     "sessions": lambda library, _: SessionsScreen(library, "/work"),
-    "lineage": LineageScreen,
+    "lineage": SessionTreeScreen,
     "reading": SessionReaderScreen,
     "compare": lambda *_: CompareScreen(("one", "two"), (Seed("a\nb", ""), Seed("a\nc " * 99, ""))),
     "inspector": lambda *_: InspectorScreen(lambda: FILLED, "auto", thresholds={"auto": 0.75}),

@@ -2,11 +2,9 @@
 
 import pytest
 from hosting import SIZES, shown
-from rich.style import Style
-from textual import events
-from textual.widgets import OptionList
 
 from crushpy.tui.screens.choose import Choice, ChooseScreen
+from crushpy.tui.widgets.row_list import RowList
 
 THEMES = [Choice(f"t{number}", f"theme {number}", "a theme", number == 3) for number in range(30)]
 
@@ -40,31 +38,33 @@ async def test_the_hint_is_in_view_below_a_long_list() -> None:
 
 async def test_a_filter_that_nothing_fits_says_so_and_enter_takes_nothing() -> None:
     async with shown(dialog()) as screen:
-        assert "Nothing matches." not in screen.text
+        assert "Nothing matches" not in screen.text
         await screen.type("zzz")
-        assert "Nothing matches." in screen.text
+        assert "Nothing matches" in screen.text
         await screen.press("enter")
         assert screen.results == []
         await screen.press("backspace", "backspace", "backspace")
         assert "theme 3" in screen.text
-        assert "Nothing matches." not in screen.text
+        assert "Nothing matches" not in screen.text
 
 
 async def test_a_page_is_turned_only_where_there_is_one_to_see() -> None:
-    screen = dialog()
-    async with shown(screen) as open_screen:
-        await open_screen.type("zzz")
-        screen._fill("")
-        screen.on_key(events.Key("pagedown", None))
-        await open_screen.settle()
-        assert "theme 3" in open_screen.text
+    async with shown(dialog()) as screen:
+        await screen.type("zzz")
+        await screen.press("pagedown", "backspace", "backspace", "backspace")
+        assert "theme 3" in screen.text
 
 
 async def test_a_click_on_a_row_that_is_gone_takes_nothing() -> None:
-    screen = dialog()
-    async with shown(screen) as open_screen:
-        options = screen.query_one(OptionList)
-        gone = Style.from_meta({"option": len(THEMES)})
-        options.post_message(events.Click(options, 0, 0, 0, 0, 1, False, False, False, style=gone))
-        await open_screen.settle()
-        assert open_screen.results == [] and "theme 3" in open_screen.text
+    dialog_ = dialog()
+    async with shown(dialog_) as screen:
+        rows = dialog_.query_one(RowList)
+        rows.post_message(RowList.Taken(rows, len(THEMES)))
+        await screen.settle()
+        assert screen.results == [] and "theme 3" in screen.text
+
+
+async def test_a_row_that_is_cut_off_is_shown_in_full_below_the_list() -> None:
+    long = Choice("long", "a title that does not fit into the width", "nor does the end of its detail")
+    async with shown(ChooseScreen("Pins", [long]), (40, 20)) as screen:
+        assert "its detail" in " ".join(screen.text.split())

@@ -24,7 +24,7 @@ async def test_every_way_is_listed_with_what_is_missing(size: tuple[int, int]) -
     async with shown(ConnectScreen(Settings(), environ=NOBODY), size) as screen:
         assert "✓ demo/tour" in screen.text
         assert "✗ anthropic  ANTHROPIC_API_KEY" in screen.text
-        for key in ("Enter Use it", "F5 Try it", "Esc Close"):
+        for key in ("Enter Use", "F5 Try", "Esc Close"):
             assert key in screen.text
         await screen.press("down")
         assert "export ANTHROPIC_API_KEY=" in screen.text
@@ -99,7 +99,7 @@ async def test_a_server_that_is_not_set_up_tells_both_ways(llm: ScriptedLLM) -> 
     environ = {"CRUSHPY_LOCAL_PORTS": f"vllm={llm.port}"}
     async with shown(ConnectScreen(Settings(), "vllm", environ=environ), (120, 24)) as screen:
         assert f"once: OPENAI_BASE_URL={llm.api_base}" in screen.text
-        assert "for good: crushpy config set providers.vllm.api_base" in screen.text
+        assert "permanently: crushpy config set providers.vllm.api_base" in screen.text
         assert "\x1b" not in screen.text
 
 
@@ -163,7 +163,7 @@ async def test_a_key_is_stored_unseen_and_its_provider_is_ready_at_once(in_keyri
         await screen.pilot.press(*"gsk-secret", "enter")
         await screen.settle()
         assert "gsk-secret" not in screen.text
-        assert "✓ groq  its key is in the keyring" in screen.text
+        assert "✓ groq  key stored in the keyring" in screen.text
         assert any("is stored in the keyring" in message for message in screen.messages)
         await screen.press("enter")
         assert screen.results == ["groq/openai/gpt-oss-120b"]

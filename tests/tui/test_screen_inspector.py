@@ -71,7 +71,7 @@ async def test_a_report_that_differs_from_our_count_is_said() -> None:
         assert "counted here 50k, reported 70k" in screen.text
     over = Inspection(Budget(40_000, 40_000, estimated=True, window_known=True, clamped=True), ROWS)
     async with shown(inspector(over)) as screen:
-        assert "more than fits: 50k counted" in screen.text
+        assert "over the window: 50k counted" in screen.text
 
 
 async def test_foreign_text_is_shown_and_does_nothing() -> None:

@@ -68,7 +68,7 @@ async def test_nothing_that_fits_is_said() -> None:
     async with shown(ModelsScreen(Settings(), GROQ)) as screen:
         await screen.type("zzzzzz")
         assert rows(screen) == []
-        assert "No model fits" in screen.text
+        assert "No model matches" in screen.text
         await screen.press("enter", "escape")
         assert screen.results == [None]
 
@@ -85,7 +85,7 @@ async def test_servers_on_this_machine_are_found_when_it_opens(
         await screen.press("enter")  # found, but not set up: both ways are told
         assert screen.results == []
         assert f"OPENAI_BASE_URL={llm.api_base} crushpy -m openai/qwen3:8b" in screen.text
-        assert "for good: crushpy config set providers.ollama.api_base" in " ".join(screen.text.split())
+        assert "permanently: crushpy config set providers.ollama.api_base" in " ".join(screen.text.split())
 
 
 async def test_a_server_that_is_set_up_can_be_used(llm: ScriptedLLM, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,4 +144,4 @@ async def test_what_servers_offered_is_shown_from_the_cache_and_asked_again_on_d
         assert len(asked) == 1
         await screen.press("f5")
         assert screen.line("groq/second").split()[-3:][0] == "77k"
-        assert any("Asked what they offer: groq" in message for message in screen.messages)
+        assert any("Models updated from groq" in message for message in screen.messages)

@@ -47,7 +47,7 @@ async def test_summary_sizes_and_keys_are_there_at_every_size(size: tuple[int, i
         for key in (
             "a Accept",
             "e Edit",
-            "r Write another",
+            "r Regenerate",
             "d Decline with words",
             "v Evidence",
             "Esc Decline",
@@ -87,7 +87,7 @@ async def test_an_emptied_summary_is_not_accepted() -> None:
     async with reviewed() as screen:
         await screen.press("e", "f7", "backspace", "ctrl+s")
         assert screen.results == []
-        assert any("cannot be empty" in message for message in screen.messages)
+        assert any("is empty" in message for message in screen.messages)
 
 
 async def test_another_one_is_asked_for_with_a_note() -> None:

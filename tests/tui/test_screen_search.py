@@ -21,7 +21,7 @@ async def test_what_is_typed_is_found_with_snippets(
     tip = await continued(store, one, "We spoke of a zebra.")
     await begun(store, "about plants", "a fern", "green")
     async with shown(SearchScreen(library, "/work"), size) as screen:
-        for key in ("Enter Go there", "F3 Folder/all", "Esc Close"):
+        for key in ("Enter Open", "F3 Folder/all", "Esc Close"):
             assert key in screen.text
         await screen.type("zeb")
         assert "about animals" in screen.text
@@ -40,7 +40,7 @@ async def test_words_given_with_the_command_are_searched_at_once(
     info = await begun(store, "t", "first", "the second zebra")
     async with shown(SearchScreen(library, "/work", "second zebra")) as screen:
         assert "the second zebra" in screen.text
-        assert "1 place" in screen.text
+        assert "1 hit" in screen.text
         await screen.press("enter")
         assert [(one.session_id, one.message_id) for one in screen.results] == [
             (info.id, (await store.messages.load(info.id))[1].id)
@@ -50,7 +50,7 @@ async def test_words_given_with_the_command_are_searched_at_once(
 async def test_a_conversation_row_leads_to_its_best_place(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
-        assert "9 places" in screen.text
+        assert "9 hits" in screen.text
         await screen.press("up", "enter")
         assert screen.results[0].session_id == info.id
 
@@ -60,9 +60,9 @@ async def test_further_places_of_a_conversation_are_listed_on_demand(
 ) -> None:
     info = await begun(store, "t", *(f"zebra {number}" for number in range(9)))
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
-        assert "and 4 more places" in screen.text
+        assert "and 4 more hits" in screen.text
         await screen.press("down", "down", "down", "down", "down")
-        assert "Enter lists them." in screen.text
+        assert "Enter lists them" in screen.text
         await screen.press("enter")
         assert "more places" not in screen.text
         assert not screen.results
@@ -75,7 +75,7 @@ async def test_further_places_of_a_conversation_are_listed_on_demand(
 async def test_other_folders_are_searched_on_demand(store: Store, library: SessionBrowser) -> None:
     info = await begun(store, "far away", "a zebra", cwd="/elsewhere")
     async with shown(SearchScreen(library, "/work", "zebra")) as screen:
-        assert "Nothing found here. F3 looks in all folders." in screen.text
+        assert "Nothing found here. Press F3 to search all folders" in screen.text
         await screen.press("f3")
         assert "all folders" in screen.text
         await screen.press("enter")

@@ -12,7 +12,7 @@ from crushpy.storage.store import Store
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.widgets.row_list import RowList
 
-KEYS = ["Enter Resume", "F2 Rename", "Del Delete", "F3 Folder/all", "F4 Look inside", "Esc Close"]
+KEYS = ["Enter Resume", "F2 Rename", "Del Delete", "F3 Folder/all", "F4 Search messages", "Esc Close"]
 
 
 async def titles(store: Store) -> set[str]:
@@ -74,7 +74,7 @@ async def test_what_was_said_is_found_on_demand(store: Store, library: SessionBr
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.type("zebra")
         assert rows(screen) == []
-        assert "F4 looks inside" in screen.text
+        assert "Press F4 to search messages" in screen.text
         await screen.press("f4")
         assert len(rows(screen)) == 1
         assert "the zebra crossed" in screen.text
@@ -97,7 +97,7 @@ async def test_other_folders_are_shown_on_demand(store: Store, library: SessionB
 
 async def test_an_empty_folder_says_what_to_do(library: SessionBrowser) -> None:
     async with shown(SessionsScreen(library, "/empty")) as screen:
-        assert "no conversations of this folder yet. F3" in screen.text
+        assert "no conversations in this folder yet. Press F3" in screen.text
         await screen.press("enter", "delete", "f2")
         assert screen.results == []
 
@@ -182,7 +182,7 @@ async def test_delete_marks_and_u_brings_back(store: Store, library: SessionBrow
         await screen.press("delete")
         assert "✗ deleted  two" in screen.line("✗")
         assert "u Undo delete" in screen.text
-        assert "goes for good when you close this list" in screen.text
+        assert "will be erased when this list closes" in screen.text
         assert await titles(store) == {"one", "two"}
         await screen.press("u")
         assert "✗" not in screen.text
@@ -217,7 +217,7 @@ async def test_what_is_marked_cannot_be_resumed(store: Store, library: SessionBr
     async with shown(SessionsScreen(library, "/work")) as screen:
         await screen.press("delete", "enter")
         assert screen.results == []
-        assert any("Press u to bring it back" in message for message in screen.messages)
+        assert any("Press u to undo" in message for message in screen.messages)
 
 
 async def test_a_process_that_dies_has_deleted_nothing(store: Store, library: SessionBrowser) -> None:

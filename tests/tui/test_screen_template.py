@@ -39,7 +39,7 @@ async def test_the_template_in_force_and_the_keys_are_there_at_every_size(size: 
         return None
 
     async with shown(TemplateScreen(templates(), preview), size) as screen:
-        assert "as shipped" in screen.text
+        assert "Summary template  default" in screen.text
         assert shipped().split()[0] in screen.text
         for key in ("Ctrl+S Save", "F5 Preview", "F8 Shipped text", "F4 $EDITOR", "Esc Close"):
             assert key in screen.text
@@ -76,7 +76,7 @@ async def test_the_first_save_makes_a_copy_of_the_shipped_one() -> None:
 async def test_saving_what_was_not_changed_says_so_and_writes_nothing() -> None:
     async with shown(TemplateScreen(templates())) as screen:
         await screen.press("ctrl+s")
-        assert any("Nothing was changed" in message for message in screen.messages)
+        assert any("no changes to save" in message for message in screen.messages)
         await screen.press("escape")
         assert screen.results == [False]
     assert not own().exists()
@@ -133,7 +133,7 @@ async def test_reset_asks_once_keeps_the_old_and_shows_the_shipped_text() -> Non
         await screen.press("f8")
         assert not own().exists()
         assert own().with_suffix(".md.bak").read_text() == "mine"
-        assert "as shipped" in screen.text
+        assert "Summary template  default" in screen.text
         assert shipped().split()[0] in screen.text
         await screen.press("escape")
         assert screen.results == [True]
@@ -155,7 +155,7 @@ async def test_a_projects_own_template_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "summary.md").write_text("the project's")
     async with shown(TemplateScreen(templates(tmp_path)), (120, 24)) as screen:
         assert "this project's" in screen.text
-        assert "what you save holds elsewhere" in screen.text
+        assert "yours is used elsewhere" in screen.text
         await screen.type("x")
         await screen.press("ctrl+s")
     assert own().read_text() == "xthe project's"
@@ -208,7 +208,7 @@ async def test_on_a_short_screen_typing_leaves_the_preview_which_hides_the_text(
         await screen.type("not ")
         await screen.press("f5")
         assert "mine" not in screen.text
-        assert "Nothing was changed." in screen.text
+        assert "nothing was changed." in screen.text
         await screen.press("pagedown")
         assert "Nothing was changed." not in screen.text
         await screen.type("really ")
@@ -232,7 +232,7 @@ async def test_tab_goes_to_the_preview_to_scroll_and_letters_go_back_to_the_text
     put("mine")
     async with shown(TemplateScreen(templates(), lengthy)) as screen:
         await screen.press("f5")
-        assert "Tab Read it" in screen.text
+        assert "Tab Scroll preview" in screen.text
         await screen.press("tab", "end")
         assert "carried over 99" in screen.text
         await screen.type("X")
@@ -256,7 +256,7 @@ async def test_a_preview_that_fails_says_why_and_nothing_to_leave_behind_is_said
         await screen.press("f5")
         assert "no network" in screen.text
         await screen.press("f5", "f5")
-        assert "too short for a fresh start" in " ".join(screen.text.split())
+        assert "too short to compact" in " ".join(screen.text.split())
 
 
 async def test_a_broken_text_is_not_tried() -> None:
@@ -266,7 +266,7 @@ async def test_a_broken_text_is_not_tried() -> None:
     put("{{ nope }}")
     async with shown(TemplateScreen(templates(), preview)) as screen:
         await screen.press("f5")
-        assert any("Mend it first" in message for message in screen.messages)
+        assert any("Fix the template first" in message for message in screen.messages)
 
 
 async def test_there_is_no_preview_without_a_session() -> None:

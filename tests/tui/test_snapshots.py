@@ -40,7 +40,7 @@ from crushpy.tui.screens.message_search import SearchScreen
 from crushpy.tui.screens.models import ModelsScreen
 from crushpy.tui.screens.rewind import RestorationScreen, RewindScreen
 from crushpy.tui.screens.session_reader import SessionReaderScreen
-from crushpy.tui.screens.session_tree import LineageScreen
+from crushpy.tui.screens.session_tree import SessionTreeScreen
 from crushpy.tui.screens.sessions import SessionsScreen
 from crushpy.tui.screens.summary_review import ReviewScreen
 from crushpy.tui.screens.template import TemplateScreen
@@ -287,8 +287,8 @@ def test_the_lineage(picture: Picture, llm: ScriptedLLM) -> None:
     async def act(app: Driven) -> None:
         await handed_off(app)
         await app.press("ctrl+l")
-        await app.shows(LineageScreen)
-        await app.sees("Lineage", "Summary")
+        await app.shows(SessionTreeScreen)
+        await app.sees("Session tree", "Summary")
 
     assert picture(act)
 
@@ -367,7 +367,7 @@ def test_a_review(picture: Picture, llm: ScriptedLLM) -> None:
         app.chat.prompt.draft = "/compact the rate"
         app.chat.prompt.action_submit()
         await app.shows(ReviewScreen)
-        await app.sees("Fresh start", "Evidence")
+        await app.sees("Compaction", "Evidence")
 
     assert picture(act)
 

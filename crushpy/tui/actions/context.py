@@ -179,7 +179,7 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.tui.screens.inspector import InspectorScreen
+    from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
     await conversation.context.count_exactly()
     wanted = conversation.settings.compaction
@@ -196,9 +196,9 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
             conversation.context.inspect,
             conversation.info.compaction,
             thresholds=thresholds,
-            pin=pin,
-            edit=conversation.context.edit,
-            requests=lambda: conversation.sessions.requests(conversation.info.id),
+            controls=ContextControls(
+                pin, conversation.context.edit, lambda: conversation.sessions.requests(conversation.info.id)
+            ),
         )
     )
     if conversation.sent_states != before:

@@ -133,9 +133,9 @@ async def show_lineage(chat: CommandHost, argument: str) -> None:
     conversation = chat.conversation
     if conversation is None:
         return
-    from crushpy.tui.screens.session_tree import LineageScreen
+    from crushpy.tui.screens.session_tree import SessionTreeScreen
 
-    chosen = await chat.show(LineageScreen(conversation.sessions, conversation.info.id))
+    chosen = await chat.show(SessionTreeScreen(conversation.sessions, conversation.info.id))
     if chosen is None:
         return
     if chosen.action == "undo":

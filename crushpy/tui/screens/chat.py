@@ -474,7 +474,7 @@ class ChatScreen(ChatLayout):
 
         for screen in app_of(self).screen_stack:
             if isinstance(screen, SessionReaderScreen):
-                screen.grown(event.session_id)
+                screen.refresh_session(event.session_id)
 
     @on(ActivityLine.Opened)
     def _open_task(self, event: ActivityLine.Opened) -> None:

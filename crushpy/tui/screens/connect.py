@@ -24,17 +24,16 @@ from crushpy.security.redact import redact
 from crushpy.security.sanitize import clean, one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
-from crushpy.tui.screens.picker import PickScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.key_bar import KeyBar
 
 
 class SecretField(Input):
-    """One line without echo. A paste is taken as it comes: what is wrong with it is told, not repaired."""
+    """One line without echo. A paste is inserted unchanged, so that a malformed key is reported."""
 
     def __init__(self) -> None:
-        super().__init__(placeholder="paste it here; it is not shown", password=True)
+        super().__init__(placeholder="paste the key here; it is not shown", password=True)
         self.cursor_blink = False
 
     def on_paste(self, event: events.Paste) -> None:
@@ -43,8 +42,8 @@ class SecretField(Input):
         self.insert_text_at_cursor(event.text.strip())
 
 
-class KeyScreen(ModalScreen[str | None], ClosesOnce[str | None]):
-    """Returns what can be a key, or None."""
+class KeyScreen(ModalScreen[str | None], OverlayScreen[str | None]):
+    """Returns a well-formed key, or None."""
 
     DEFAULT_CSS = """
     KeyScreen { align: center middle; }
@@ -71,7 +70,7 @@ class KeyScreen(ModalScreen[str | None], ClosesOnce[str | None]):
             yield Static(Content.styled(f"Key for {one_line(self._provider)}", "bold"))
             yield SecretField()
             yield Static(
-                Content.styled(f"It goes into the keyring ({one_line(self._keyring)}).", "$text-muted")
+                Content.styled(f"It will be stored in the keyring ({one_line(self._keyring)})", "$text-muted")
             )
             yield Static(classes="problem")
         yield KeyBar()
@@ -89,29 +88,29 @@ class KeyScreen(ModalScreen[str | None], ClosesOnce[str | None]):
 
 
 TryModel = Callable[[str], Awaitable[str]]
-"""Tries a model: words that say it works, or a CrushpyError that says why not."""
+"""Tries a model: returns a message if it works, raises CrushpyError with the reason if not."""
 
-AGAIN = "Then start crushpy again from that shell: a running program does not see new variables."
+RESTART = "Then restart crushpy from that shell: a running program does not see new variables."
 
 
 class ModelSource(Data, frozen=True):
-    """Somewhere models come from."""
+    """A provider or server of models."""
 
     name: str
     ready: bool
     state: str
     model: str
-    """What would be used of it; empty where the user has to name one."""
+    """The model to use; empty if the user has to name one."""
     how: str
-    """What to do to use it."""
+    """How to use it."""
     provider: str = ""
-    """Whose key can be stored; empty where there is none to store."""
+    """The provider whose key can be stored; empty if there is none to store."""
     lacks_key: bool = False
-    """A key is all that is missing."""
+    """Only a key is missing."""
 
 
 def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelSource]:
-    """Every way to a model, those that are ready first. Contacts nobody and never shows a key."""
+    """Every way to a model, those that are ready first. Uses no network and never shows a key."""
     found = [_provider(provider, settings, environ) for provider in vendors.PROVIDERS]
     found.append(_azure(settings, environ))
     known = {place.name for place in found}
@@ -123,12 +122,13 @@ def model_sources(settings: Settings, environ: Mapping[str, str]) -> list[ModelS
                 False,
                 f"{BASE_VARIABLES[0]} is not set",
                 "",
-                f"export {BASE_VARIABLES[0]}=http://host:port/v1 (and OPENAI_API_KEY where it wants one), "
-                f"or for good: crushpy config set providers.<name>.api_base http://host:port/v1. {AGAIN}",
+                f"export {BASE_VARIABLES[0]}=http://host:port/v1 (and OPENAI_API_KEY if it needs one), "
+                f"or permanently: crushpy config set providers.<name>.api_base http://host:port/v1. "
+                f"{RESTART}",
             )
         )
     demo = ModelSource(
-        catalog.DEMO, True, "built in, needs no key", catalog.DEMO, "A tour of crushpy: no network, no cost."
+        catalog.DEMO, True, "built in, no key needed", catalog.DEMO, "A tour of crushpy: no network, no cost"
     )
     return [*(one for one in found if one.ready), demo, *(one for one in found if not one.ready)]
 
@@ -140,52 +140,52 @@ def _provider(provider: vendors.KnownProvider, settings: Settings, environ: Mapp
     state = _key_state(place)
     if base:
         state = f"at {redact(base)}" + (f", {state}" if has_key else "")
-    how = f"Enter stores your key (keyring). Or\nexport {place.variable}=<your key>. {AGAIN}"
+    how = f"Press Enter to store your key in the keyring, or\nexport {place.variable}=<your key>. {RESTART}"
     if has_key:
-        how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others."
-    if base:  # a server of the user's own: nobody knows what it serves
-        how = f"Its models are named {name}/<model>; pick one with /model. F2 stores a key for it."
+        how = f"Enter uses {provider.default_model}; F5 tries it first; /model lists the others"
+    if base:  # the user's own server: its models are unknown
+        how = f"Its models are named {name}/<model>; choose one with /model. F2 stores a key for it."
     model = "" if base else provider.default_model
     return ModelSource(name, has_key or bool(base), state, model, how, name, not (has_key or base))
 
 
 def _azure(settings: Settings, environ: Mapping[str, str]) -> ModelSource:
-    """What Azure serves is named by whoever set it up."""
+    """The names of Azure deployments are chosen by their owner."""
     place, base = locate_key("azure", settings, environ), own_base("azure", settings, environ)
     has_key = place.held or place.stored
     missing = "" if base else f"{vendors.AZURE_BASES[0]} is not set"
     state = missing or (f"at {redact(base)}, " + _key_state(place))
-    how = f"export {vendors.AZURE_BASES[0]}=https://<name>.openai.azure.com. F2 stores your key. {AGAIN}"
+    how = f"export {vendors.AZURE_BASES[0]}=https://<name>.openai.azure.com. F2 stores your key. {RESTART}"
     if base:
-        how = "Its models are named azure/<deployment>; pick one with /model. F2 stores your key."
+        how = "Its models are named azure/<deployment>; choose one with /model. F2 stores your key."
     return ModelSource("azure", has_key and bool(base), state, "", how, "azure", bool(base) and not has_key)
 
 
 def _of_settings(name: str, settings: Settings, environ: Mapping[str, str]) -> ModelSource:
-    """A provider that only the settings know."""
+    """A provider that is defined in the settings only."""
     chosen, place = settings.providers[name], locate_key(name, settings, environ)
     missing = bool(chosen.api_key_env) and not (place.held or place.stored)
     state = _key_state(place) if missing else f"at {redact(chosen.api_base) or 'its usual address'}"
-    how = f"In your settings. Its models are named {name}/<model>; pick one with /model. F2 stores its key."
+    how = f"Defined in your settings. Its models are named {name}/<model> (see /model). F2 stores its key."
     return ModelSource(name, not missing, state, "", how, name, missing)
 
 
 def _key_state(place: KeyOrigin) -> str:
     if place.held:
         return f"{place.variable} is set"
-    return "its key is in the keyring" if place.stored else f"{place.variable} is not set"
+    return "key stored in the keyring" if place.stored else f"{place.variable} is not set"
 
 
-class ConnectScreen(PickScreen[str | None]):
-    """Returns the name of the model to use from now on, or None. `provider` is what to look at first."""
+class ConnectScreen(ListScreen[ModelSource, str | None]):
+    """Returns the name of the model to use from now on, or None. `provider` is the initial filter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "take", "Use it"),
+        Binding("enter", "take", "Use"),
         Binding("f2", "store", "Store key"),
-        Binding("f5", "try", "Try it"),
+        Binding("f5", "try", "Try"),
         Binding("escape", "close", "Close"),
     ]
-    placeholder = "type to filter"
+    heading = "Connect a model"
     one_click = False
 
     def __init__(
@@ -196,140 +196,117 @@ class ConnectScreen(PickScreen[str | None]):
         environ: Mapping[str, str] | None = None,
     ) -> None:
         super().__init__()
+        self.initial_filter = provider
         self._settings = settings
-        self._provider = provider
         self._check: TryModel = check or (lambda model: probe_model(model, settings))
         self._environ = os.environ if environ is None else environ
-        self._all: list[ModelSource] = model_sources(settings, self._environ)
+        self.all_rows = model_sources(settings, self._environ)
         self._servers: list[ModelSource] = []
-        """Found on this machine."""
-        self._shown: list[ModelSource] = []
-        self._verdicts: dict[str, tuple[bool | None, str]] = {}
-        """For each place that was tried: whether it works (None: being tried), and in words."""
-
-    def first_words(self) -> str:
-        return one_line(self._provider)
+        """Servers found on this machine."""
+        self._outcomes: dict[str, tuple[bool | None, str]] = {}
+        """For each source that was tried: whether it works (None: in progress), and a message."""
 
     def on_mount(self) -> None:
-        self.head(Content("Connect a model"))
-        self.typed(self.words)
-        self.run_worker(self._look_around(), group="local", exclusive=True)
+        super().on_mount()
+        self.spawn(self._find_servers, group="local")
 
-    async def _look_around(self) -> None:
-        """Servers on this machine, which are asked for their models."""
-        try:
-            found = await list_local_models(self._settings, self._environ)
-        except CrushpyError as error:
-            tell(self, str(error), "warning")
-            return
+    async def _find_servers(self) -> None:
+        """Queries the servers on this machine for their models."""
+        found = await list_local_models(self._settings, self._environ)
         servers: dict[str, list[ListedModel]] = {}
         for offer in found:
             servers.setdefault(offer.api_base, []).append(offer)
         self._servers = [_server(base, served) for base, served in servers.items()]
-        self._all = [*self._servers, *self._all]
-        self.typed(self.words)
+        self.all_rows = [*self._servers, *self.all_rows]
+        self.refresh_rows()
 
-    # --- what is shown -----------------------------------------------------------------------------------
+    # --- rows --------------------------------------------------------------------------------------------
 
-    def typed(self, words: str) -> None:
-        wanted = words.casefold().split()
-        self._shown = [
-            place
-            for place in self._all
-            if all(word in f"{place.name} {place.state} {place.model}".casefold() for word in wanted)
-        ]
-        self.rows.show(len(self._shown), self._draw)
+    def row_text(self, row: ModelSource) -> str:
+        return f"{row.name} {row.state} {row.model}"
 
-    def _draw(self, number: int, width: int) -> Content:
-        place = self._shown[number]
-        works, _ = self._verdicts.get(place.name, (place.ready, ""))
+    def draw_row(self, row: ModelSource, width: int) -> Content:
+        works, _ = self._outcomes.get(row.name, (row.ready, ""))
         mark, style = {True: ("✓", "$success"), False: ("✗", "$text-muted"), None: ("…", "$warning")}[works]
-        left = Content.assemble((f"{mark} ", style), (one_line(place.name), "bold" if place.ready else ""))
-        left += Content.styled(f"  {one_line(place.state)}", "$text-muted")
-        return spread(
-            left, Content.styled(one_line(place.model) if width >= 70 else "", "$text-muted"), width
-        )
+        left = Content.assemble((f"{mark} ", style), (one_line(row.name), "bold" if row.ready else ""))
+        left += Content.styled(f"  {one_line(row.state)}", "$text-muted")
+        return spread(left, Content.styled(one_line(row.model) if width >= 70 else "", "$text-muted"), width)
 
-    def describe(self, number: int) -> Content:
-        place = self._shown[number]
-        how = Content(clean(place.how))
-        if place.name not in self._verdicts:
+    def describe_row(self, row: ModelSource) -> Content:
+        how = Content(clean(row.how))
+        if row.name not in self._outcomes:
             return how
-        works, words = self._verdicts[place.name]
+        works, words = self._outcomes[row.name]
         style = {True: "$success", False: "$error", None: "$warning"}[works]
         return Content.assemble((clean(words), style), "\n", how)
 
-    # --- what the user does ------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------
 
-    def action_take(self) -> None:
-        self.rows.action_take()
-
-    def taken(self, number: int) -> None:
-        place = self._shown[number]
-        if place.ready and place.model:
-            self.dismiss(place.model)
-        elif place.lacks_key:
+    def choose(self, row: ModelSource) -> None:
+        if row.ready and row.model:
+            self.dismiss(row.model)
+        elif row.lacks_key:
             self.action_store()
         else:
-            tell(self, place.how, "information" if place.ready else "warning")
+            tell(self, row.how, "information" if row.ready else "warning")
 
     def action_store(self) -> None:
-        """Takes the key of the provider the cursor is on, unseen, into the system's keyring."""
-        place = self._shown[self.rows.highlighted] if self._shown else None
-        if place is None or not place.provider:
-            tell(self, "There is no key to store for this one.", "warning")
+        """Stores the key of the highlighted provider in the system's keyring, without showing it."""
+        row = self.current
+        if row is None or not row.provider:
+            tell(self, "This source has no key to store.", "warning")
             return
-        self.run_worker(self._store(place.provider), group="store", exclusive=True)
+        self.spawn(self._store, row.provider, group="store")
 
     async def _store(self, provider: str) -> None:
-        try:
-            keyring = await asyncio.to_thread(require_key_storage, provider, self._settings)
-            key = await app_of(self).push_screen_wait(KeyScreen(provider, keyring))
-            if key is None:
-                return
-            await asyncio.to_thread(store_key, provider, key, self._settings)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
+        keyring = await asyncio.to_thread(require_key_storage, provider, self._settings)
+        key = await app_of(self).push_screen_wait(KeyScreen(provider, keyring))
+        if key is None:
             return
-        self._all = [*self._servers, *model_sources(self._settings, self._environ)]
-        self._verdicts.pop(provider, None)
-        self.typed(self.words)
+        await asyncio.to_thread(store_key, provider, key, self._settings)
+        self.all_rows = [*self._servers, *model_sources(self._settings, self._environ)]
+        self._outcomes.pop(provider, None)
+        self.refresh_rows()
         held = locate_key(provider, self._settings, self._environ)
-        before = f" {held.variable} is set, and goes before it." if held.held else ""
+        before = f" {held.variable} is set and takes precedence." if held.held else ""
         tell(self, f"The key for {provider} is stored in the keyring ({keyring}).{before}")
 
     def action_try(self) -> None:
-        place = self._shown[self.rows.highlighted] if self._shown else None
-        if place is None:
+        row = self.current
+        if row is None:
             return
-        if not place.ready or not place.model:
-            tell(self, place.how, "warning")
+        if not row.ready or not row.model:
+            tell(self, row.how, "warning")
             return
-        self._judge(place, None, f"Trying {place.model} …")
-        self.run_worker(self._try(place), group=f"try {place.name}", exclusive=True)
+        self._show_outcome(row, None, f"Trying {row.model} …")
+        self.spawn(self._try, row, group=f"try {row.name}")
 
-    async def _try(self, place: ModelSource) -> None:
+    async def _try(self, row: ModelSource) -> None:
         try:
-            self._judge(place, True, await self._check(place.model))
+            self._show_outcome(row, True, await self._check(row.model))
         except CrushpyError as error:
-            self._judge(place, False, str(error))
+            self._show_outcome(row, False, str(error))
 
-    def _judge(self, place: ModelSource, works: bool | None, words: str) -> None:
-        self._verdicts[place.name] = (works, words)
+    def _show_outcome(self, row: ModelSource, works: bool | None, words: str) -> None:
+        self._outcomes[row.name] = (works, words)
         self.rows.refresh()
-        self.about()
+        self.refresh_description()
 
 
 def _server(base: str, served: list[ListedModel]) -> ModelSource:
-    """A server on this machine: its models can be used at once where the settings name it."""
+    """A server on this machine: its models can be used at once if the settings define it."""
     first = next(iter(served))
     names = ", ".join(one_line(offer.info.name) for offer in served[:5])
     if first.ready:
-        return ModelSource(first.how, True, base, first.info.name, f"It serves {names}.")
+        return ModelSource(first.how, True, base, first.info.name, f"It serves {names}")
     from crushpy.llm.model_listing import ways
 
     provider, _, model = one_line(first.info.name).partition("/")
     once, for_good = ways(provider, base, model)
     return ModelSource(
-        first.how, False, f"{base}, not set up", "", f"It serves {names}.\nonce: {once}\nfor good: {for_good}"
+        first.how,
+        False,
+        f"{base}, not set up",
+        "",
+        f"It serves {names}\nonce: {once}\npermanently: {for_good}",
     )

@@ -7,72 +7,47 @@ from textual.content import Content
 from crushpy.core.app_commands import APP_COMMANDS, AppCommand
 from crushpy.security.sanitize import one_line
 from crushpy.tui.key_help import key_places
-from crushpy.tui.screens.text_page import TextPage
+from crushpy.tui.screens.overlay import TextScreen
 from crushpy.tui.widgets.key_bar import key_name
 
-WORDS = (
-    ("conversation", "What you see as one thing: a first session and those that continue it."),
+MIN_COLUMNS_FOR_TABLE = 60
+"""In a narrower terminal an explanation is shown below its command."""
+MAX_GLOSSARY_COLUMNS = 100
+
+GLOSSARY = (
+    ("conversation", "What you see as one thing: a first session and the sessions that continue it."),
     (
         "session",
-        "One window's worth of messages. It ends with a fresh start, and stays readable and searchable.",
+        "One context window of messages. Compaction ends it; it stays readable and searchable.",
     ),
-    ("window", "How many tokens the model takes in one request. The gauge shows how much of it is used."),
+    ("context", "Everything the model is sent in a request. The gauge shows how much of its window is used."),
+    ("window", "The number of tokens the model accepts in one request."),
     (
-        "fresh start",
-        "The moment a session ends and its child opens, with a summary, evidence and the last messages.",
+        "compaction",
+        "Ends a session and opens the next one with a summary, evidence and the latest messages. "
+        "auto: crushpy decides when; llm: the model decides.",
     ),
-    ("compaction", "What is done to make a fresh start. auto: crushpy decides when; llm: the model decides."),
-    (
-        "summary",
-        "What a model, the agent or you wrote about what came before. The template of it is a file of yours.",
-    ),
+    ("summary", "What a model, the agent or you wrote about the session so far. Its template is a file."),
     (
         "evidence",
-        "Facts that crushpy takes from what really happened: requests, files, commands, failures, todos.",
+        "Facts taken from the stored record: requests, files, commands, failures and todos.",
     ),
     ("fact", "A path, a command, a failing command, a todo, a request of yours or an earlier note."),
-    ("coverage", "How many of the facts left behind are found, letter by letter, in what was carried over."),
-    ("tail", "The newest messages, which a fresh start carries over as they are."),
-    ("pin", "A sentence, a file or a message that every fresh start carries word for word."),
-    ("threshold", "How full the window may get before auto starts afresh; the safety net holds for llm too."),
-    ("prepared", "The summary was made in the background, so that nobody waits for it."),
-    ("recall", "The agent's search over everything that is stored and not in its window."),
+    ("coverage", "How many facts of the session before are found, literally, in what was carried over."),
+    ("tail", "The newest messages, which compaction carries over unchanged."),
+    ("pin", "Text, a file or a message that every compaction carries verbatim."),
+    ("threshold", "How full the window may get before auto compacts; llm has a second one as a safety net."),
+    ("prepared", "The summary was written in the background, so compaction does not wait for it."),
+    ("recall", "The agent's search over everything that is stored and not in its context."),
     (
-        "lineage",
-        "All sessions of a conversation, branches and tasks too. Any fresh start can be undone there.",
+        "session tree",
+        "All sessions of a conversation, with branches and tasks. Any compaction can be undone there.",
     ),
 )
 
 
-class GlossaryScreen(TextPage):
-    heading = "Words"
-
-    def text(self, width: int) -> Content:
-        return glossary(width)
-
-
-def glossary(width: int) -> Content:
-    """Each word with what it means, beside it or below where there is no room."""
-    column = max(len(word) for word, _ in WORDS) + 2
-    room = min(width, 100) - column
-    lines: list[Content] = []
-    for word, meaning in WORDS:
-        if room < 24:
-            lines.append(Content.styled(word, "bold $accent"))
-            lines += [Content(f"  {line.plain}") for line in Content(meaning).wrap(max(8, width - 2))]
-            continue
-        wrapped = [line.plain for line in Content(meaning).wrap(room)]
-        lines.append(Content.assemble((f"{word:<{column}}", "bold $accent"), wrapped[0]))
-        lines += [Content(f"{'':<{column}}{line}") for line in wrapped[1:]]
-    return Content("\n").join(lines)
-
-
-NARROW = 60
-"""Columns below which an explanation stands below its command."""
-
-
-class HelpScreen(TextPage):
-    """`keys` are those of commands that the user changed, by action."""
+class HelpScreen(TextScreen):
+    """`keys`: the keys of commands that the user changed, by action."""
 
     heading = "Help"
 
@@ -88,7 +63,7 @@ class HelpScreen(TextPage):
         for title, rows in key_places():
             lines += [Content.styled(title, "bold $accent")]
             lines += [*_table([(key, "", what) for key, what in rows], width), Content("")]
-        lines += [Content.styled("Commands (Ctrl+P lists them too)", "bold $accent")]
+        lines += [Content.styled("Commands (also in the palette, Ctrl+P)", "bold $accent")]
         lines += _table([self._row(command) for command in self._commands], width)
         return Content("\n").join(lines)
 
@@ -100,18 +75,42 @@ class HelpScreen(TextPage):
 
 
 def _table(rows: Sequence[tuple[str, str, str]], width: int) -> list[Content]:
-    """Key, what to type, and what it does; below each other where there is no room."""
+    """Keys, what to type, and the effect; one below the other if there is no room."""
     keys = max((len(key) for key, _, _ in rows), default=0)
     typed = max((len(word) for _, word, _ in rows), default=0)
     lines: list[Content] = []
     for key, word, what in rows:
-        if width < NARROW:
-            lines.append(Content.assemble((f"{key} {word}".strip(), "bold")))
-            lines += [Content(f"  {line.plain}") for line in Content(what).wrap(max(8, width - 2))]
-            continue
-        gap = "  " if typed else ""
-        start = Content.assemble((f"{key:<{keys}}", "bold"), gap, f"{word:<{typed}}", "  ")
-        wrapped = list(Content(what).wrap(max(16, width - start.cell_length))) or [Content("")]
-        lines.append(start + wrapped[0])
-        lines += [Content(" " * start.cell_length) + more for more in wrapped[1:]]
+        if width < MIN_COLUMNS_FOR_TABLE:
+            lines += _stacked(f"{key} {word}".strip(), what, width)
+        else:
+            start = f"{key:<{keys}}" + (f"  {word:<{typed}}" if typed else "")
+            lines += _beside(start, len(key), what, width, "bold")
     return lines
+
+
+class GlossaryScreen(TextScreen):
+    heading = "Glossary"
+
+    def text(self, width: int) -> Content:
+        column = max(len(word) for word, _ in GLOSSARY)
+        width = min(width, MAX_GLOSSARY_COLUMNS)
+        lines: list[Content] = []
+        for word, meaning in GLOSSARY:
+            if width - column < 26:
+                lines += _stacked(word, meaning, width, "bold $accent")
+            else:
+                lines += _beside(f"{word:<{column}}", len(word), meaning, width, "bold $accent")
+        return Content("\n").join(lines)
+
+
+def _stacked(term: str, text: str, width: int, style: str = "bold") -> list[Content]:
+    wrapped = Content(text).wrap(max(8, width - 2))
+    return [Content.styled(term, style), *(Content(f"  {line.plain}") for line in wrapped)]
+
+
+def _beside(start: str, styled: int, text: str, width: int, style: str) -> list[Content]:
+    """`start`, its first characters styled, with `text` wrapped at its right."""
+    indent = len(start) + 2
+    first, *more = list(Content(text).wrap(max(16, width - indent))) or [Content("")]
+    head = Content.assemble((start[:styled], style), f"{start[styled:]}  ", first)
+    return [head, *(Content(" " * indent) + line for line in more)]

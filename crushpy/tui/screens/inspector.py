@@ -1,6 +1,7 @@
 """The context inspector: what fills the model's window, by kind and part by part."""
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import ClassVar, Protocol
 
 from textual import on
@@ -18,10 +19,9 @@ from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
-from crushpy.tui.screens.picker import spread
+from crushpy.tui.screens.overlay import OverlayScreen, spread
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.key_bar import KeyBar, flow
+from crushpy.tui.widgets.key_bar import flow
 from crushpy.tui.widgets.row_list import RowList
 from crushpy.tui.widgets.status_bar import short
 
@@ -29,36 +29,36 @@ EIGHTHS = " ▁▂▃▄▅▆▇█"
 CACHED = "▒"
 MARK = "▼"
 LINE = "╌"
-AXIS = 7
+AXIS_COLUMNS = 7
 """Columns at the left for the figures."""
-LEAST_HEIGHT = 3
-WIDEST = 6
+MIN_CHART_ROWS = 3
+MAX_REQUEST_COLUMNS = 6
 """Columns that one request takes at most."""
 
 
 def window_chart(
     requests: Sequence[RequestMade], window: int, width: int, height: int, threshold: float | None = None
 ) -> Content:
-    """`height` rows of area, a row of marks above it and one of words below. Empty where nothing was sent."""
-    columns = _columns(requests, max(1, width - AXIS))
-    if not columns or window <= 0 or height < LEAST_HEIGHT:
+    """The size of each request over time, with boundaries and the threshold. Empty if nothing was sent."""
+    columns = _columns(requests, max(1, width - AXIS_COLUMNS))
+    if not columns or window <= 0 or height < MIN_CHART_ROWS:
         return Content("")
     top = max(window, *(column.tokens for column in columns))
     limit = round(threshold * window / top * height) if threshold is not None else -1
     marks = "".join(MARK if column.opens else " " for column in columns)
-    rows = [Content.assemble(" " * AXIS, (marks, "$accent"))]
+    rows = [Content.assemble(" " * AXIS_COLUMNS, (marks, "$accent"))]
     for level in range(height, 0, -1):
         label = short(top) if level == height else "0" if level == 1 else ""
         pieces = [_cell(column, level, top, height, line=level == limit) for column in columns]
-        rows.append(Content.assemble((f"{label:>{AXIS - 1}} ", "$text-muted"), *_runs(pieces)))
-    words = f"{len(requests)} requests · {CACHED} cached · {MARK} fresh start"
+        rows.append(Content.assemble((f"{label:>{AXIS_COLUMNS - 1}} ", "$text-muted"), *_runs(pieces)))
+    words = f"{len(requests)} requests · {CACHED} cached · {MARK} compacted"
     words += f" · {LINE} threshold {threshold:.0%}" if threshold is not None else ""
-    rows.append(Content.styled(f"{'':{AXIS}}{words}"[:width], "$text-muted"))
+    rows.append(Content.styled(f"{'':{AXIS_COLUMNS}}{words}"[:width], "$text-muted"))
     return Content("\n").join(rows)
 
 
 def _cell(column: RequestMade, level: int, top: int, height: int, *, line: bool) -> tuple[str, str]:
-    """One character of the area and its style."""
+    """One character of the chart and its style."""
     filled = column.tokens / top * height - (level - 1)
     if filled <= 0:
         return (LINE, "$warning") if line else (" ", "")
@@ -68,7 +68,7 @@ def _cell(column: RequestMade, level: int, top: int, height: int, *, line: bool)
 
 
 def _runs(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
-    """Neighbours of one style as one piece."""
+    """Merges neighbours of the same style."""
     runs: list[tuple[str, str]] = []
     for text, style in pieces:
         if runs and runs[-1][1] == style:
@@ -79,10 +79,10 @@ def _runs(pieces: Sequence[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def _columns(requests: Sequence[RequestMade], width: int) -> list[RequestMade]:
-    """A column for each request; where there are more, one for the fullest of a few."""
+    """A column for each request; if there are too many, each column shows the largest of several."""
     many = len(requests)
     if many <= width:
-        wide = min(WIDEST, width // max(1, many))
+        wide = min(MAX_REQUEST_COLUMNS, width // max(1, many))
         return [
             RequestMade(one.tokens, one.cached, one.opens and place == 0)
             for one in requests
@@ -108,18 +108,18 @@ KINDS: dict[str, tuple[str, str]] = {
     "tool output": ("▓", "$warning"),
     "note": ("█", "$text-muted"),
 }
-"""How each kind is drawn, in the order of the chart. Neighbours differ without colours too."""
+"""How each kind is drawn, in the order of the chart. Neighbours also differ without colours."""
 MESSAGES = ("user", "assistant", "tool output")
 OTHER = ("░", "$text-muted")
 FREE = "·"
 TOOL = "tool"
-HIGH = 30
-"""Rows of the terminal from which on there is room for the window over time."""
-CHART_ROWS = 6
+MIN_ROWS_FOR_TIME_CHART = 30
+"""Terminal rows from which the chart over time is shown by default."""
+TIME_CHART_ROWS = 6
 
 
 def bar(inspection: Inspection, width: int) -> Content:
-    """The whole window as one line: what is used, by kind, as long as the gauge says; then what is free."""
+    """The whole window as one line: what is used, by kind, then what is free."""
     by_kind, budget = inspection.by_kind(), inspection.budget
     whole = sum(by_kind.values()) or 1
     filled = min(width, round(budget.share * width))
@@ -135,7 +135,7 @@ def bar(inspection: Inspection, width: int) -> Content:
 
 
 def threshold_marks(thresholds: Mapping[str, float], width: int) -> Content:
-    """A line below the bar that points at the thresholds, each with its name where there is room for it."""
+    """A line below the bar that points at the thresholds, each with its name if there is room."""
     line = [" "] * width
     places = {name: min(width - 1, round(share * width)) for name, share in thresholds.items()}
     for at in places.values():
@@ -153,13 +153,13 @@ def threshold_marks(thresholds: Mapping[str, float], width: int) -> Content:
 
 
 def figures(budget: Budget) -> str:
-    """How full, in the words of the gauge: `~` an estimate, `?` a window nobody knows."""
+    """How full the window is, as in the gauge: `~` marks an estimate, `?` an unknown window."""
     about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
     return f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
 
 
 def _grouped(rows: Sequence[Row]) -> list[Row]:
-    """The same with all tools as one row."""
+    """The rows, with all tools as one."""
     tools = [row for row in rows if row.kind == TOOL]
     if len(tools) < 2:
         return list(rows)
@@ -173,20 +173,31 @@ def _ordered(by_kind: Mapping[str, int]) -> list[str]:
 
 
 class EditContext(Protocol):
-    """Edits messages of the context; with `dry_run` only says what that would do. May raise our errors."""
+    """Edits messages of the context; with `dry_run` only returns the effect. May raise CrushpyError."""
 
     async def __call__(self, edits: Sequence[ContextEdit], *, dry_run: bool = False) -> EditEffect: ...
 
 
-class InspectorScreen(ClosesOnce[None]):
-    """`read` gives the figures as they are now; `thresholds` are shares of the window with their names;
-    `edit` drops, cuts or restores messages, or says what that would do.
+@dataclass(frozen=True)
+class ContextControls:
+    """What the inspector can do with the context of a running conversation."""
 
-    An edit takes two presses: the first shows its effect, the second makes it.
+    pin: Callable[[str], Awaitable[str]]
+    """Pins a message by its id, and returns what to tell the user."""
+    edit: EditContext
+    requests: Callable[[], Awaitable[Sequence[RequestMade]]]
+    """The sizes of the requests sent so far."""
+
+
+class InspectorScreen(OverlayScreen[None]):
+    """`read` returns the current figures; `thresholds` are shares of the window with their names. Without
+    `controls` nothing can be changed.
+
+    An edit takes two presses: the first shows its effect, the second applies it.
     """
 
     DEFAULT_CSS = """
-    InspectorScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; }
+    InspectorScreen .title { text-style: none; }
     InspectorScreen #forecast { height: auto; max-height: 2; padding: 0 1; }
     InspectorScreen #chart { height: auto; padding: 0 1; }
     InspectorScreen #time { height: auto; padding: 0 1; display: none; }
@@ -221,16 +232,12 @@ class InspectorScreen(ClosesOnce[None]):
         method: str,
         *,
         thresholds: Mapping[str, float] | None = None,
-        pin: Callable[[str], Awaitable[str]] | None = None,
-        edit: EditContext | None = None,
-        requests: Callable[[], Awaitable[Sequence[RequestMade]]] | None = None,
+        controls: ContextControls | None = None,
     ) -> None:
-        """`pin` pins a message by its id, and gives what to tell. `requests`: how large those so far were."""
         super().__init__()
-        self._pin = pin
-        self._edit = edit
-        self._sure: ContextEdit | None = None
-        """What the next press of the same key does."""
+        self._controls = controls
+        self._confirming: ContextEdit | None = None
+        """The edit that the next press of the same key applies."""
         self._read = read
         self._method = method
         self._thresholds = dict(thresholds or {})
@@ -239,24 +246,21 @@ class InspectorScreen(ClosesOnce[None]):
         self._sorted = True
         self._by_kind = False
         self._tools_apart = False
-        self._ask_requests = requests
         self._requests: Sequence[RequestMade] = ()
         self._over_time: bool | None = None
-        """Whether the window over time is shown; None: where there is room for it."""
+        """Whether the chart over time is shown; None: if there is room for it."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(classes="title", id="heading")
+    def compose_body(self) -> ComposeResult:
         yield Static(id="forecast")
         yield Static(id="time")
         yield Static(id="chart")
         yield Static(id="legend")
         yield Static(id="effect")
         yield RowList()
-        yield KeyBar()
 
     async def on_mount(self) -> None:
-        if self._ask_requests is not None:
-            self._requests = await self._ask_requests()
+        if self._controls is not None:
+            self._requests = await self._controls.requests()
             self._show()
 
     def on_resize(self) -> None:
@@ -265,13 +269,8 @@ class InspectorScreen(ClosesOnce[None]):
     def _show(self) -> None:
         inspection, width = self._inspection, max(1, app_of(self).size.width - 2)
         view = "by kind" if self._by_kind else "largest first" if self._sorted else "in order"
-        self.query_one("#heading", Static).update(
-            Content.assemble(
-                "Context  ",
-                figures(inspection.budget),
-                (f"  compaction {one_line(self._method)}  {view}", "$text-muted"),
-            )
-        )
+        detail = f"compaction {one_line(self._method)}  {view}"
+        self.set_heading(f"Context  {figures(inspection.budget)}", detail)
         forecast = inspection.forecast
         words = ". ".join(in_words(forecast)) if forecast and forecast.turns else ""
         self.query_one("#forecast", Static).update(Content.styled(words, "$text-muted"))
@@ -286,13 +285,15 @@ class InspectorScreen(ClosesOnce[None]):
         self._fill()
 
     def _show_time(self, width: int) -> None:
-        high = app_of(self).size.height >= HIGH
+        high = app_of(self).size.height >= MIN_ROWS_FOR_TIME_CHART
         shown = len(self._requests) > 1 and (high if self._over_time is None else self._over_time)
         self.set_class(shown, "-over-time")
         if shown:
             window = self._inspection.budget.window
             threshold = self._thresholds.get("auto", self._thresholds.get("fallback"))
-            chart = window_chart(self._requests, window, width, CHART_ROWS if high else 3, threshold)
+            chart = window_chart(
+                self._requests, window, width, TIME_CHART_ROWS if high else MIN_CHART_ROWS, threshold
+            )
             self.query_one("#time", Static).update(chart)
 
     def _legend(self) -> Content:
@@ -308,7 +309,7 @@ class InspectorScreen(ClosesOnce[None]):
         counted = sum(by_kind.values())
         budget = inspection.budget
         if budget.clamped:
-            labels.append(Content.styled(f"more than fits: {short(counted)} counted", "$error"))
+            labels.append(Content.styled(f"over the window: {short(counted)} counted", "$error"))
         elif not budget.estimated and abs(counted - budget.used) > budget.used // 20:
             words = f"counted here {short(counted)}, reported {short(budget.used)}"
             labels.append(Content.styled(words, "$text-muted"))
@@ -342,7 +343,7 @@ class InspectorScreen(ClosesOnce[None]):
         self._show()
 
     def action_tools(self) -> None:
-        """Tools one by one, or as one row."""
+        """Each tool on its own row, or all in one."""
         self._tools_apart = not self._tools_apart
         self._show()
 
@@ -355,18 +356,16 @@ class InspectorScreen(ClosesOnce[None]):
         self._show()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        if action in ("edit", "cut_old_views"):
-            return self._edit is not None
-        return action != "pin" or self._pin is not None
+        return action not in ("edit", "cut_old_views", "pin") or self._controls is not None
 
     async def action_pin(self) -> None:
         """Pins the message at the cursor."""
         at = self.query_one(RowList).highlighted
         row = self._rows[at] if at < len(self._rows) else None
-        if self._pin is None or row is None or row.kind not in MESSAGES:
-            tell(self, "Only messages can be pinned here.", "warning")
+        if self._controls is None or row is None or row.kind not in MESSAGES:
+            tell(self, "Only messages can be pinned.", "warning")
             return
-        tell(self, await self._pin(row.message_id))
+        tell(self, await self._controls.pin(row.message_id))
 
     def action_refresh_figures(self) -> None:
         self._inspection = self._read()
@@ -375,10 +374,10 @@ class InspectorScreen(ClosesOnce[None]):
     # --- edits -------------------------------------------------------------------------------------------
 
     def _offer(self) -> None:
-        """Names what is worth cutting first, where nothing else is to be said."""
+        """Suggests what to cut first, if nothing else is shown."""
         views = self._inspection.old_views
-        offered = self._edit is not None and bool(views.message_ids)
-        self._say(f"{offer_words(views)}: o cuts them" if offered else "")
+        offered = self._controls is not None and bool(views.message_ids)
+        self._say(f"{offer_words(views)}: press o to cut them" if offered else "")
 
     def _say(self, words: str, style: str = "$accent") -> None:
         line = self.query_one("#effect", Static)
@@ -389,7 +388,7 @@ class InspectorScreen(ClosesOnce[None]):
         rows = self.query_one(RowList)
         row = self._rows[rows.highlighted] if rows.count else None
         if row is None or not row.message_id:
-            self._say("Only messages can be edited; system prompt and tools are always sent.", "$warning")
+            self._say("Only messages can be edited: the system prompt and tools are always sent", "$warning")
             return
         self._ask(ContextEdit(kind, row.message_id))
 
@@ -397,33 +396,33 @@ class InspectorScreen(ClosesOnce[None]):
         self._ask(ContextEdit("cut", SUPERSEDED))
 
     def _ask(self, edit: ContextEdit) -> None:
-        self.run_worker(self._do(edit, sure=self._sure == edit), group="edit", exclusive=True)
+        self.spawn(self._apply, edit, self._confirming == edit, group="edit")
 
-    async def _do(self, edit: ContextEdit, *, sure: bool) -> None:
-        assert self._edit is not None
-        self._sure = None
+    async def _apply(self, edit: ContextEdit, confirmed: bool) -> None:
+        assert self._controls is not None
+        self._confirming = None
         try:
-            effect = await self._edit([edit], dry_run=not sure)
+            effect = await self._controls.edit([edit], dry_run=not confirmed)
         except CrushpyError as error:
             self._say(error.message, "$warning")
             return
-        if sure:
+        if confirmed:
             self.action_refresh_figures()
             self._say(f"Done: {effect_words(effect)}.")
         else:
-            self._sure = edit
-            self._say(f"{effect_words(effect)}. The same key again does it, Esc does not.", "$warning")
+            self._confirming = edit
+            self._say(f"{effect_words(effect)}. Press again to confirm, Esc to cancel.", "$warning")
 
     @on(RowList.Highlighted)
     def _moved(self) -> None:
-        if self._sure is not None and self._sure.message_id != SUPERSEDED:
-            self._sure = None
+        if self._confirming is not None and self._confirming.message_id != SUPERSEDED:
+            self._confirming = None
             self._offer()
 
     def action_close(self) -> None:
-        """Leaves an edit alone that was about to be made; else the screen."""
-        if self._sure is None:
+        """Cancels an edit that waits for confirmation; otherwise closes the screen."""
+        if self._confirming is None:
             self.dismiss(None)
         else:
-            self._sure = None
+            self._confirming = None
             self._offer()

@@ -1,14 +1,13 @@
-"""The picker of models: windows, prices, missing keys, servers on this machine, thinking effort."""
+"""The model picker: windows, prices, missing keys, servers on this machine, thinking effort."""
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from textual.binding import Binding, BindingType
 from textual.content import Content
 
-from crushpy.core.errors import CrushpyError
 from crushpy.llm.model_listing import (
     ListedModel,
     ask_servers,
@@ -21,24 +20,28 @@ from crushpy.llm.model_listing import (
 from crushpy.security.sanitize import one_line
 from crushpy.settings import Settings
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.picker import PickScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, spread
 
 EFFORT_STEPS = ("", "low", "medium", "high")
-MOST = 300
-"""Rows of models that nobody can use as things are; the words narrow them down."""
-WIDE = 60
+MAX_UNAVAILABLE_ROWS = 300
+"""Models shown that cannot be used yet; a longer filter narrows them down."""
+MIN_COLUMNS_FOR_PRICES = 60
+
+ModelRow = ListedModel | str
+"""A model, or the name as typed if no model has it."""
 
 
-class ModelsScreen(PickScreen[str | None]):
-    """Returns the name of a model, or None. `choose_effort` is told first where the effort was changed."""
+class ModelsScreen(ListScreen[ModelRow, str | None]):
+    """Returns the name of a model, or None. `choose_effort` is called first if the effort was changed."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Use"),
         Binding("f3", "effort", "Thinking effort"),
-        Binding("f5", "refresh", "Ask servers"),
+        Binding("f5", "refresh", "Query servers"),
         Binding("escape", "close", "Close"),
     ]
-    placeholder = "type to filter all known models, or a name of your own: provider/model"
+    heading = "Models"
+    placeholder = "type to filter all known models, or enter any name: provider/model"
 
     def __init__(
         self, settings: Settings, current: str, choose_effort: Callable[[str], None] | None = None
@@ -48,87 +51,70 @@ class ModelsScreen(PickScreen[str | None]):
         self._current = current
         self._choose_effort = choose_effort
         self._effort: str = settings.effort
-        self._loading = True
+        self.is_loading = True
         self._known: list[ListedModel] = []
         self._local: list[ListedModel] = []
-        self._shown: list[ListedModel | str] = []
-        """Offers, and the name as typed where no offer has it."""
+        self._hidden = 0
+        """Models that match and are not shown."""
 
     def on_mount(self) -> None:
-        self.head(Content("Models"))
-        self.run_worker(self._load(), group="load", exclusive=True)
+        self.spawn(self._load, group="load")
 
-    # --- what is shown -----------------------------------------------------------------------------------
+    # --- rows --------------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
         lists = await asyncio.to_thread(cached_lists, self._settings)
         self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
-        self._loading = False
-        self.typed(self.words)
-        try:
-            self._local = await list_local_models(self._settings)
-        except CrushpyError as error:
-            tell(self, str(error), "warning")
-            return
+        self.is_loading = False
+        self.refresh_rows()
+        self._local = await list_local_models(self._settings)
         if self._local:
-            self.typed(self.words)
+            self.refresh_rows()
 
-    async def _ask(self) -> None:
-        """Asks every server what it offers, now that the user wants to know."""
+    async def _query_servers(self) -> None:
         lists = await ask_servers(self._settings, refresh=True)
         self._known = await asyncio.to_thread(list_models, self._settings, None, lists)
-        self.typed(self.words)
+        self.refresh_rows()
         for one in lists:
             if one.failure:
-                tell(self, f"{one.provider} could not be asked: {one.failure}", "warning")
-        if asked := [one.provider for one in lists if not one.failure]:
-            tell(self, f"Asked what they offer: {', '.join(asked)}.")
+                tell(self, f"{one.provider} could not be queried: {one.failure}", "warning")
+        if answered := [one.provider for one in lists if not one.failure]:
+            tell(self, f"Models updated from {', '.join(answered)}.")
         if not lists:
-            tell(self, "There is nobody to ask: no key and no address is set (see /connect).")
+            tell(self, "There is no server to query: no key and no address is set (see /connect).")
 
-    def typed(self, words: str) -> None:
-        """Without words: what can be used. With words: everything they fit."""
-        current = self._on_cursor()
+    def row_text(self, row: ModelRow) -> str:
+        return row if isinstance(row, str) else f"{row.info.name} {row.how}"
+
+    def filter_rows(self) -> Sequence[ModelRow]:
+        """Without a filter the available models, with one all that match it."""
         served = {offer.info.name for offer in self._local}
         everything = [*self._local, *(offer for offer in self._known if offer.info.name not in served)]
-        wanted = words.casefold().split()
-        fitting = [
-            offer
-            for offer in everything
-            if all(word in f"{offer.info.name} {offer.how}".casefold() for word in wanted)
-        ]
-        ready = [offer for offer in fitting if offer.ready or offer.api_base]
-        rest = [offer for offer in fitting if not offer.ready and not offer.api_base]
-        rest.sort(key=lambda offer: not offer.how.startswith("set "))  # where one variable is all it takes
-        self._shown = [*ready, *(rest[:MOST] if wanted else [])]
-        typed = words.strip()
-        if "/" in typed and " " not in typed and all(offer.info.name != typed for offer in everything):
-            self._shown.append(typed)
-        self.rows.show(len(self._shown), self._draw, self._place(current))
-        self._say_how_many(everything, len(rest) if not wanted else max(0, len(rest) - MOST))
+        self.all_rows = everything
+        matching = [row for row in super().filter_rows() if not isinstance(row, str)]
+        available = [offer for offer in matching if offer.ready or offer.api_base]
+        rest = [offer for offer in matching if not offer.ready and not offer.api_base]
+        rest.sort(key=lambda offer: not offer.how.startswith("set "))  # only a variable is missing
+        typed = self.filter_text.strip()
+        shown = rest[:MAX_UNAVAILABLE_ROWS] if typed else []
+        self._hidden = len(rest) - len(shown)
+        self._show_heading()
+        is_new = "/" in typed and " " not in typed and all(one.info.name != typed for one in everything)
+        return [*available, *shown, *([typed] if is_new else [])]
 
-    def _place(self, current: str) -> int:
-        names = [offer if isinstance(offer, str) else offer.info.name for offer in self._shown]
-        return next((names.index(name) for name in (current, self._current) if name in names), 0)
+    def cursor_after_filter(self, previous: ModelRow | None) -> int:
+        names = [_name(row) for row in self.shown]
+        moved_to = _name(previous) if previous is not None and self.rows.highlighted else ""
+        return next((names.index(name) for name in (moved_to, self._current) if name in names), 0)
 
-    def _on_cursor(self) -> str:
-        """What the cursor is on; nothing while the user has not moved it."""
-        number = self.rows.highlighted
-        if not 0 < number < len(self._shown):
-            return ""
-        row = self._shown[number]
-        return row if isinstance(row, str) else row.info.name
+    def _show_heading(self) -> None:
+        ready = sum(offer.ready for offer in self.all_rows if not isinstance(offer, str))
+        text = "loading …" if self.is_loading else f"{ready} available"
+        if self._hidden:
+            text += f", {self._hidden:,} more are known"
+        self.set_heading("Models", f"{text}  thinking: {self._effort or 'default'}")
 
-    def _say_how_many(self, everything: list[ListedModel], hidden: int) -> None:
-        ready = sum(offer.ready for offer in everything)
-        text = f"  {ready} within reach" if not self._loading else "  loading …"
-        if hidden:
-            text += f", {hidden:,} more are known"
-        effort = f"  thinking: {self._effort or 'as the model has it'}"
-        self.head(Content.assemble("Models", (text + effort, "$text-muted")))
-
-    def _draw(self, number: int, width: int) -> Content:
-        row = self._shown[number]
+    def draw_row(self, row: ModelRow, width: int) -> Content:
         if isinstance(row, str):
             return Content.assemble("  use ", (one_line(row), "bold"), (" as typed", "$text-muted"))
         info = row.info
@@ -137,68 +123,63 @@ class ModelsScreen(PickScreen[str | None]):
         if not row.ready:
             left += Content.styled(f"  {one_line(row.how)}", "$warning")
         window = format_window(info.context_window) + ("?" if info.source == "default" else "")
-        if width < WIDE:
+        if width < MIN_COLUMNS_FOR_PRICES:
             return spread(left, Content.styled(f"{window:>6}", "$text-muted"), width)
         figures = f"{window:>6} {format_price(info.input_cost):>6} {format_price(info.output_cost):>6}"
         thinks = "thinks " if info.thinking else "       "
         return spread(left, Content.styled(f"{thinks}{figures}", "$text-muted"), width)
 
-    def describe(self, number: int) -> Content:
-        row = self._shown[number]
+    def describe_row(self, row: ModelRow) -> Content:
         if isinstance(row, str):
-            return Content("No model of that name is known; the window is then a guess, shown with a ?.")
+            return Content("No model of that name is known; its window is a guess, marked with ?")
         info = row.info
         guess = " (a guess)" if info.source == "default" else ""
         words = [
             f"window {info.context_window or 0:,}{guess}",
-            f"{format_price(info.input_cost)} in, {format_price(info.output_cost)} out, "
-            "in $ for a million tokens",
+            f"{format_price(info.input_cost)} in, {format_price(info.output_cost)} out, in $ per million tokens",
             one_line(row.how),
         ]
-        words += [] if info.tools else ["no tools: it can only talk"]
+        words += [] if info.tools else ["no tools: chat only"]
         about = Content("; ".join(words))
         if row.api_base and not row.ready:
             from crushpy.llm.model_listing import ways
 
             provider, _, model = one_line(info.name).partition("/")
             once, for_good = ways(provider, row.api_base, model)
-            about += Content(f"\nonce: {once}\nfor good: {for_good}")
+            about += Content(f"\nonce: {once}\npermanently: {for_good}")
         return about
 
-    def nothing(self) -> Content:
-        if self._loading:
-            return Content("Loading …")
+    def empty_text(self) -> str:
         missing = Counter(offer.how for offer in self._known if not offer.ready)
-        wishes = [how for how, _ in missing.most_common() if how.startswith("set ")][:4]
-        return Content("No model fits. " + ("; ".join(map(one_line, wishes)) if not self.words else ""))
+        steps = [how for how, _ in missing.most_common() if how.startswith("set ")][:4]
+        return "No model matches. " + ("; ".join(map(one_line, steps)) if not self.filter_text else "")
 
-    # --- what the user does ------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------
 
-    def action_take(self) -> None:
-        self.rows.action_take()
-
-    def taken(self, number: int) -> None:
-        row = self._shown[number]
+    def choose(self, row: ModelRow) -> None:
         if isinstance(row, ListedModel) and not row.ready:
-            way = "the two ways to use it stand below" if row.api_base else f"{row.how} (see /connect)"
-            tell(self, f"{row.info.name} is not within reach: {way}.", "warning")
+            way = "two ways to use it are shown below" if row.api_base else f"{row.how} (see /connect)"
+            tell(self, f"{row.info.name} is not available: {way}.", "warning")
             return
-        name = row if isinstance(row, str) else row.info.name
         if self._choose_effort is not None and self._effort != self._settings.effort:
             self._choose_effort(self._effort)
-        self.dismiss(name)
+        self.dismiss(_name(row))
 
     def action_refresh(self) -> None:
-        self.run_worker(self._ask(), group="ask", exclusive=True)
+        self.spawn(self._query_servers, group="query")
 
     def action_effort(self) -> None:
-        """The next effort: as the model has it, low, medium, high."""
-        row = self._shown[self.rows.highlighted] if self._shown else ""
+        """The next effort: default, low, medium, high."""
+        row = self.current
         if isinstance(row, ListedModel) and not row.info.thinking:
             tell(self, f"{row.info.name} has no thinking effort.")
             return
         self._effort = EFFORT_STEPS[(EFFORT_STEPS.index(self._effort) + 1) % len(EFFORT_STEPS)]
-        self.typed(self.words)
+        self.refresh_rows()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         return self._choose_effort is not None if action == "effort" else True
+
+
+def _name(row: ModelRow) -> str:
+    return row if isinstance(row, str) else row.info.name

@@ -14,85 +14,75 @@ from crushpy.core.messages import Diff, counted
 from crushpy.engine.rewind.file_views import FileView
 from crushpy.engine.rewind.rewinder import PointSummary
 from crushpy.security.sanitize import one_line
-from crushpy.tui.screens.closing import ClosesOnce
-from crushpy.tui.screens.picker import PickScreen, spread
+from crushpy.tui.screens.overlay import ListScreen, OverlayScreen, spread
 from crushpy.tui.transcript.drawn_display import DrawnDisplay
 from crushpy.tui.transcript.render.canvas import Canvas, Margin
 from crushpy.tui.transcript.render.diff_rows import draw_diff
 from crushpy.tui.transcript.render.styles import Palette
-from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.row_list import RowList
 
-SHOWN_PATHS = 8
+MAX_PATHS_SHOWN = 8
+RESTORE_LABELS = {
+    "created": "recreate",
+    "deleted": "delete",
+    "changed": "restore",
+    "mode": "mode",
+    "replaced": "restore",
+}
+"""What restoring a path does to it."""
 
 
-class RewindScreen(PickScreen[str]):
-    """Returns the id of the prompt to go back to."""
+class RewindScreen(ListScreen[PointSummary, str]):
+    """Returns the id of the prompt to go back to; the latest prompt comes first."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "take", "Go back to before it"),
         Binding("escape", "close", "Close"),
     ]
+    heading = "Rewind: go back to before which prompt?"
     placeholder = "type to filter your prompts"
 
     def __init__(self, points: Sequence[PointSummary], folder: str) -> None:
         super().__init__()
+        self.all_rows = list(reversed(points))
         self._folder = folder.rstrip("/") + "/"
-        self._all = list(reversed(points))
-        self._shown = self._all
 
-    def on_mount(self) -> None:
-        self.head("Rewind: go back to before which prompt?")
-        self.typed("")
+    def row_text(self, row: PointSummary) -> str:
+        return row.message.text
 
-    def typed(self, words: str) -> None:
-        wanted = words.casefold().split()
-        self._shown = [
-            one for one in self._all if all(word in one.message.text.casefold() for word in wanted)
-        ]
-        self.rows.show(len(self._shown), self._row)
+    def draw_row(self, row: PointSummary, width: int) -> Content:
+        files = f"{counted(row.files, 'file')} since" if row.files else "no files since"
+        prompt = Content(one_line(row.message.text) or "(an image)")
+        return spread(prompt, Content.styled(files, "$text-muted"), width)
 
-    def _row(self, number: int, width: int) -> Content:
-        point = self._shown[number]
-        files = f"{counted(point.files, 'file')} since" if point.files else "no file since"
-        return spread(
-            Content(one_line(point.message.text) or "(a picture)"),
-            Content.styled(files, "$text-muted"),
-            width,
-        )
-
-    def action_take(self) -> None:
-        self.rows.action_take()
-
-    def taken(self, number: int) -> None:
-        self.dismiss(self._shown[number].message.id)
-
-    def describe(self, number: int) -> Content:
-        paths = self._shown[number].paths
-        if not paths:
-            return Content("Nothing that was done since changed a file.")
-        more = f" and {len(paths) - SHOWN_PATHS} more" if len(paths) > SHOWN_PATHS else ""
-        named = ", ".join([path.removeprefix(self._folder) for path in paths[:SHOWN_PATHS]])
+    def describe_row(self, row: PointSummary) -> Content:
+        if not row.paths:
+            return Content("No file was changed since")
+        more = f" and {len(row.paths) - MAX_PATHS_SHOWN} more" if len(row.paths) > MAX_PATHS_SHOWN else ""
+        named = ", ".join([path.removeprefix(self._folder) for path in row.paths[:MAX_PATHS_SHOWN]])
         return Content(one_line(f"Changed since: {named}{more}"))
 
-    def nothing(self) -> Content:
-        return Content("No prompt holds these words.")
+    def empty_text(self) -> str:
+        return "No prompt contains these words"
+
+    def choose(self, row: PointSummary) -> None:
+        self.dismiss(row.message.id)
 
 
-class RestorationScreen(ClosesOnce[frozenset[str] | None]):
-    """Returns the paths to put back, as the views name them; None where nothing is to be done."""
+class RestorationScreen(OverlayScreen[frozenset[str] | None]):
+    """Shows what would be restored, with diffs. Returns the paths to restore; None if it was cancelled."""
 
     DEFAULT_CSS = """
-    RestorationScreen .title { height: auto; max-height: 3; padding: 0 1; background: $panel; }
+    RestorationScreen .title { max-height: 3; text-style: none; }
     RestorationScreen RowList { height: 1fr; max-height: 40%; }
     RestorationScreen #note { height: auto; max-height: 3; padding: 0 1; color: $text-muted; }
     RestorationScreen VerticalScroll { height: 2fr; padding: 0 1; border-top: solid $panel; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "confirm", "Put back", priority=True),
-        Binding("space", "leave_out", "Leave out or in"),
-        Binding("tab", "look", "List or diff", priority=True),
-        Binding("escape", "dismiss(None)", "Cancel"),
+        Binding("enter", "confirm", "Restore", priority=True),
+        Binding("space", "include", "Include or leave out"),
+        Binding("tab", "switch_pane", "List or diff", priority=True),
+        Binding("escape", "close", "Cancel"),
     ]
     AUTO_FOCUS = "RowList"
 
@@ -105,53 +95,46 @@ class RestorationScreen(ClosesOnce[frozenset[str] | None]):
         note: str = "",
         always: bool = False,
     ) -> None:
-        """`always`: there is something to confirm even where no file is put back."""
+        """`always`: it can be confirmed even if no file is restored."""
         super().__init__()
-        self._title = title
+        self.heading = one_line(title)
         self._views = views
         self._palette = palette
         self._note = note
         self._always = always
         self._chosen = {view.path for view in views if view.action != "conflict"}
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content(one_line(self._title)), classes="title")
+    def compose_body(self) -> ComposeResult:
         yield RowList(one_click=False)
         yield Static(Content(self._note), id="note")
         yield VerticalScroll(id="diff")
-        yield KeyBar()
 
     def on_mount(self) -> None:
-        self.query_one(RowList).show(len(self._views), self._row)
+        self.query_one(RowList).show(len(self._views), self._draw_row)
         self.query_one("#note").display = bool(self._note)
 
-    def _row(self, number: int, width: int) -> Content:
+    def _draw_row(self, number: int, width: int) -> Content:
         view = self._views[number]
         if view.action == "conflict":
             return Content.assemble(
-                "    left alone  ", one_line(view.path), (f"  {one_line(view.note)}", "$text-warning")
+                "    skipped   ", one_line(view.path), (f"  {one_line(view.note)}", "$text-warning")
             )
         mark = "[x] " if view.path in self._chosen else "[ ] "
         figures = [(f"  +{view.added}", "$text-success"), (f" -{view.removed}", "$text-error")]
         shown = figures if view.added or view.removed else []
         note = [(f"  {one_line(view.note)}", "$text-muted")] if view.note else []
-        return Content.assemble(
-            mark, f"{RETURNS.get(view.action, view.action):<10}", one_line(view.path), *shown, *note
-        )
+        label = RESTORE_LABELS.get(view.action, view.action)
+        return Content.assemble(mark, f"{label:<10}", one_line(view.path), *shown, *note)
 
     @on(RowList.Highlighted)
-    def _highlighted(self, event: RowList.Highlighted) -> None:
-        self._show_diff(event.number)
-
-    def _show_diff(self, number: int) -> None:
+    def _show_diff(self, event: RowList.Highlighted) -> None:
         scroll = self.query_one("#diff", VerticalScroll)
         scroll.remove_children()
-        if not 0 <= number < len(self._views):
+        if not 0 <= event.number < len(self._views):
             return
-        view = self._views[number]
+        view = self._views[event.number]
         if not view.unified:
-            words = view.note or "There is no text to compare."
-            scroll.mount(Static(Content(one_line(f"{view.path}: {words}"))))
+            scroll.mount(Static(Content(one_line(f"{view.path}: {view.note or 'no text to compare'}"))))
             return
         diff = Diff(view.path, view.unified, view.added, view.removed)
 
@@ -161,33 +144,17 @@ class RestorationScreen(ClosesOnce[frozenset[str] | None]):
         scroll.mount(DrawnDisplay(draw, self._palette))
         scroll.scroll_home(animate=False)
 
-    # --- keys --------------------------------------------------------------------------------------------
-
     @on(RowList.Taken)
-    def _taken(self, event: RowList.Taken) -> None:
-        self.action_leave_out()
-
-    def action_leave_out(self) -> None:
+    def action_include(self) -> None:
         rows = self.query_one(RowList)
-        if not self._views or self._views[rows.highlighted].action == "conflict":
-            return
-        self._chosen ^= {self._views[rows.highlighted].path}
-        rows.refresh()
+        if self._views and self._views[rows.highlighted].action != "conflict":
+            self._chosen ^= {self._views[rows.highlighted].path}
+            rows.refresh()
 
-    def action_look(self) -> None:
+    def action_switch_pane(self) -> None:
         rows, diff = self.query_one(RowList), self.query_one("#diff", VerticalScroll)
         (diff if rows.has_focus else rows).focus()
 
     def action_confirm(self) -> None:
         if self._chosen or self._always:
             self.dismiss(frozenset(self._chosen))
-
-
-RETURNS = {
-    "created": "comes back",
-    "deleted": "goes",
-    "changed": "changes",
-    "mode": "mode",
-    "replaced": "changes",
-}
-"""What putting a path back does to it, for people."""

@@ -1,12 +1,10 @@
-"""A stored session to read, whole: nothing can be changed here."""
+"""A stored session to read: nothing can be changed here."""
 
 from collections.abc import Sequence
 from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
-from textual.content import Content
-from textual.widgets import Static
 
 from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Message
@@ -16,17 +14,16 @@ from crushpy.tui.found_items import FoundPlace
 from crushpy.tui.items import ErrorItem
 from crushpy.tui.long_replies import cut_long_replies
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.screens.transcript_screen import TranscriptScreen
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.transcript.widget import Transcript
 from crushpy.tui.transcript_presenter import TranscriptPresenter
-from crushpy.tui.widgets.key_bar import KeyBar
 
 
-class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
+class SessionReaderScreen(TranscriptScreen, OverlayScreen[str | None]):
     """The session as the chat would show it, from its beginning or at a message that was found. Returns the
-    session to go on with: itself, or a branch that was made of it."""
+    session to continue in: itself, or a branch that was made of it; None to stay."""
 
     DEFAULT_CSS = """
     SessionReaderScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
@@ -36,8 +33,8 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         Binding("home", "edge('home')", "Beginning"),
         Binding("end", "edge('end')", "End"),
         Binding("f", "fold", "Fold or unfold"),
-        Binding("g", "go_on", "Go on here"),
-        Binding("escape", "dismiss(None)", "Close"),
+        Binding("g", "go_on", "Continue here"),
+        Binding("escape", "close", "Close"),
     ]
     AUTO_FOCUS = "Transcript"
 
@@ -48,6 +45,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         self._library = library
         self._session_id = session_id
         self._folded = True
+        self.heading = f"Session {one_line(session_id)}"
         self._feed: TranscriptPresenter | None = None
 
     @property
@@ -58,7 +56,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         app_of(self).push_screen(SessionReaderScreen(library, session_id), self._left)
 
     def _left(self, branch: str | None) -> None:
-        if branch:  # the reader before this one has done its work too
+        if branch:  # the readers below it close as well
             self.dismiss(branch)
 
     async def fork_at(self, key: int) -> None:
@@ -70,20 +68,18 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
             return
         self.dismiss(made.id)
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content(f"Session {one_line(self._session_id)}"), classes="title")
+    def compose_body(self) -> ComposeResult:
         yield Transcript()
-        yield KeyBar()
 
     def on_mount(self) -> None:
-        self.run_worker(self._load(), exclusive=True)
+        self.spawn(self._load, group="load")
 
-    def grown(self, session_id: str) -> None:
-        """There may be more of a session. It is read anew where it is the one, unless it was scrolled up."""
+    def refresh_session(self, session_id: str) -> None:
+        """Loads the session again if it is this one, unless the user scrolled up."""
         if session_id == self._session_id and self.query_one(Transcript).following:
-            self.run_worker(self._load(again=True), exclusive=True)
+            self.spawn(self._load, True, group="load")
 
-    async def _load(self, *, again: bool = False) -> None:
+    async def _load(self, again: bool = False) -> None:
         transcript = self.query_one(Transcript)
         try:
             info, messages = await self._library.messages(self._session_id)
@@ -93,8 +89,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         except CrushpyError as error:
             transcript.add(ErrorItem(error.message, error.hint))
             return
-        title = Content.assemble(f"Session {info.id}  ", (one_line(info.title), "$text-muted"))
-        self.query_one(".title", Static).update(title)
+        self.set_heading(f"Session {info.id}", one_line(info.title))
         self._feed = TranscriptPresenter(transcript, offers=("open_parent",))
         self._feed.load(messages, opening, states, marks, await cut_long_replies(messages))
         self._is_task = info.kind == "task"
@@ -103,7 +98,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
             self.call_after_refresh(self._begin, messages)
 
     def _begin(self, messages: Sequence[Message]) -> None:
-        """At the message that was found, or at the beginning."""
+        """Scrolls to the message that was found, or to the beginning."""
         transcript = self.query_one(Transcript)
         wanted = [one for one in messages if self._place is not None and one.id == self._place.message_id]
         key = self._feed.find(wanted[0], self._place.words) if self._feed and self._place and wanted else -1
@@ -116,7 +111,7 @@ class SessionReaderScreen(TranscriptScreen, ClosesOnce[str | None]):
         self.dismiss(self._session_id)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """A task's session goes on with its task alone."""
+        """The session of a task is continued only by its task."""
         return action != "go_on" or not self._is_task
 
     def action_edge(self, where: str) -> None:

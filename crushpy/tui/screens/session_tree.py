@@ -32,17 +32,16 @@ from crushpy.security.sanitize import clean, one_line
 from crushpy.storage.records import BoundaryInfo
 from crushpy.tui.items import image_label
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.textual_adapter import app_of
-from crushpy.tui.widgets.key_bar import KeyBar
 from crushpy.tui.widgets.status_bar import short
 
-LONGEST = 600
-"""Characters of one message."""
+MAX_MESSAGE_CHARS = 600
+"""Characters of a message in the preview."""
 
 
 def coverage_words(boundary: BoundaryInfo) -> str:
-    """How many of the facts left behind were carried over; empty where there were none."""
+    """How many facts were carried over; empty if there were none."""
     total = sum(counts[0] for counts in boundary.coverage.values())
     carried = sum(counts[2] for counts in boundary.coverage.values())
     return f"{carried}/{total} facts" if total else ""
@@ -54,7 +53,7 @@ def tokens_words(boundary: BoundaryInfo) -> str:
 
 
 def preview_text(preview: Preview, note: str = "") -> Content:
-    """What the preview of a session says, as lines to scroll through."""
+    """A stored session at a glance: its boundary, its summary, its first and last messages."""
     session = preview.session
     blocks = [
         Content.assemble((one_line(session.title) or "untitled", "bold")),
@@ -70,7 +69,7 @@ def preview_text(preview: Preview, note: str = "") -> Content:
         blocks += ["", *_boundary(preview.boundary)]
     if preview.seed is not None:
         blocks += ["", _heading("Summary")]
-        blocks.append(Content(clean(preview.seed.summary).strip() or "(none: the evidence stands alone)"))
+        blocks.append(Content(clean(preview.seed.summary).strip() or "(none: evidence only)"))
     if preview.first:
         blocks += ["", _heading("Messages"), *map(_message, preview.first)]
     if preview.left_out:
@@ -80,7 +79,7 @@ def preview_text(preview: Preview, note: str = "") -> Content:
 
 
 def _boundary(boundary: BoundaryInfo) -> list[Content]:
-    lines = [_heading(f"Fresh start: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
+    lines = [_heading(f"Compacted: {boundary.trigger}{' (undone)' if boundary.undone_at else ''}")]
     tokens = f"{boundary.tokens_before:,} → {boundary.tokens_after:,} tokens"
     if boundary.reported_after is not None:
         tokens += f" (reported {boundary.reported_after:,})"
@@ -93,8 +92,8 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
         )
         lines.append(Content(f"{words} carried: {kinds}"))
     edited = boundary.summary_source == "edited"
-    by = "agent" if edited and boundary.trigger == "agent" else boundary.summary_source or "nobody"
-    made = f"summary by {'model' if by == 'edited' else by}"
+    by = "agent" if edited and boundary.trigger == "agent" else boundary.summary_source or "none"
+    made = "no summary" if by == "none" else f"summary by {'model' if by == 'edited' else by}"
     if boundary.summary_model:
         made += f" ({one_line(boundary.summary_model)})"
     made += ", edited by you" if edited else ""
@@ -103,7 +102,7 @@ def _boundary(boundary: BoundaryInfo) -> list[Content]:
         time = f"prepared in {time}, waited {boundary.waited_ms} ms"
     lines.append(_muted(", ".join([made, time, *([f"${boundary.cost:.4f}"] if boundary.cost else [])])))
     if boundary.moment:
-        lines.append(_muted(f"At a natural moment: {one_line(boundary.moment)}"))
+        lines.append(_muted(f"Early, at a natural break: {one_line(boundary.moment)}"))
     if boundary.problem:
         lines.append(Content.styled(one_line(boundary.problem), "$warning"))
     return lines
@@ -134,7 +133,7 @@ def _part(part: object) -> Content | None:
             return None
 
 
-def _bounded(text: str, longest: int = LONGEST) -> str:
+def _bounded(text: str, longest: int = MAX_MESSAGE_CHARS) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
@@ -146,8 +145,8 @@ def _muted(text: str) -> Content:
     return Content.styled(text, "$text-muted")
 
 
-class Chosen(Data, frozen=True):
-    """What to do now: go on in that session, or undo the boundary that opened the open one."""
+class TreeChoice(Data, frozen=True):
+    """What to do next: continue in that session, or undo the boundary that opened the current one."""
 
     action: Literal["continue", "undo"]
     session_id: str
@@ -156,10 +155,6 @@ class Chosen(Data, frozen=True):
 class SessionTree(Tree[Branch]):
     """Enter reads a session, the space bar marks it."""
 
-    def wait_for_lines(self) -> None:
-        """Lays the lines out at once: a cursor that is moved before that goes to where nothing is yet."""
-        self._build()
-
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("space", "screen.mark", "Mark", show=False),
         Binding("left", "screen.fold(False)", "Fold", show=False),
@@ -167,31 +162,31 @@ class SessionTree(Tree[Branch]):
     ]
 
 
-class LineageScreen(ClosesOnce[Chosen | None]):
+class SessionTreeScreen(OverlayScreen[TreeChoice | None]):
     """`session_id` is any session of the conversation; the cursor starts there."""
 
     DEFAULT_CSS = """
-    LineageScreen .title { height: 1; padding: 0 1; background: $panel; text-style: bold; }
-    LineageScreen #both { height: 1fr; layout: horizontal; }
-    LineageScreen SessionTree { width: 1fr; height: 1fr; padding: 0 1; }
-    LineageScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
-    LineageScreen #preview-pane Static { height: auto; }
-    LineageScreen.-narrow #both { layout: vertical; }
-    LineageScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
-    LineageScreen.-short #preview-pane { display: none; }
+    SessionTreeScreen #both { height: 1fr; layout: horizontal; }
+    SessionTreeScreen SessionTree { width: 1fr; height: 1fr; padding: 0 1; }
+    SessionTreeScreen #preview-pane { width: 1fr; height: 1fr; padding: 0 1; border-left: solid $panel; }
+    SessionTreeScreen #preview-pane Static { height: auto; }
+    SessionTreeScreen.-narrow #both { layout: vertical; }
+    SessionTreeScreen.-narrow #preview-pane { border-left: none; border-top: solid $panel; }
+    SessionTreeScreen.-short #preview-pane { display: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "read", "Open"),
-        Binding("g", "go_on", "Go on here"),
+        Binding("g", "go_on", "Continue here"),
         Binding("f", "fork", "Fork here"),
-        Binding("u", "undo", "Undo fresh start"),
+        Binding("u", "undo", "Undo compaction"),
         Binding("space", "mark", "Mark"),
         Binding("c", "compare", "Compare"),
-        Binding("escape", "dismiss(None)", "Close"),
+        Binding("escape", "close", "Close"),
     ]
     HORIZONTAL_BREAKPOINTS = [(0, "-narrow"), (100, "-wide")]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "SessionTree"
+    heading = "Session tree"
 
     def __init__(self, library: SessionBrowser, session_id: str) -> None:
         super().__init__()
@@ -201,10 +196,9 @@ class LineageScreen(ClosesOnce[Chosen | None]):
         self._drawn: dict[str, TreeNode[Branch]] = {}
         self._marked: list[str] = []
         self._sure = ""
-        """The session whose boundary the next `u` undoes."""
+        """The session whose boundary the next `u` undoes, after a warning."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content("Lineage"), classes="title", id="heading")
+    def compose_body(self) -> ComposeResult:
         with Container(id="both"):
             tree = SessionTree("")
             tree.show_root = False
@@ -213,22 +207,19 @@ class LineageScreen(ClosesOnce[Chosen | None]):
             yield tree
             with VerticalScroll(id="preview-pane"):
                 yield Static(id="preview")
-        yield KeyBar()
 
     def on_mount(self) -> None:
-        self.run_worker(self._load(), group="tree", exclusive=True)
+        self.spawn(self._load, group="tree")
 
-    # --- what is shown -----------------------------------------------------------------------------------
+    # --- the tree ----------------------------------------------------------------------------------------
 
     async def _load(self) -> None:
         try:
             branches = await self._library.tree(self._here)
         except CrushpyError as error:
-            self._say(
-                Content.styled(
-                    f"Nothing is stored of this conversation yet. ({error.message})", "$text-muted"
-                )
-            )
+            empty = f"Nothing of this conversation is stored yet ({error.message})"
+            self.set_heading(self.heading, empty)
+            self.query_one("#preview", Static).update(Content.styled(empty, "$text-muted"))
             return
         self._branches = {branch.session.id: branch for branch in branches}
         tree = self.query_one(SessionTree)
@@ -241,19 +232,12 @@ class LineageScreen(ClosesOnce[Chosen | None]):
             node.allow_expand = bool(node.children)
         title = one_line(branches[0].session.title) if branches else ""
         count = counted(len(branches), "session")
-        self.query_one("#heading", Static).update(
-            Content.assemble("Lineage  ", title, (f"  {count}", "$text-muted"))
-        )
+        self.set_heading(f"{self.heading}  {title}", count)
         if self._here in self._drawn:
-            tree.wait_for_lines()
-            tree.move_cursor(self._drawn[self._here])
-
-    def _say(self, text: Content) -> None:
-        self.query_one("#heading", Static).update(Content.assemble("Lineage  ", text))
-        self.query_one("#preview", Static).update(text)
+            self.call_after_refresh(tree.move_cursor, self._drawn[self._here])  # once the lines are laid out
 
     def _label(self, branch: Branch) -> RichText:
-        """A line of the tree. `RichText`, for a plain string would be taken for markup."""
+        """A line of the tree, as `RichText`: a plain string would be parsed as markup."""
         session, boundary = branch.session, branch.boundary
         mark = ("◆ " if session.id in self._marked else "") + ("● " if session.id == self._here else "")
         words: list[str] = []
@@ -282,7 +266,7 @@ class LineageScreen(ClosesOnce[Chosen | None]):
         branch = self._current()
         if branch is not None:
             self._sure = ""
-            self.run_worker(self._preview(branch), group="preview", exclusive=True)
+            self.spawn(self._preview, branch, group="preview")
             self.refresh_bindings()
 
     async def _preview(self, branch: Branch) -> None:
@@ -297,10 +281,10 @@ class LineageScreen(ClosesOnce[Chosen | None]):
         tip = self._tip_of(branch)
         if tip.session.id == branch.session.id:
             return ""
-        return f"It went on in session {tip.session.generation + 1}: g goes on there, f branches from here."
+        return f"Continued in session {tip.session.generation + 1}: g continues there, f forks from here"
 
     def _tip_of(self, branch: Branch) -> Branch:
-        """Where the line of this session has its end."""
+        """The last session that continues this one."""
         seen = {branch.session.id}
         while True:
             after = [
@@ -317,7 +301,7 @@ class LineageScreen(ClosesOnce[Chosen | None]):
         node = self.query_one(SessionTree).cursor_node
         return node.data if node is not None else None
 
-    # --- what the user does ------------------------------------------------------------------------------
+    # --- actions -----------------------------------------------------------------------------------------
 
     @on(Tree.NodeSelected)
     def _selected(self) -> None:
@@ -333,35 +317,30 @@ class LineageScreen(ClosesOnce[Chosen | None]):
         if branch is not None:
             from crushpy.tui.screens.session_reader import SessionReaderScreen
 
-            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id), self._branched)
+            app_of(self).push_screen(SessionReaderScreen(self._library, branch.session.id), self._continue_in)
 
-    def _branched(self, session_id: str | None) -> None:
-        """A branch was made at a message of the session that was read."""
+    def _continue_in(self, session_id: str | None) -> None:
+        """The reader was closed: with the session to continue in, or with None."""
         if session_id:
-            self.dismiss(Chosen("continue", session_id))
+            self.dismiss(TreeChoice("continue", session_id))
 
     def action_go_on(self) -> None:
         branch = self._current()
         if branch is None:
             return
         tip = self._tip_of(branch).session
-        self.dismiss(None if tip.id == self._here else Chosen("continue", tip.id))
+        self.dismiss(None if tip.id == self._here else TreeChoice("continue", tip.id))
 
     def action_fork(self) -> None:
         branch = self._current()
         if branch is not None:
-            self.run_worker(self._fork(branch.session.id), group="change", exclusive=True)
+            self.spawn(self._fork, branch.session.id, group="change")
 
     async def _fork(self, session_id: str) -> None:
-        try:
-            made = await self._library.fork(session_id)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
-        self.dismiss(Chosen("continue", made.id))
+        self._continue_in((await self._library.fork(session_id)).id)
 
     def action_undo(self) -> None:
-        """Asks once: the next press does it."""
+        """Warns once; the second press undoes."""
         branch = self._current()
         if branch is None:
             return
@@ -371,54 +350,45 @@ class LineageScreen(ClosesOnce[Chosen | None]):
             before = self._number(session.parent_id)
             tell(
                 self,
-                f"Press u again to take this fresh start back: session {before} goes on where it was, "
+                f"Press u again to undo this compaction: session {before} continues where it ended, "
                 "this one stays as a branch, files are not touched.",
             )
         elif session.id == self._here:
-            self.dismiss(Chosen("undo", session.id))
+            self.dismiss(TreeChoice("undo", session.id))
         else:
-            self.run_worker(self._undo(session.id), group="change", exclusive=True)
+            self.spawn(self._undo, session.id, group="change")
 
     async def _undo(self, session_id: str) -> None:
-        try:
-            parent = await self._library.undo(session_id)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
-        self.dismiss(Chosen("continue", parent.id))
+        self._continue_in((await self._library.undo(session_id)).id)
 
     def action_mark(self) -> None:
-        """Marks a session to compare; of three the one marked first is let go."""
+        """Marks a session to compare; a third mark replaces the first."""
         branch = self._current()
         if branch is None:
             return
         session_id = branch.session.id
-        let_go = [session_id] if session_id in self._marked else self._marked[:-1]
-        kept = [one for one in self._marked if one not in let_go]
-        self._marked = kept if session_id in let_go else [*kept, session_id]
-        for changed in {session_id, *let_go}:
+        unmarked = [session_id] if session_id in self._marked else self._marked[:-1]
+        kept = [one for one in self._marked if one not in unmarked]
+        self._marked = kept if session_id in unmarked else [*kept, session_id]
+        for changed in {session_id, *unmarked}:
             self._drawn[changed].set_label(self._label(self._branches[changed]))
         self.refresh_bindings()
 
     def action_compare(self) -> None:
-        """The two that are marked; with one mark, that one and the one under the cursor."""
+        """The two marked sessions; with one mark, that one and the one under the cursor."""
         branch = self._current()
         chosen = list(self._marked)
         if len(chosen) == 1 and branch is not None and branch.session.id not in chosen:
             chosen.append(branch.session.id)
         if len(chosen) != 2:
-            tell(self, "Mark two sessions with the space bar, then press c.")
+            tell(self, "Mark two sessions with the space bar first, then press c.")
             return
-        self.run_worker(self._compare(chosen[0], chosen[1]), group="change", exclusive=True)
+        self.spawn(self._compare, *chosen, group="change")
 
     async def _compare(self, one: str, other: str) -> None:
         from crushpy.tui.screens.compare import CompareScreen
 
-        try:
-            seeds = await self._library.seed(one), await self._library.seed(other)
-        except CrushpyError as error:
-            tell(self, str(error), "warning")
-            return
+        seeds = await self._library.seed(one), await self._library.seed(other)
         names = [f"session {self._number(name)} ({name})" for name in (one, other)]
         app_of(self).push_screen(CompareScreen((names[0], names[1]), seeds))
 

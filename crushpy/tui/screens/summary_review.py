@@ -1,4 +1,4 @@
-"""Shows a summary before it takes effect: accept it, change it, have another one written, or decline."""
+"""Shows a summary before it takes effect: accept, edit, regenerate or decline it."""
 
 from collections.abc import Callable
 from typing import ClassVar
@@ -15,34 +15,32 @@ from crushpy.core.messages import counted
 from crushpy.engine.compaction.draft import Verdict
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.widgets.fields import AreaField, LineField
 from crushpy.tui.widgets.grace_period import GracePeriod
-from crushpy.tui.widgets.key_bar import KeyBar
 
-ASKED = {
-    "regenerate": "what the next summary should heed (Enter sends, Esc goes back)",
+PLACEHOLDERS = {
+    "regenerate": "instructions for the next summary (Enter sends, Esc goes back)",
     "decline": "what the agent should do instead (Enter declines, Esc goes back)",
 }
 KEYS = ("a", "e", "r", "d", "v", "escape")
 
 
 class SummaryField(AreaField):
-    """A paste into what is only read is not for it."""
+    """A paste into a read-only summary belongs to the draft."""
 
     def on_paste(self, event: events.Paste) -> None:
         if self.read_only:
             event.prevent_default()
 
 
-class ReviewScreen(ClosesOnce[Verdict]):
-    """Returns a `Verdict`, always: closing it declines, and nothing changes.
+class ReviewScreen(OverlayScreen[Verdict]):
+    """Always returns a `Verdict`: closing it declines, and nothing changes.
 
-    It may open while the user types: keys decide only once that has paused, and `typed` gets the letters.
+    It may open while the user types: keys decide only once typing has paused, and `typed` gets the letters.
     """
 
     DEFAULT_CSS = """
-    ReviewScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; text-style: bold; }
     ReviewScreen #fold { height: 1; padding: 0 1; color: $text-muted; }
     ReviewScreen #evidence { display: none; height: 1fr; padding: 0 1; }
     ReviewScreen #evidence Static { height: auto; }
@@ -54,8 +52,8 @@ class ReviewScreen(ClosesOnce[Verdict]):
         Binding("a", "accept", "Accept"),
         Binding("ctrl+s", "accept_edited", "Accept as edited", priority=True),
         Binding("e", "edit", "Edit"),
-        Binding("r", "ask('regenerate')", "Write another"),
-        Binding("d", "ask('decline')", "Decline with words"),
+        Binding("r", "ask('regenerate')", "Regenerate"),
+        Binding("d", "ask('decline')", "Decline with a message"),
         Binding("v", "fold", "Evidence"),
         Binding("escape", "back", "Back"),
         Binding("escape", "decline", "Decline"),
@@ -72,28 +70,20 @@ class ReviewScreen(ClosesOnce[Verdict]):
         self._editing = False
         self._warned = False
 
-    def compose(self) -> ComposeResult:
+    def compose_body(self) -> ComposeResult:
         event = self._event
-        yield Static(
-            Content.assemble(
-                "Fresh start ",
-                (f"({one_line(event.trigger)})  ", "$text-muted"),
-                f"{event.tokens_before:,} → {event.tokens_after:,} tokens",
-            ),
-            classes="title",
-        )
         yield SummaryField(self._summary, read_only=True)
         yield Static(id="fold")
         with VerticalScroll(id="evidence"):
             yield Static(Content(clean(event.evidence).strip() or "(none)"))
         yield LineField()
-        yield KeyBar()
 
     def on_mount(self) -> None:
+        event = self._event
+        tokens = f"{event.tokens_before:,} → {event.tokens_after:,} tokens"
+        self.set_heading(f"Compaction ({one_line(event.trigger)})", tokens)
         self._say_fold()
         self._grace.begin()
-
-    # --- what is shown -----------------------------------------------------------------------------------
 
     @property
     def _area(self) -> AreaField:
@@ -107,7 +97,7 @@ class ReviewScreen(ClosesOnce[Verdict]):
         lines = counted(len(self._event.evidence.strip().splitlines()), "line")
         arrow = "▾" if self.has_class("-open") else "▸"
         self.query_one("#fold", Static).update(
-            Content(f"{arrow} Evidence, built from what really happened: {lines} (v)")
+            Content(f"{arrow} Evidence, taken from the stored record: {lines} (v)")
         )
 
     def action_fold(self) -> None:
@@ -123,8 +113,6 @@ class ReviewScreen(ClosesOnce[Verdict]):
             return self._editing or bool(self._asked)
         return not (self._editing or self._asked) if action == "decline" else True
 
-    # --- what the user says ------------------------------------------------------------------------------
-
     def on_key(self, event: events.Key) -> None:
         if not self._editing and not self._asked:
             self._grace.decides(event, KEYS)
@@ -139,7 +127,7 @@ class ReviewScreen(ClosesOnce[Verdict]):
         elif self._area.text.strip():
             self.dismiss(Verdict("accept", self._area.text))
         else:
-            tell(self, "A summary cannot be empty. Write one, or decline.", "warning")
+            tell(self, "The summary is empty. Write one, or decline.", "warning")
 
     def action_accept_edited(self) -> None:
         self.action_accept()
@@ -156,7 +144,7 @@ class ReviewScreen(ClosesOnce[Verdict]):
     def action_ask(self, kind: str) -> None:
         self._asked = kind
         line = self.query_one(LineField)
-        line.placeholder = ASKED[kind]
+        line.placeholder = PLACEHOLDERS[kind]
         self.add_class("-asking")
         line.focus()
         self.refresh_bindings()
@@ -167,7 +155,7 @@ class ReviewScreen(ClosesOnce[Verdict]):
         self.dismiss(Verdict(kind, event.value.strip()))
 
     def action_back(self) -> None:
-        """Out of the line, or out of editing; what was edited stays."""
+        """Leaves the input line or the editor; edits are kept."""
         self._asked = ""
         self.query_one(LineField).value = ""
         self.remove_class("-asking")
@@ -176,6 +164,6 @@ class ReviewScreen(ClosesOnce[Verdict]):
     def action_decline(self) -> None:
         if self._edited and not self._warned:
             self._warned = True
-            tell(self, "Your changes would be lost: Esc again declines, a accepts them.")
+            tell(self, "Your edits would be lost. Press Esc again to decline, a to accept them.")
         else:
             self.dismiss(Verdict("decline"))

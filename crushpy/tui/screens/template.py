@@ -1,4 +1,4 @@
-"""Edit Summary Template: what a summary is made of, checked as it is typed, tried on the current session."""
+"""The editor of the summary template: checked while typing, previewed on the current session."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -19,22 +19,20 @@ from crushpy.engine.compaction.summarizer import Postponed
 from crushpy.engine.template_editor import OwnTemplate
 from crushpy.security.sanitize import clean, one_line
 from crushpy.tui.notify import tell
-from crushpy.tui.screens.closing import ClosesOnce
+from crushpy.tui.screens.overlay import OverlayScreen
 from crushpy.tui.textual_adapter import app_of
 from crushpy.tui.widgets.fields import AreaField
-from crushpy.tui.widgets.key_bar import KeyBar
 
-PAUSE = 0.2
-"""Seconds after the last key until the text is checked."""
+CHECK_DEBOUNCE_S = 0.2
+"""Delay after the last key until the text is checked."""
 
-Try = Callable[[str], Awaitable[Rehearsal | None]]
+Preview = Callable[[str], Awaitable[Rehearsal | None]]
 
 
-class TemplateScreen(ClosesOnce[bool]):
-    """Returns whether the user's template was changed. `preview` says what a text would carry over."""
+class TemplateScreen(OverlayScreen[bool]):
+    """Returns whether the user's template was changed. `preview` shows what a text would carry over."""
 
     DEFAULT_CSS = """
-    TemplateScreen .title { height: auto; max-height: 2; padding: 0 1; background: $panel; text-style: bold; }
     TemplateScreen #verdict { height: auto; max-height: 3; padding: 0 1; }
     TemplateScreen #outcome { display: none; height: 1fr; padding: 0 1; border-top: solid $panel; }
     TemplateScreen #outcome Static { height: auto; }
@@ -44,18 +42,19 @@ class TemplateScreen(ClosesOnce[bool]):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+s", "save", "Save", priority=True),
         Binding("f5", "preview", "Preview"),
-        Binding("tab", "read", "Read it"),
-        Binding("f8", "reset", "Shipped text"),
+        Binding("tab", "read", "Scroll preview"),
+        Binding("f8", "reset", "Restore default"),
         Binding("f4", "outside", "$EDITOR"),
         Binding("escape", "close", "Close"),
     ]
     VERTICAL_BREAKPOINTS = [(0, "-short"), (18, "-tall")]
     AUTO_FOCUS = "AreaField"
+    heading = "Summary template"
 
     def __init__(
-        self, templates: Templates, preview: Try | None = None, *, folder: Path | None = None
+        self, templates: Templates, preview: Preview | None = None, *, folder: Path | None = None
     ) -> None:
-        """`folder` holds the user's templates; None: where crushpy keeps them."""
+        """`folder` holds the user's templates; None: the default one."""
         super().__init__()
         self._own = OwnTemplate(templates, folder=folder)
         self._preview = preview
@@ -64,19 +63,17 @@ class TemplateScreen(ClosesOnce[bool]):
         self._path = ""
         self._saved = False
         self._problem: TemplateProblem | None = None
-        self._insisted = ""
-        """What the next key would do all the same: save a broken text, or close and lose it."""
+        self._confirming = ""
+        """The action that was refused once: save, reset or close. Its key pressed again confirms it."""
 
-    def compose(self) -> ComposeResult:
-        yield Static(Content("Summary template"), classes="title", id="heading")
+    def compose_body(self) -> ComposeResult:
         yield AreaField()
         yield Static(id="verdict")
         with VerticalScroll(id="outcome"):
             yield Static(id="tried")
-        yield KeyBar()
 
     def on_mount(self) -> None:
-        self.run_worker(self._load(), group="file", exclusive=True)
+        self.spawn(self._load, group="file")
 
     @property
     def _area(self) -> AreaField:
@@ -85,8 +82,6 @@ class TemplateScreen(ClosesOnce[bool]):
     @property
     def _edited(self) -> bool:
         return self._area.text != self._stored
-
-    # --- what is shown -----------------------------------------------------------------------------------
 
     async def _load(self) -> None:
         try:
@@ -100,109 +95,85 @@ class TemplateScreen(ClosesOnce[bool]):
         self._say_where()
 
     def _say_where(self) -> None:
-        whose = {"shipped": "as shipped", "user": "yours", "project": "this project's"}
+        whose = {"shipped": "default", "user": "yours", "project": "this project's"}
         edited = "not saved  " if self._edited else ""
-        where = "" if self._layer == "shipped" else one_line(self._path)  # not a file to be edited
-        self.query_one("#heading", Static).update(
-            Content.assemble(
-                "Summary template  ",
-                (edited, "$warning"),
-                (f"{whose.get(self._layer, self._layer)}  {where}", "$text-muted"),
-            )
-        )
+        where = "" if self._layer == "shipped" else one_line(self._path)  # not a file to edit
+        self.set_heading(self.heading, f"{edited}{whose.get(self._layer, self._layer)}  {where}")
 
     def _say(self, text: Content) -> None:
         self.query_one("#verdict", Static).update(text)
 
     @on(TextArea.Changed)
     def _changed(self) -> None:
-        self._insisted = ""
+        self._confirming = ""
         self._say_where()
-        self.run_worker(self._check(), group="check", exclusive=True)
+        self.spawn(self._check, group="check")
 
     async def _check(self) -> None:
-        await asyncio.sleep(PAUSE)
+        await asyncio.sleep(CHECK_DEBOUNCE_S)
         await self._check_now()
 
     async def _check_now(self) -> None:
-        """Says line, name and reason where the text cannot be used."""
+        """Shows line, name and reason if the text is invalid."""
         self._problem = await asyncio.to_thread(self._own.check, self._area.text)
         if self._problem is not None:
             self._say(Content.styled(f"✗ {clean(str(self._problem))}", "$error"))
             return
         names = ", ".join(NAMES[self._own.name])
-        note = f"✓ Names it may use: {names}."
+        note = f"✓ Available names: {names}."
         if self._layer == "project":
-            note += " This project's own template is in force here; what you save holds elsewhere."
+            note += " This project's own template is used here; yours is used elsewhere."
         self._say(Content.styled(note, "$text-muted"))
 
-    # --- what the user does ------------------------------------------------------------------------------
-
     def action_save(self) -> None:
-        self.run_worker(self._save(), group="file", exclusive=True)
+        self.spawn(self._save, group="file")
 
     async def _save(self) -> None:
         if not self._edited:
-            tell(self, "Nothing was changed, so nothing is saved.")
+            tell(self, "There are no changes to save.")
             return
         await self._check_now()
-        if self._problem is not None and self._insisted != "save":
-            self._insisted = "save"
+        if self._problem is not None and self._confirming != "save":
+            self._confirming = "save"
             tell(
                 self,
-                "It cannot be used as it is. Ctrl+S again saves it all the same; meanwhile another is used.",
+                "The template is invalid. Press Ctrl+S again to save it; it is not used until it is fixed.",
                 "warning",
             )
             return
         text = self._area.text
-        try:
-            await asyncio.to_thread(self._own.save, text)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
-        self._insisted = ""
+        await asyncio.to_thread(self._own.save, text)
+        self._confirming = ""
         self._saved = True
         self._stored = text
         if self._layer != "project":
             self._layer, self._path = "user", str(self._own.file)
         self._say_where()
-        tell(self, f"Saved as {self._own.file}. It holds from the next fresh start on.")
+        tell(self, f"Saved as {self._own.file}. The next compaction uses it.")
 
     def action_reset(self) -> None:
-        self.run_worker(self._reset(), group="file", exclusive=True)
+        self.spawn(self._reset, group="file")
 
     async def _reset(self) -> None:
-        """Back to the shipped text at once; the user's file is kept beside it."""
-        if self._insisted != "reset":
-            self._insisted = "reset"
-            tell(self, "F8 again brings the shipped text back; yours is kept as a .bak file.")
+        """Restores the default text; the user's file is kept as a backup beside it."""
+        if self._confirming != "reset":
+            self._confirming = "reset"
+            tell(self, "Press F8 again to restore the default text; yours is kept as a .bak file.")
             return
-        try:
-            kept = await asyncio.to_thread(self._own.reset)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
+        kept = await asyncio.to_thread(self._own.reset)
         self._saved = self._saved or kept is not None
-        self._insisted = ""
+        self._confirming = ""
         await self._load()
-        back = (
-            "This project's own is in force." if self._layer == "project" else "The shipped one is in force."
-        )
-        where = f" Yours is kept as {kept}." if kept else ""
-        tell(self, back + where)
+        used = "This project's own template" if self._layer == "project" else "The default template"
+        tell(self, f"{used} is used now." + (f" Yours is kept as {kept}." if kept else ""))
 
     def action_outside(self) -> None:
-        self.run_worker(self._outside(), group="file", exclusive=True)
+        self.spawn(self._edit_outside, group="file")
 
-    async def _outside(self) -> None:
+    async def _edit_outside(self) -> None:
         from crushpy.tui.widgets.external_editor import edit_outside
 
-        try:
-            text = await edit_outside(app_of(self), self._area.text)
-        except CrushpyError as error:
-            tell(self, str(error), "error")
-            return
-        self._area.show(text)
+        self._area.show(await edit_outside(app_of(self), self._area.text))
 
     def action_preview(self) -> None:
         if self.has_class("-tried"):
@@ -210,19 +181,19 @@ class TemplateScreen(ClosesOnce[bool]):
             self._area.focus()
             self.refresh_bindings()
         elif self._preview is not None:
-            self.run_worker(self._try(self._preview), group="preview", exclusive=True)
+            self.spawn(self._try, self._preview, group="preview")
 
-    async def _try(self, preview: Try) -> None:
+    async def _try(self, preview: Preview) -> None:
         await self._check_now()
         if self._problem is not None:
-            tell(self, "Mend it first: the reason stands below the text.", "warning")
+            tell(self, "Fix the template first: the reason is shown below it.", "warning")
             return
         self.add_class("-tried")
-        if self.has_class("-short"):  # where it hides the text
+        if self.has_class("-short"):  # the preview hides the text
             self.call_after_refresh(self.action_read)
         self.refresh_bindings()
         shown = self.query_one("#tried", Static)
-        shown.update(Content.styled("Writing a summary with it …", "$text-muted"))
+        shown.update(Content.styled("Writing a summary …", "$text-muted"))
         try:
             outcome = await preview(self._area.text)
         except (CrushpyError, Postponed) as error:
@@ -231,7 +202,7 @@ class TemplateScreen(ClosesOnce[bool]):
         shown.update(_outcome(outcome))
 
     def action_read(self) -> None:
-        """To the preview, where the arrows and pages scroll."""
+        """Focuses the preview, so that arrow and page keys scroll it."""
         self.query_one("#outcome").focus()
 
     def on_key(self, event: events.Key) -> None:
@@ -256,27 +227,27 @@ class TemplateScreen(ClosesOnce[bool]):
     def action_close(self) -> None:
         if self.has_class("-tried"):
             self.action_preview()
-        elif self._edited and self._insisted != "close":
-            self._insisted = "close"
-            tell(self, "It is not saved: Ctrl+S saves it, Esc again leaves it.")
+        elif self._edited and self._confirming != "close":
+            self._confirming = "close"
+            tell(self, "The template is not saved. Press Ctrl+S to save it, Esc again to discard it.")
         else:
             self.dismiss(self._saved)
 
 
 def _outcome(outcome: Rehearsal | None) -> Content:
-    """What the text would carry over from the current session: size, coverage, words."""
+    """What compaction with this text would carry over from the current session."""
     if outcome is None:
-        return Content("There is nothing to leave behind yet: the session is too short for a fresh start.")
+        return Content("The session is too short to compact.")
     facts = ", ".join(
         f"{kind} {carried}/{total} ({prose} in prose)"
         for kind, (total, prose, carried) in outcome.coverage.items()
         if total
     )
     lines = [
-        Content.styled("Nothing was changed. A fresh start now would give:", "bold"),
+        Content.styled("Preview: nothing was changed. Compacting now would give:", "bold"),
         Content(
-            f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages left "
-            f"behind, {outcome.tail} carried as they are; ${outcome.cost:.4f}"
+            f"{outcome.tokens_before:,} → {outcome.tokens_after:,} tokens; {outcome.messages} messages "
+            f"summarized, {outcome.tail} carried unchanged; ${outcome.cost:.4f}"
         ),
     ]
     if outcome.share is not None:
@@ -291,5 +262,5 @@ def _outcome(outcome: Rehearsal | None) -> Content:
         Content.styled("Summary", "bold $accent"),
         Content(clean(outcome.summary) or "(none)"),
     ]
-    lines += [Content(""), Content.styled("All that would be carried over", "bold $accent")]
+    lines += [Content(""), Content.styled("Everything carried over", "bold $accent")]
     return Content("\n").join([*lines, Content(clean(outcome.text))])

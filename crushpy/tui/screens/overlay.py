@@ -1,0 +1,270 @@
+"""Base classes of the screens opened over the chat: any of them, a list to choose from, a page to read."""
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import ClassVar, Generic, TypeVar
+
+from textual import events, on
+from textual.actions import SkipAction
+from textual.app import ComposeResult
+from textual.await_complete import AwaitComplete
+from textual.binding import Binding, BindingType
+from textual.containers import VerticalScroll
+from textual.content import Content
+from textual.screen import Screen
+from textual.widgets import Input, Static
+
+from crushpy.core.errors import CrushpyError
+from crushpy.security.sanitize import one_line
+from crushpy.tui.notify import tell
+from crushpy.tui.textual_adapter import app_of
+from crushpy.tui.widgets.fields import LineField
+from crushpy.tui.widgets.key_bar import KeyBar
+from crushpy.tui.widgets.row_list import RowList
+
+Result = TypeVar("Result")
+ListRow = TypeVar("ListRow")
+
+
+class OverlayScreen(Screen[Result]):
+    """A heading, a body and the keys. Beside another base it is listed last: Textual inherits styles only
+    from the first."""
+
+    DEFAULT_CSS = """
+    OverlayScreen .title { height: auto; max-height: 2; padding: 0 1; text-style: bold; background: $panel; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "Close")]
+
+    heading = ""
+
+    def compose(self) -> ComposeResult:
+        yield Static(Content(self.heading), classes="title", id="heading")
+        yield from self.compose_body()
+        yield KeyBar()
+
+    def compose_body(self) -> ComposeResult:
+        """Everything between the heading and the keys."""
+        raise NotImplementedError
+
+    def set_heading(self, text: str, detail: str = "") -> None:
+        heading = Content.assemble(f"{text}  " if detail else text, (detail, "$text-muted"))
+        self.query_one("#heading", Static).update(heading)
+
+    def action_close(self) -> None:
+        self.dismiss(None)
+
+    def dismiss(self, result: Result | None = None) -> AwaitComplete:
+        """A key or click that arrives after the one that closed it must not close the screen below."""
+        return super().dismiss(result) if self.is_active else AwaitComplete()
+
+    def spawn(self, work: Callable[..., Awaitable[None]], *args: object, group: str) -> None:
+        """Runs `work` in a worker, in place of the previous one of its group. Our errors become toasts."""
+        self.run_worker(partial(self._report_errors, work, *args), group=group, exclusive=True)
+
+    async def _report_errors(self, work: Callable[..., Awaitable[None]], *args: object) -> None:
+        try:
+            await work(*args)
+        except CrushpyError as error:
+            tell(self, str(error), "error")
+
+
+class FilterLine(LineField):
+    """The filter above a list. Keys it has no use for go to the rows and to the screen."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "screen.rows('move', -1)", "Up", show=False),
+        Binding("down", "screen.rows('move', 1)", "Down", show=False),
+        Binding("pageup", "screen.rows('page', -1)", "Page up", show=False),
+        Binding("pagedown", "screen.rows('page', 1)", "Page down", show=False),
+        Binding("tab", "screen.rows('focus')", "To the rows", show=False),
+    ]
+
+    def action_delete_right(self) -> None:
+        if self.cursor_position >= len(self.value) and self.selection.is_empty:
+            raise SkipAction  # nothing to delete here: the key may act on a row
+        super().action_delete_right()
+
+
+class ListScreen(OverlayScreen[Result], Generic[ListRow, Result]):
+    """A filter, rows, and a description of the highlighted row. A subclass draws and describes rows, and says
+    what choosing one does."""
+
+    DEFAULT_CSS = """
+    ListScreen #about { height: auto; max-height: 6; padding: 0 1; color: $text-muted; }
+    ListScreen.-short #about { max-height: 2; }
+    ListScreen.-tiny #about { max-height: 1; }
+    """
+    VERTICAL_BREAKPOINTS = [(0, "-tiny"), (12, "-short"), (18, "-tall")]
+    AUTO_FOCUS = "FilterLine"
+
+    placeholder = "type to filter"
+    initial_filter = ""
+    one_click = True
+    """Whether the first click on a row chooses it, or only moves the cursor there."""
+    is_loading = False
+    all_rows: Sequence[ListRow] = ()
+    shown: Sequence[ListRow] = ()
+
+    def compose_body(self) -> ComposeResult:
+        yield FilterLine(one_line(self.initial_filter), self.placeholder)
+        yield RowList(one_click=self.one_click)
+        yield Static(id="about")
+
+    def on_mount(self) -> None:
+        self.refresh_rows()
+
+    # --- defined by each screen --------------------------------------------------------------------------
+
+    def row_text(self, row: ListRow) -> str:
+        """The text the filter is matched against."""
+        return str(row)
+
+    def draw_row(self, row: ListRow, width: int) -> Content:
+        raise NotImplementedError
+
+    def describe_row(self, row: ListRow) -> Content:
+        return Content("")
+
+    def choose(self, row: ListRow) -> None:
+        """Enter or a click on a row."""
+
+    def empty_text(self) -> str:
+        return "Nothing found"
+
+    def filter_rows(self) -> Sequence[ListRow]:
+        """The rows that contain every word of the filter."""
+        words = self.filter_text.casefold().split()
+        return [row for row in self.all_rows if all(word in self.row_text(row).casefold() for word in words)]
+
+    def cursor_after_filter(self, previous: ListRow | None) -> int:
+        """The row to highlight once other rows are shown."""
+        return 0
+
+    def filter_changed(self) -> None:
+        self.refresh_rows()
+
+    # --- the same for all --------------------------------------------------------------------------------
+
+    @property
+    def rows(self) -> RowList:
+        return self.query_one(RowList)
+
+    @property
+    def filter_text(self) -> str:
+        return self.query_one(FilterLine).value
+
+    @property
+    def current(self) -> ListRow | None:
+        number = self.rows.highlighted
+        return self.shown[number] if 0 <= number < len(self.shown) else None
+
+    def refresh_rows(self) -> None:
+        previous = self.current
+        self.shown = self.filter_rows()
+        self.show_rows(self.shown, self.cursor_after_filter(previous))
+
+    def show_rows(self, rows: Sequence[ListRow], highlighted: int = 0) -> None:
+        self.shown = rows
+        self.rows.show(len(rows), lambda number, width: self.draw_row(self.shown[number], width), highlighted)
+
+    @on(RowList.Highlighted)
+    def _row_highlighted(self) -> None:
+        self.refresh_description()
+
+    def refresh_description(self) -> None:
+        row = self.current
+        empty = "Loading …" if self.is_loading else self.empty_text()
+        self.query_one("#about", Static).update(Content(empty) if row is None else self.describe_row(row))
+
+    def action_rows(self, what: str, argument: int = 0) -> None:
+        match what:
+            case "move":
+                self.rows.action_move(argument)
+            case "page":
+                self.rows.action_page(argument)
+            case _:
+                self.rows.focus()
+
+    def action_take(self) -> None:
+        self.rows.action_take()
+
+    @on(Input.Changed, "FilterLine")
+    def _filter_changed(self) -> None:
+        self.filter_changed()
+
+    @on(Input.Submitted, "FilterLine")
+    def _filter_submitted(self) -> None:
+        self.rows.action_take()
+
+    @on(RowList.Taken)
+    def _row_taken(self, event: RowList.Taken) -> None:
+        if event.number < len(self.shown):  # the list may have become shorter since
+            self.choose(self.shown[event.number])
+
+    def on_key(self, event: events.Key) -> None:
+        """Letters typed while the rows have the focus go to the filter."""
+        if self.rows.has_focus and event.character and event.is_printable:
+            if event.key in self.active_bindings:
+                return
+            event.stop()
+            line = self.query_one(FilterLine)
+            line.focus()
+            line.insert_text_at_cursor(event.character)
+
+
+class FolderListScreen(ListScreen[ListRow, Result], Generic[ListRow, Result]):
+    """A list of what is stored for one folder, or for all of them."""
+
+    def __init__(self, cwd: str) -> None:
+        super().__init__()
+        self._cwd = cwd
+        self.all_folders = False
+
+    @property
+    def folder(self) -> str | None:
+        """The folder to list; None for all of them."""
+        return None if self.all_folders else self._cwd
+
+    @property
+    def folder_label(self) -> str:
+        return "all folders" if self.all_folders else one_line(self._cwd)
+
+    def action_scope(self) -> None:
+        self.all_folders = not self.all_folders
+        self.scope_changed()
+
+    def scope_changed(self) -> None:
+        raise NotImplementedError
+
+
+class TextScreen(OverlayScreen[None]):
+    """A text to scroll. A subclass gives the text for a width."""
+
+    DEFAULT_CSS = """
+    TextScreen VerticalScroll { height: 1fr; padding: 0 1; }
+    TextScreen VerticalScroll Static { height: auto; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q", "close", "Close")]
+    AUTO_FOCUS = "VerticalScroll"
+
+    def text(self, width: int) -> Content:
+        raise NotImplementedError
+
+    def compose_body(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(id="text")
+
+    def on_resize(self) -> None:
+        self.show_text()
+
+    def show_text(self) -> None:
+        self.query_one("#text", Static).update(self.text(app_of(self).size.width - 4))
+
+
+def spread(left: Content, right: Content, width: int) -> Content:
+    """One line with `left` and `right` at its ends. If both do not fit, `left` is shortened."""
+    room = width - right.cell_length - (2 if right else 0)
+    if room < 8:
+        return left.truncate(width, ellipsis=True)
+    left = left.truncate(room, ellipsis=True)
+    return left + Content(" " * (width - left.cell_length - right.cell_length)) + right
