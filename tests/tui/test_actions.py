@@ -47,9 +47,9 @@ async def test_an_export_does_not_replace_a_file_unless_told_to(
         await talked(app)
         await command(app, "/export README.md")
         await app.shows(ChooseScreen)
-        await app.sees("README.md is there already", "Keep it", "Replace it")
+        await app.sees("README.md already exists", "Keep it", "Replace it")
         await app.press("enter")
-        await says(app, "is as it was")
+        await says(app, "is unchanged")
         assert readme.read_text() == "mine"
         await command(app, "/export README.md")
         await app.shows(ChooseScreen)
@@ -68,7 +68,7 @@ async def test_escape_at_that_question_keeps_the_file(
         await command(app, "/export notes.md")
         await app.shows(ChooseScreen)
         await app.press("escape")
-        await says(app, "is as it was")
+        await says(app, "is unchanged")
     assert (workspace / "notes.md").read_text() == "mine"
 
 
@@ -101,9 +101,9 @@ async def test_places_that_cannot_be_written_are_named_with_the_way_out(
         await talked(app)
         for argument, said in {
             "docs": "docs is a folder. Name a file in it: /export docs/crushpy-",
-            "no/such/notes.md": "no/such does not exist. Make it first",
+            "no/such/notes.md": "no/such does not exist. Create it first",
             "file/notes.md": "file/notes.md cannot be written: Not a directory",
-            "pipe": "pipe is no ordinary file",
+            "pipe": "pipe is not a regular file",
             "x" * 300: "cannot be written: File name too long",
         }.items():
             await command(app, f"/export {argument}")
@@ -146,7 +146,7 @@ async def test_a_new_session_is_refused_while_the_agent_works_and_the_queue_stay
         await app.sees("1 queued")
         session = app.conversation.info.id
         await app.press("ctrl+n")
-        await app.sees("The agent is working. Esc interrupts it first.")
+        await app.sees("The agent is working. Press Esc to interrupt it first.")
         assert app.conversation.busy and app.conversation.info.id == session
         llm.release()
         await app.sees("To the second.")
@@ -185,7 +185,7 @@ async def test_resuming_another_conversation_is_refused_too(start: Start, llm: S
         await app.shows(SessionsScreen)
         await app.sees("hello")
         await app.press("down", "enter")
-        await app.sees("The agent is working. Esc interrupts it first.", "Half an")
+        await app.sees("The agent is working. Press Esc to interrupt it first.", "Half an")
 
 
 async def test_a_running_command_is_not_left_behind_either(start: Start, workspace: Path) -> None:
@@ -193,7 +193,7 @@ async def test_a_running_command_is_not_left_behind_either(start: Start, workspa
         await command(app, "!sleep 1000")
         await app.sees("● ! sleep 1000")
         await app.press("ctrl+n")
-        await app.sees("A command of yours is running. Esc stops it first.", "● ! sleep 1000")
+        await app.sees("A command of yours is running. Press Esc to stop it first.", "● ! sleep 1000")
 
 
 # --- cost ------------------------------------------------------------------------------------------------
@@ -218,7 +218,7 @@ async def test_cost_tells_tokens_and_money_and_what_lies_ahead(
         await says(app, "13,100 tokens, $0.0270 (the last 30 days)")
         await says(app, "By conversation")
         await command(app, "/cost soon")
-        await says(app, "'soon' is no number of days.")
+        await says(app, "'soon' is not a number of days.")
 
 
 async def test_what_was_told_in_passing_goes_with_the_next_command(start: Start, llm: ScriptedLLM) -> None:

@@ -30,7 +30,7 @@ async def test_a_command_hides_nothing(start: Start, llm: ScriptedLLM) -> None:
         await app.say("do it")
         await armed(app)
         assert "echo hi <ESC>]0;touch PWNED; <BEL> echo end # <CR>touch THIS" in app.text
-        assert "It holds 3 hidden characters, shown as <ESC>, <BEL>, <CR>." in app.text
+        assert "It contains 3 hidden characters, shown as <ESC>, <BEL>, <CR>." in app.text
         assert "timeout: 7" in app.text, "the other arguments count too"
 
 
@@ -41,7 +41,7 @@ async def test_a_change_hides_nothing(start: Start, llm: ScriptedLLM) -> None:
         await armed(app)
         assert "+<ESC>]0; ; touch PWNED ; <BEL>" in app.text
         assert "+new<U+202E>name" in app.text
-        assert "It holds 3 hidden characters, shown as <ESC>, <BEL>, <U+202E>." in app.text
+        assert "It contains 3 hidden characters, shown as <ESC>, <BEL>, <U+202E>." in app.text
 
 
 async def test_returns_that_a_diff_leaves_out_are_told(start: Start, llm: ScriptedLLM) -> None:
@@ -141,7 +141,7 @@ async def test_the_wait_begins_when_the_question_comes_into_view(
         await app.shows(HelpScreen)
         llm.release()
         await app.until(lambda: app.approval is not None, "the question")
-        await app.until(lambda: "The agent waits for your answer" in app.notices, "a notice")
+        await app.until(lambda: "The agent is waiting for your answer" in app.notices, "a notice")
         assert not app.approval.has_class(grace_period.ARMED), "nobody has seen it"
         monkeypatch.setattr(grace_period, "GRACE", FOR_EVER)
         await app.press("escape")

@@ -111,7 +111,7 @@ async def test_u_undoes_the_last_fresh_start_only(start: Start, llm: ScriptedLLM
         await app.rests()
         await to_the_card(app)
         await app.press("u")
-        await app.sees("This is not the last fresh start", "session 3")
+        await app.sees("This is not the last compaction", "session 3")
 
 
 async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> None:
@@ -119,7 +119,7 @@ async def test_an_undo_says_nothing_twice(start: Start, llm: ScriptedLLM) -> Non
         await handed_off(app, llm)
         await to_the_card(app)
         await app.press("u")
-        await app.sees("The fresh start is undone", "The answer is 42.")
+        await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")
         assert app.text.count("goes on where it was") == 1
 

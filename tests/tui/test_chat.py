@@ -158,7 +158,7 @@ async def test_a_slash_command_switches_the_compaction_method_and_it_is_remember
         await app.say("/compaction llm")
         await app.sees("Compaction method: llm (the model decides).", "compaction llm")
         await app.say("/compaction sometimes")
-        await app.sees("'sometimes' is no compaction method; there are auto and llm.")
+        await app.sees("'sometimes' is not a compaction method. Choose auto or llm.")
     assert state(home)["compaction"] == {"method": "llm"}
 
 
@@ -174,7 +174,7 @@ async def test_a_hand_off_without_words_says_how_it_is_done(start: Start, llm: S
     async with start() as app:
         app.chat.prompt.draft = "/handoff"
         app.chat.prompt.action_submit()
-        await app.sees("Write the summary after the command: /handoff")
+        await app.sees("The summary is missing. Run /handoff")
         assert app.conversation.info.generation == 0
 
 
@@ -190,7 +190,7 @@ async def test_a_hand_off_is_shown_as_a_fresh_start_and_undone(start: Start, llm
         await app.sees_no("compacting")
         app.chat.prompt.draft = "/undo-boundary"
         app.chat.prompt.action_submit()
-        await app.sees("The fresh start is undone", "The answer is 42.")
+        await app.sees("Compaction undone", "The answer is 42.")
         await app.sees_no("session 2")
         await app.rests()
         await app.say("sure?")
@@ -330,7 +330,7 @@ async def test_a_command_without_a_usual_key_gets_the_one_from_the_settings(star
     (home / "config.toml").write_text('[keys]\ntoggle_yolo = "f7"\n')
     async with start() as app:
         await app.press("f7")
-        await app.sees("Yolo: everything that is not denied")
+        await app.sees("Yolo is on: everything that is not denied")
 
 
 # --- the status line -------------------------------------------------------------------------------------
@@ -385,7 +385,7 @@ async def test_an_engine_that_cannot_open_is_told_and_new_tries_again(
         await app.sees("config.toml")
         app.chat.prompt.draft = "anybody there?"
         app.chat.prompt.action_submit()
-        await app.sees("/new tries again", "Your prompt is kept")
+        await app.sees("then run /new", "Your prompt is kept")
         config.write_text("")
         app.chat.prompt.draft = "/new"
         app.chat.prompt.action_submit()

@@ -64,7 +64,7 @@ async def test_the_project_is_trusted_once_what_it_brings_was_shown(start: Start
     (workspace / ".crushpy" / "templates" / "summary.md").write_text("Notes.\n")
     async with start() as app:
         await app.say("/trust")
-        await app.sees('model = "demo/tour"', "templates/summary.md", "Leave it")
+        await app.sees('model = "demo/tour"', "templates/summary.md", "Cancel")
         assert not is_trusted(Paths(), workspace)
         await app.press("enter")
         await app.sees("Trusted: ")

@@ -63,7 +63,7 @@ async def test_what_is_not_there_is_said_and_escape_ends(start: Start, llm: Scri
         await app.sees("Find in the transcript.")
         await app.type("nowhere")
         await app.press("enter")
-        await app.until(lambda: "'nowhere' does not stand in the transcript." in app.notices)
+        await app.until(lambda: "'nowhere' is not in the transcript." in app.notices)
         await app.press("escape")
         assert app.chat.transcript.has_focus
         assert app.chat.transcript.sought == ""

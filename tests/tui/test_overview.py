@@ -49,7 +49,7 @@ async def test_diff_shows_what_was_changed_and_review_sends_it(
     llm.script(WRITE, "Made.", "It is fine.")
     async with start(size=(120, 40), yolo=True) as app:
         await command(app, "/diff")
-        await app.sees("has changed no file")
+        await app.sees("has not changed any file")
         await app.say("make it")
         await app.sees("Made.")
         await app.rests()
@@ -98,7 +98,7 @@ async def test_jobs_are_in_the_status_line_listed_with_output_and_named_when_lea
         await command(app, "/jobs")
         await app.sees("job1", "    hello from the job")
         await app.chat.leave()
-        assert "Ended with it: job1, echo hello from the job; sleep 1000" in app.chat.farewell
+        assert "Stopped: job1, echo hello from the job; sleep 1000" in app.chat.farewell
 
 
 async def test_the_number_of_jobs_falls_when_one_ends_while_the_agent_rests(

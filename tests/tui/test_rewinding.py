@@ -39,7 +39,7 @@ async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, wor
         await app.sees("c.txt", "- c", "not covered")
         assert there(workspace) == "abc"
         await app.press("enter")
-        await app.sees("1 file is back as before.")
+        await app.sees("1 file restored.")
         assert there(workspace) == "ab"
         await app.say("/undo")
         await app.shows(RestorationScreen)
@@ -48,11 +48,11 @@ async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, wor
         await app.until(lambda: there(workspace) == "a", "b.txt to go")
         await app.say("/redo all")
         await app.until(lambda: there(workspace) == "ab", "b.txt to come back")
-        await app.sees("1 file is changed again.")
+        await app.sees("1 file changed again.")
         await app.say("/redo c.txt")
         await app.until(lambda: there(workspace) == "abc", "c.txt to come back")
         await app.say("/redo")
-        await app.sees("Nothing was undone")
+        await app.sees("There is nothing to redo")
         llm.script("I see.")
         await app.say("go on")
         await app.sees("I see.")
@@ -117,7 +117,7 @@ async def test_undo_right_after_a_fresh_start_says_which_it_is(start: Start, llm
         await app.say("/handoff go on from here")
         await app.sees("Fresh start")
         await app.say("/undo")
-        await app.sees("/undo-boundary", "No turn changed a file.")
+        await app.sees("/undo-boundary", "no turn changed a file.")
 
 
 async def test_the_list_names_files_as_they_are_named_here_and_the_key_that_takes_one(

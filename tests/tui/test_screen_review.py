@@ -48,7 +48,7 @@ async def test_summary_sizes_and_keys_are_there_at_every_size(size: tuple[int, i
             "a Accept",
             "e Edit",
             "r Regenerate",
-            "d Decline with words",
+            "d Decline with a message",
             "v Evidence",
             "Esc Decline",
         ):

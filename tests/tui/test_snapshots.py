@@ -334,7 +334,7 @@ def test_the_models(picture: Picture) -> None:
     async def act(app: Driven) -> None:
         app.app.action_command("switch_model")
         await app.shows(ModelsScreen)
-        await app.sees("within reach")
+        await app.sees("available")
         await app.type("demo")
         await app.sees("demo/tour")
 

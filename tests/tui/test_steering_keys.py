@@ -22,7 +22,7 @@ async def test_a_key_on_a_queued_prompt_sends_it_with_the_next_step(
         await app.say("mind the gap")
         await app.sees("1 queued · sent when the turn ends")
         await app.press("tab", "tab", "s")
-        await app.sees("s with the next step", "» mind the gap")
+        await app.sees("s sends with the next step", "» mind the gap")
         await app.press("escape")
         await app.sees("1 queued · sent with the next step")
         await asyncio.to_thread((workspace / "gate").write_text, "open")

@@ -179,7 +179,7 @@ async def test_its_block_comes_back_where_the_transcript_was_shown_anew(
         await app.sees("● ! until")
         app.chat.prompt.draft = "/undo-boundary"
         app.chat.prompt.action_submit()
-        await app.sees("The fresh start is undone")
+        await app.sees("Compaction undone")
         (workspace / "go").touch()
         await app.sees("found it")
 

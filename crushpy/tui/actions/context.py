@@ -12,17 +12,19 @@ from crushpy.tui.items import ReplyItem, ToolItem, TranscriptItem, UserItem
 if TYPE_CHECKING:
     from crushpy.engine.compaction.pin_service import PinService, PinView
 
-SHOWN = 600
+MAX_PIN_CHARS_SHOWN = 600
 """Characters of a pin that are shown before it is unpinned."""
-HOW = "/pin TEXT pins words, /pin @FILE a file, and p a message in the transcript (Tab) or the inspector."
+PIN_USAGE = (
+    "/pin TEXT pins text, /pin @FILE a file; p pins a message in the transcript (Tab) or the inspector."
+)
 
 
 @performs("pin")
 async def pin_something(chat: CommandHost, argument: str) -> None:
-    """Pins a sentence, or a file where an @ stands before its name."""
+    """Pins text, or a file if its name is preceded by @."""
     wanted = argument.strip()
     if not wanted:
-        chat.say(f"Say what to pin. {HOW}", warning=True)
+        chat.say(f"There is nothing to pin. {PIN_USAGE}", warning=True)
     elif wanted.startswith("@"):
         await _pin(chat, lambda board: board.add_file(wanted[1:].strip().strip("'\"")))
     else:
@@ -30,12 +32,12 @@ async def pin_something(chat: CommandHost, argument: str) -> None:
 
 
 async def pin_item(chat: CommandHost, item: TranscriptItem) -> None:
-    """Pins the message that an item of the transcript shows."""
+    """Pins the message shown by an item of the transcript."""
     await _pin(chat, lambda board: board.add_shown(shows(item)))
 
 
 def shows(item: TranscriptItem) -> Callable[[Message], bool]:
-    """Tells the message that an item shows; messages that say the same are the same pin."""
+    """Recognizes the message that an item shows; messages with the same text are the same pin."""
     match item:
         case UserItem():
             return lambda message: message.role == "user" and message.text == item.text
@@ -48,41 +50,37 @@ def shows(item: TranscriptItem) -> Callable[[Message], bool]:
 
 
 async def _pin(chat: CommandHost, add: "Callable[[PinService], Awaitable[PinView]]") -> None:
-    if chat.conversation is None:
-        return
-    warning, text = await pinned_words(chat.conversation.pins, add)
+    warning, text = await pinned_words(chat.open_conversation.pins, add)
     chat.say(text, warning=warning)
 
 
 async def pinned_words(
     board: "PinService", add: "Callable[[PinService], Awaitable[PinView]]"
 ) -> tuple[bool, str]:
-    """Pins something; whether it went wrong, and what to tell."""
+    """Pins something; returns whether that failed, and the message for the user."""
     try:
         added, listed = await add(board), await board.listed()
     except CrushpyError as error:
         return True, f"Not pinned: {error}"
-    what = added.name or "your words"
-    taken = f"Pins take {listed.tokens:,} of {listed.limit:,} tokens (/pins)."
-    return False, f"Pinned as {added.number}: {what}. Every fresh start carries it. {taken}"
+    what = added.name or "your text"
+    used = f"Pins use {listed.tokens:,} of {listed.limit:,} tokens (/pins)."
+    return False, f"Pinned as {added.number}: {what}. Every compaction carries it verbatim. {used}"
 
 
 @performs("pins")
 async def show_pins(chat: CommandHost, argument: str) -> None:
-    """Lists the pins; one that is taken can be read and unpinned."""
-    if chat.conversation is None:
-        return
+    """Lists the pins; a chosen one is shown and can be unpinned."""
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
-    board = chat.conversation.pins
-    await chat.conversation.context.count_exactly()
+    board = chat.open_conversation.pins
+    await chat.open_conversation.context.count_exactly()
     listed = await board.listed()
     if not listed.pins:
-        chat.say(f"Nothing is pinned. {HOW}")
+        chat.say(f"Nothing is pinned. {PIN_USAGE}")
         return
     choices = [Choice(str(pin.number), _title(pin), f"{pin.tokens:,} tokens") for pin in listed.pins]
     title = f"Pins: {listed.tokens:,} of {listed.limit:,} tokens"
-    taken = await chat.show(ChooseScreen(title, choices, hint="Enter shows one, and unpins it if you like."))
+    taken = await chat.show(ChooseScreen(title, choices, hint="Enter shows a pin and offers to unpin it"))
     pin = next((one for one in listed.pins if str(one.number) == taken), None)
     if pin is None or not await _wants_unpinned(chat, pin):
         return
@@ -91,14 +89,14 @@ async def show_pins(chat: CommandHost, argument: str) -> None:
     except CrushpyError as error:
         chat.say(str(error), warning=True)
         return
-    chat.say(f"Unpinned {pin.number}: fresh starts carry it no more.")
+    chat.say(f"Unpinned {pin.number}. Compaction no longer carries it.")
 
 
 async def _wants_unpinned(chat: CommandHost, pin: "PinView") -> bool:
     from crushpy.tui.screens.choose import Choice, ChooseScreen
 
-    choices = [Choice("keep", "Keep it"), Choice("unpin", "Unpin it", "fresh starts carry it no more")]
-    text = pin.text if len(pin.text) <= SHOWN else pin.text[:SHOWN] + "…"
+    choices = [Choice("keep", "Keep it"), Choice("unpin", "Unpin it", "compaction no longer carries it")]
+    text = pin.text if len(pin.text) <= MAX_PIN_CHARS_SHOWN else pin.text[:MAX_PIN_CHARS_SHOWN] + "…"
     return await chat.show(ChooseScreen(_title(pin), choices, hint=text)) == "unpin"
 
 
@@ -109,20 +107,16 @@ def _title(pin: "PinView") -> str:
     return f"{pin.number} {pin.kind}: {line if len(line) <= 80 else line[:79] + '…'}"
 
 
-LONGEST_DAYS = 5
-"""Digits of a number of days."""
-WIDEST_CHART, NARROWEST_CHART = 90, 24
-AROUND_NOTICE = 6
-"""Columns that a notice has not for itself."""
+MAX_DAYS_DIGITS = 5
+MAX_CHART_COLUMNS, MIN_CHART_COLUMNS = 90, 24
+NOTICE_MARGIN_COLUMNS = 6
 METHODS = {"auto": "crushpy decides", "llm": "the model decides"}
 
 
 @performs("select_compaction")
 async def select_compaction_method(chat: CommandHost, argument: str) -> None:
-    """Who decides when to start afresh; holds for the very next request, and is saved."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """Selects who decides when to compact; applies from the next request, and is saved."""
+    conversation = chat.open_conversation
     method: str | None = argument.strip().lower()
     if not method:
         from crushpy.tui.screens.choose import Choice, ChooseScreen
@@ -132,12 +126,12 @@ async def select_compaction_method(chat: CommandHost, argument: str) -> None:
             Choice(name, {"auto": "Auto", "llm": "LLM"}[name], detail, name == current)
             for name, detail in METHODS.items()
         ]
-        hint = "Holds from the next request on, and is remembered."
+        hint = "Applies from the next request, and is saved"
         method = await chat.show(ChooseScreen("Select Compaction Method", choices, hint=hint))
     if method is None:
         return
     if method not in METHODS:
-        chat.say(f"{method!r} is no compaction method; there are auto and llm.", warning=True)
+        chat.say(f"{method!r} is not a compaction method. Choose auto or llm.", warning=True)
         return
     try:
         await conversation.select_compaction(method)
@@ -150,35 +144,35 @@ async def select_compaction_method(chat: CommandHost, argument: str) -> None:
 
 @performs("compact")
 async def compact_now(chat: CommandHost, argument: str) -> None:
-    """Starts afresh now; the summary is shown first."""
-    if chat.conversation is not None:
-        await chat.conversation.context.compact(argument.strip(), review=True)
-        chat.status.refresh()
+    """Compacts now; the summary is shown for review first."""
+    await chat.open_conversation.context.compact(argument.strip(), review=True)
+    chat.status.refresh()
 
 
 @performs("handoff")
 async def hand_off(chat: CommandHost, argument: str) -> None:
     if not argument.strip():
-        chat.say("Write the summary after the command: /handoff what the next session needs.", warning=True)
-    elif chat.conversation is not None:
-        await chat.conversation.context.compact(summary=argument.strip())
+        chat.say(
+            "The summary is missing. Run /handoff with what the next session needs.",
+            warning=True,
+        )
+    else:
+        await chat.open_conversation.context.compact(summary=argument.strip())
         chat.status.refresh()
 
 
 @performs("undo_boundary")
 async def undo_last_boundary(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is not None and await conversation.context.undo():
+    conversation = chat.open_conversation
+    if await conversation.context.undo():
         await chat.show_history(conversation)
         chat.status.refresh()
-        chat.say("The fresh start is undone: what came after it stays as a branch (/lineage).")
+        chat.say("Compaction undone. What came after it stays as a branch (/lineage).")
 
 
 @performs("inspect")
 async def inspect_context(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    conversation = chat.open_conversation
     from crushpy.tui.screens.inspector import ContextControls, InspectorScreen
 
     await conversation.context.count_exactly()
@@ -208,32 +202,30 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
 
 @performs("show_cost")
 async def show_cost(chat: CommandHost, argument: str) -> None:
-    """What the conversation used and cost, what lies ahead, and what all of them used on the last days."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
-    from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart
+    """Usage and cost of this conversation, its forecast, and the usage of the last days."""
+    conversation = chat.open_conversation
+    from crushpy.engine.session.cost_report import cost_report
+    from crushpy.engine.session.usage_chart import usage_chart
+    from crushpy.engine.session.usage_report import DAYS
 
-    wanted = argument.strip() or str(REPORT_DAYS)
-    if not (wanted.isdecimal() and len(wanted) <= LONGEST_DAYS):
-        chat.say(f"{wanted!r} is no number of days. /cost 7 shows the last seven, /cost 0 all.", warning=True)
+    wanted = argument.strip() or str(DAYS)
+    if not (wanted.isdecimal() and len(wanted) <= MAX_DAYS_DIGITS):
+        chat.say(f"{wanted!r} is not a number of days. Try /cost 7, or /cost 0 for all.", warning=True)
         return
     await conversation.context.count_exactly()
     here = cost_report(conversation.usage, conversation.context.forecast())
     try:
         report = await conversation.sessions.usage_report(int(wanted))
     except CrushpyError as error:
-        chat.say("\n".join([*here, f"The figures of other days cannot be read: {error}"]), warning=True)
+        chat.say("\n".join([*here, f"The usage of other days could not be read: {error}"]), warning=True)
         return
-    width = min(WIDEST_CHART, max(NARROWEST_CHART, chat.transcript.size.width - AROUND_NOTICE))
+    width = min(MAX_CHART_COLUMNS, max(MIN_CHART_COLUMNS, chat.transcript.size.width - NOTICE_MARGIN_COLUMNS))
     chat.say("\n".join([*here, "", *usage_chart(report, width)]))
 
 
 @performs("edit_template")
 async def edit_summary_template(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    conversation = chat.open_conversation
     from crushpy.core.templates import Template
     from crushpy.tui.screens.template import TemplateScreen
 

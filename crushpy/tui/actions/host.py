@@ -1,4 +1,4 @@
-"""What a command of the app may use. The chat screen is one; commands know nothing else of it."""
+"""What a command of the app may use: the part of the chat screen that commands know."""
 
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Protocol, TypeVar
@@ -21,12 +21,12 @@ ScreenResult = TypeVar("ScreenResult")
 
 
 class CommandHost(Protocol):
-    """Where a command is carried out."""
+    """Where a command runs."""
 
     options: "StartOptions"
     folded: bool
     conversation: "Conversation | None"
-    """None until the engine is loaded, and after it could not be."""
+    """None until the engine is loaded, or if that failed."""
     own: "OwnCommands | None"
     status: "StatusPresenter"
     transcript: "Transcript"
@@ -36,42 +36,47 @@ class CommandHost(Protocol):
     @property
     def running_app(self) -> "App[object]": ...
 
+    @property
+    def open_conversation(self) -> "Conversation":
+        """The conversation, for commands that need one: they run only once it is open."""
+        ...
+
     def say(self, text: str, *, warning: bool = False) -> None:
-        """A word to the user, in the flow."""
+        """Shows a notice in the transcript."""
 
     async def show(self, screen: "Screen[ScreenResult]") -> ScreenResult | None:
-        """Opens a screen and waits for what it returns."""
+        """Opens a screen and waits for its result."""
         ...
 
     async def copy(self, text: str) -> None:
-        """Puts text on the clipboard, and says how."""
+        """Copies text to the clipboard and reports how."""
 
     async def show_history(self, conversation: "Conversation") -> None:
-        """Shows the session at the tip anew."""
+        """Shows the latest session of a conversation."""
 
     def reveal(self, place: "FoundPlace") -> bool:
-        """Goes to a message in the transcript; False where it is not there."""
+        """Scrolls to a message in the transcript; False if it is not there."""
         ...
 
     async def replace_conversation(self, options: "StartOptions") -> None:
-        """Closes the conversation and opens another one in its place."""
+        """Opens another conversation, then closes this one."""
 
     def take_back(self, prompt: "Message") -> None:
-        """Puts a prompt that was not sent before what is written."""
+        """Puts a prompt that was not sent in front of the draft."""
 
     async def leave(self) -> None:
-        """Ends what runs, stores what is left, and goes."""
+        """Stops everything, stores the rest, and exits."""
 
 
 Action = Callable[[CommandHost, str], Awaitable[None]]
-"""Does a command, with what was typed after it."""
+"""Runs a command, with its argument as typed."""
 
 ACTIONS: dict[str, Action] = {}
-"""What each command does, by the `action` of the command table. Filled by `performs`."""
+"""The function of each command, by the `action` of the command table. Filled by `performs`."""
 
 
 def performs(action: str) -> Callable[[Action], Action]:
-    """Marks the function that does a command of the table."""
+    """Registers the function of a command of the table."""
 
     def register(function: Action) -> Action:
         ACTIONS[action] = function

@@ -66,26 +66,24 @@ async def quit_app(chat: CommandHost, argument: str) -> None:
 @performs("todos")
 async def open_or_fold_todos(chat: CommandHost, argument: str) -> None:
     if not chat.todos.toggle():
-        chat.say("Nothing is left to do.")
+        chat.say("There are no open todos.")
 
 
-LONGEST_DIFF = 60_000
-"""Characters of a diff that are shown or sent; the rest is named."""
+MAX_DIFF_CHARS = 60_000
+"""Characters of a diff that are shown or sent; the rest is only counted."""
 
 
 @performs("status")
 async def show_status(chat: CommandHost, argument: str) -> None:
     """Model, folder, context, mode and sandbox at a glance."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    conversation = chat.open_conversation
     await conversation.context.count_exactly()
     info, budget = conversation.info, conversation.context.budget()
     about, unknown = ("~" if budget.estimated else ""), ("" if budget.window_known else "?")
     rows = {
-        "model": f"{info.model}, thinking effort {conversation.settings.effort or 'as the model likes'}",
+        "model": f"{info.model}, thinking effort {conversation.settings.effort or 'default'}",
         "folder": chat.options.cwd,
-        "session": f"{info.id}, the {_ordinal(info.generation + 1)} of its conversation",
+        "session": f"{info.id}, session {info.generation + 1} of its conversation",
         "context": f"{about}{budget.used:,} of {budget.window:,}{unknown} tokens ({about}{budget.used_pct}%)"
         f", compaction {info.compaction}",
         "mode": conversation.mode,
@@ -95,14 +93,9 @@ async def show_status(chat: CommandHost, argument: str) -> None:
     chat.say("\n".join(f"{name:<8} {one_line(value)}" for name, value in rows.items()))
 
 
-def _ordinal(number: int) -> str:
-    endings = {1: "st", 2: "nd", 3: "rd"}
-    return f"{number}{'th' if number % 100 in (11, 12, 13) else endings.get(number % 10, 'th')}"
-
-
 @performs("config")
 async def show_config(chat: CommandHost, argument: str) -> None:
-    """The settings that somebody chose, and where; with a key and a value it sets one."""
+    """Shows the settings that were changed and where; with a key and a value, sets one."""
     from crushpy.tui.engine_access import chosen_settings, set_setting
 
     words = argument.split(None, 1)
@@ -111,35 +104,31 @@ async def show_config(chat: CommandHost, argument: str) -> None:
         return
     rows = chosen_settings(Path(chat.options.cwd), words[0] if words else "")
     chat.say(
-        "\n".join(rows) + "\n/config KEY VALUE sets one; `crushpy config list --all` explains all of them."
+        "\n".join(rows) + "\n/config KEY VALUE sets one; `crushpy config list --all` explains all settings."
     )
 
 
 @performs("permissions")
 async def show_permissions(chat: CommandHost, argument: str) -> None:
-    """The rules in force, and what was granted in this conversation."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """The active rules, and what was granted in this conversation."""
+    conversation = chat.open_conversation
     rules = conversation.settings.permissions
     rows = [f"mode: {conversation.mode} (Shift+Tab)"]
     for kind, given in (("deny", rules.deny), ("ask", rules.ask), ("allow", rules.allow)):
         rows += [f"{kind:<6} {one_line(rule)}" for rule in given]
     rows += [f"here   {one_line(rule)}" for rule in conversation.info.grants]
     if len(rows) == 1:
-        rows.append("There are no rules: what is not known to be harmless is asked about.")
-    rows.append("`crushpy permissions revoke RULE` takes one back; `crushpy permissions test` tries them.")
+        rows.append("There are no rules: crushpy asks about everything that is not known to be harmless.")
+    rows.append("`crushpy permissions revoke RULE` removes a rule; `crushpy permissions test` tries them.")
     if conversation.info.grants:
-        rows.append(f"One granted here: `crushpy permissions revoke RULE --session {conversation.info.id}`.")
+        rows.append(f"Granted here: `crushpy permissions revoke RULE --session {conversation.info.id}`.")
     chat.say("\n".join(rows))
 
 
 @performs("jobs")
 async def show_jobs(chat: CommandHost, argument: str) -> None:
-    """What runs in the background, with the last lines of its output."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """The running background jobs, with the last lines of their output."""
+    conversation = chat.open_conversation
     jobs = conversation.running_jobs
     if not jobs:
         chat.say("No job is running.")
@@ -154,25 +143,22 @@ async def show_jobs(chat: CommandHost, argument: str) -> None:
 @performs("diff")
 async def show_diff(chat: CommandHost, argument: str) -> None:
     """What this conversation changed in files."""
-    if chat.conversation is not None:
-        text = await changed(chat.conversation)
-        if text:
-            from crushpy.tui.items import ReplyItem
+    text = await changed(chat.open_conversation)
+    if text:
+        from crushpy.tui.items import ReplyItem
 
-            chat.transcript.add(ReplyItem(f"```diff\n{text}\n```"))
-        else:
-            chat.say("This conversation has changed no file.")
+        chat.transcript.add(ReplyItem(f"```diff\n{text}\n```"))
+    else:
+        chat.say("This conversation has not changed any file.")
 
 
 @performs("review")
 async def review_changes(chat: CommandHost, argument: str) -> None:
-    """Has the agent look over what this conversation changed."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """Asks the agent to review what this conversation changed."""
+    conversation = chat.open_conversation
     text = await changed(conversation)
     if not text:
-        chat.say("This conversation has changed no file: there is nothing to review.", warning=True)
+        chat.say("There is nothing to review: this conversation has not changed any file.", warning=True)
         return
     focus = f" Look above all at: {argument.strip()}." if argument.strip() else ""
     conversation.submit(
@@ -183,16 +169,14 @@ async def review_changes(chat: CommandHost, argument: str) -> None:
 
 @performs("init")
 async def write_instructions(chat: CommandHost, argument: str) -> None:
-    """Has the agent write AGENTS.md from a look at the project, and show it first."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """Asks the agent to write AGENTS.md from the project's files, and to show it first."""
+    conversation = chat.open_conversation
     if conversation.busy:
-        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
         return
     there = (Path(chat.options.cwd) / "AGENTS.md").exists()
     conversation.submit(
-        f"{'Improve the AGENTS.md of' if there else 'Write an AGENTS.md for'} this project: what somebody "
+        f"{'Improve the AGENTS.md of' if there else 'Write an AGENTS.md for'} this project: what an engineer "
         "who has never seen it must know to work on it well. Look at the files first: how to build, test and "
         "lint (also a single test), how the code is laid out, what its conventions are. Only what you have "
         "seen, at most 60 lines, no general advice. Show me its whole text in "
@@ -202,16 +186,16 @@ async def write_instructions(chat: CommandHost, argument: str) -> None:
 
 
 async def changed(conversation: "Conversation") -> str:
-    """What a conversation changed, as one diff; secrets redacted."""
+    """The changes of a conversation as one diff; secrets are redacted."""
     if not conversation.history:
         return ""
     _, found = await conversation.files.rewinder.changes(conversation.info.id)
     parts = [view.unified.strip("\n") or one_line(view.line) for _, view in found]
     text = clean(redact("\n".join(parts))).replace("```", "'''")
-    if len(text) <= LONGEST_DIFF:
+    if len(text) <= MAX_DIFF_CHARS:
         return text
-    return f"{text[:LONGEST_DIFF]}\n... {counted(len(text) - LONGEST_DIFF, 'more character')}"
+    return f"{text[:MAX_DIFF_CHARS]}\n... {counted(len(text) - MAX_DIFF_CHARS, 'more character')}"
 
 
 def _no_sandbox(why: str) -> str:
-    return f"none: commands run as you do{f' ({why})' if why else ''}"
+    return f"none: commands run with your privileges{f' ({why})' if why else ''}"

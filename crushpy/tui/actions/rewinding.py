@@ -1,4 +1,4 @@
-"""Commands that take things back: changes to files, and the conversation to one of its prompts."""
+"""Commands that undo: changes to files, and the conversation back to one of its prompts."""
 
 from typing import TYPE_CHECKING
 
@@ -11,14 +11,14 @@ from crushpy.tui.actions.sessions import resume
 if TYPE_CHECKING:
     from crushpy.engine.rewind.rewinder import RewindOutcome
 
-WORKING = "The agent is working. Esc interrupts it first."
-WHICH_UNDO = "/undo is for files. The fresh start before this is taken back by /undo-boundary."
-NOT_COVERED = "What commands did to ignored files, to .git and outside of this folder is not covered."
+BUSY = "The agent is working. Press Esc to interrupt it first."
+WHICH_UNDO = "/undo restores files. To undo the compaction before this, run /undo-boundary."
+NOT_COVERED = "Changes by commands to ignored files, to .git and outside this folder are not covered"
 
 
 @performs("undo_files")
 async def undo_changes(chat: CommandHost, argument: str) -> None:
-    """Takes back what the last turn did to files, all of it or some."""
+    """Undoes the last turn's changes to files, all of them or some."""
     conversation = _idle(chat)
     if conversation is None:
         return
@@ -45,7 +45,9 @@ async def _put_back(
         chat.say(str(error), warning=True)
         return
     if planned is None:
-        chat.say("Nothing was undone that could be made again." if again else "No turn changed a file.")
+        chat.say(
+            "There is nothing to redo." if again else "There is nothing to undo: no turn changed a file."
+        )
         return
     wanted = argument.strip()
     if not wanted:
@@ -60,7 +62,7 @@ async def _put_back(
         names = {view.path for view in planned.views if view.path == wanted.removeprefix("./")}
         if not names:
             there = ", ".join(view.path for view in planned.views)
-            chat.say(f"{wanted} is not among what would go back: {there}.", warning=True)
+            chat.say(f"{wanted} would not be restored. These would: {there}.", warning=True)
             return
         planned = planned.only(names)
     outcome = await conversation.files.put_back(planned)
@@ -71,7 +73,7 @@ async def _put_back(
 
 @performs("rewind")
 async def rewind_conversation(chat: CommandHost, argument: str) -> None:
-    """Goes back to one of the user's prompts, which comes back into the editor."""
+    """Goes back to one of the user's prompts, which returns to the editor."""
     conversation = _idle(chat)
     if conversation is None:
         return
@@ -88,10 +90,10 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
         return
     choices = [
         Choice("both", "Conversation and files"),
-        Choice("conversation", "Conversation only", "what is on the disk stays"),
-        Choice("files", "Files only", "the conversation goes on as it is"),
+        Choice("conversation", "Conversation only", "files stay as they are"),
+        Choice("files", "Files only", "the conversation stays as it is"),
     ]
-    what = await chat.show(ChooseScreen("What goes back?", choices))
+    what = await chat.show(ChooseScreen("What to restore?", choices))
     if what is None:
         return
     try:
@@ -101,7 +103,7 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
         chat.say(str(error), warning=True)
         return
     if planned is not None and (planned.views or what == "files"):
-        title = f"Files go back to before: {target.message.text[:60]}"
+        title = f"Restore files to before: {target.message.text[:60]}"
         screen = RestorationScreen(
             title, planned.views, chat.transcript.current_palette, note=NOT_COVERED, always=what == "both"
         )
@@ -121,27 +123,22 @@ async def rewind_conversation(chat: CommandHost, argument: str) -> None:
     if outcome.session is not None:
         await resume(chat, outcome.session.id)
         chat.take_back(target.message)
-        chat.say(f"This is a branch that ends here; session {session_id} is as it was (/lineage).")
+        chat.say(f"This is a branch that ends here; session {session_id} is unchanged (/lineage).")
     if outcome.restored or outcome.conflicts:
         chat.say(_told(outcome), warning=bool(outcome.conflicts))
 
 
 def _idle(chat: CommandHost) -> Conversation | None:
-    """The conversation, unless something runs in it."""
+    """The conversation, unless a turn is running."""
     conversation = chat.conversation
     if conversation is not None and conversation.busy:
-        chat.say(WORKING, warning=True)
+        chat.say(BUSY, warning=True)
         return None
     return conversation
 
 
 def _told(outcome: "RewindOutcome", *, again: bool = False) -> str:
     count = len(outcome.restored)
-    how = "changed again" if again else "back as before"
-    words = (
-        f"{counted(count, 'file')} {'is' if count == 1 else 'are'} {how}."
-        if count
-        else "No file was changed."
-    )
-    left = "".join(f"\nLeft alone: {one.path}: {one.reason}." for one in outcome.conflicts)
-    return words + left
+    done = f"{counted(count, 'file')} {'changed again' if again else 'restored'}."
+    skipped = "".join(f"\nSkipped: {one.path}: {one.reason}." for one in outcome.conflicts)
+    return (done if count else "No file was changed.") + skipped

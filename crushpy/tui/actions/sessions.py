@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 
 
 async def go_over(chat: CommandHost, options: StartOptions) -> None:
-    """Goes over to another conversation, unless something runs in this one. Prompts not sent come along."""
+    """Switches to another conversation, unless this one is busy. Queued prompts return to the prompt."""
     if chat.own is not None and chat.own.running:
-        chat.say("A command of yours is running. Esc stops it first.", warning=True)
+        chat.say("A command of yours is running. Press Esc to stop it first.", warning=True)
         return
     conversation = chat.conversation
     if conversation is not None and conversation.busy:
-        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
         return
     queued = conversation.queue if conversation is not None else ()
     try:
@@ -39,7 +39,7 @@ async def go_over(chat: CommandHost, options: StartOptions) -> None:
         chat.take_back(prompt)
     if queued:
         which = "A queued prompt was" if len(queued) == 1 else f"{len(queued)} queued prompts were"
-        chat.say(f"{which} not sent; what was queued is in the prompt now.", warning=True)
+        chat.say(f"{which} not sent. The text is in the prompt now.", warning=True)
 
 
 def fresh(chat: CommandHost, **changes: object) -> StartOptions:
@@ -62,15 +62,15 @@ async def resume(chat: CommandHost, session_id: str) -> None:
 
 
 def is_open_elsewhere(error: Exception) -> bool:
-    """Another process works on the conversation that was asked for."""
+    """Whether another process holds the conversation."""
     return isinstance(error, SessionBusy)
 
 
 async def ask_elsewhere(chat: CommandHost, options: StartOptions, error: Exception) -> None:
-    """Offers what can be done without writing to it. The conversation at hand stays as it is until then."""
+    """Offers to read or fork a conversation that another process holds; until then this one stays open."""
     choices = [
         Choice("read", "Read it", "nothing is changed"),
-        Choice("fork", "Fork it", "go on in a branch of your own"),
+        Choice("fork", "Fork it", "continue in a branch of your own"),
         Choice("cancel", "Cancel", "stay here"),
     ]
     title = "This conversation is open elsewhere"
@@ -86,26 +86,26 @@ async def ask_elsewhere(chat: CommandHost, options: StartOptions, error: Excepti
 
 
 async def start_elsewhere(chat: CommandHost, options: StartOptions, error: Exception) -> None:
-    """The same at the start: what is at hand then is a new conversation."""
+    """The same at start-up, with a new conversation in the meantime."""
     await go_over(chat, fresh(chat))
     await ask_elsewhere(chat, options, error)
 
 
 @performs("new_conversation")
 async def begin_conversation(chat: CommandHost, argument: str) -> None:
-    """Who plans goes on planning; edits that were allowed were so for the conversation before."""
+    """Plan mode is kept; edits were allowed only for the previous conversation."""
     planning = chat.conversation is not None and chat.conversation.mode == "plan"
     await go_over(chat, fresh(chat, mode="plan") if planning else fresh(chat))
 
 
 async def fork_here(chat: CommandHost, message_id: str) -> None:
-    """Goes on in a branch that ends at a message of the open conversation."""
+    """Continues in a branch that ends at a message of the open conversation."""
     conversation = chat.conversation
     if conversation is None or not message_id:
-        chat.say("This is not stored: no branch can end here.", warning=True)
+        chat.say("This message is not stored, so no branch can end here.", warning=True)
         return
     if conversation.busy:
-        chat.say("The agent is working. Esc interrupts it first.", warning=True)
+        chat.say("The agent is working. Press Esc to interrupt it first.", warning=True)
         return
     before = conversation.info.id
     try:
@@ -114,25 +114,21 @@ async def fork_here(chat: CommandHost, message_id: str) -> None:
         chat.say(str(error), warning=True)
         return
     await resume(chat, made.id)
-    chat.say(f"This is a branch that ends here. Session {before} and your files are as they were (/lineage).")
+    chat.say(f"This is a branch that ends here. Session {before} and your files are unchanged (/lineage).")
 
 
 @performs("sessions")
 async def pick_session(chat: CommandHost, argument: str) -> None:
-    if chat.conversation is None:
-        return
     from crushpy.tui.screens.sessions import SessionsScreen
 
-    chosen = await chat.show(SessionsScreen(chat.conversation.sessions, chat.options.cwd))
+    chosen = await chat.show(SessionsScreen(chat.open_conversation.sessions, chat.options.cwd))
     if chosen:
         await resume(chat, chosen)
 
 
 @performs("lineage")
-async def show_lineage(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is None:
-        return
+async def show_session_tree(chat: CommandHost, argument: str) -> None:
+    conversation = chat.open_conversation
     from crushpy.tui.screens.session_tree import SessionTreeScreen
 
     chosen = await chat.show(SessionTreeScreen(conversation.sessions, conversation.info.id))
@@ -146,20 +142,18 @@ async def show_lineage(chat: CommandHost, argument: str) -> None:
 
 @performs("search")
 async def search_messages(chat: CommandHost, argument: str) -> None:
-    if chat.conversation is None:
-        return
     from crushpy.tui.screens.message_search import SearchScreen
 
-    screen = SearchScreen(chat.conversation.sessions, chat.options.cwd, argument.strip())
+    screen = SearchScreen(chat.open_conversation.sessions, chat.options.cwd, argument.strip())
     found = await chat.show(screen)
     if found is not None:
         await show_place(chat, found)
 
 
 async def show_place(chat: CommandHost, place: "FoundPlace") -> None:
-    """Shows a message where it stands: in the chat where it is there, else in its session, to read."""
-    conversation = chat.conversation
-    if conversation is None or chat.reveal(place):
+    """Shows a message in the chat if it is there, otherwise in its session, to read."""
+    conversation = chat.open_conversation
+    if chat.reveal(place):
         return
     from crushpy.tui.screens.session_reader import SessionReaderScreen
 
@@ -182,25 +176,24 @@ async def export_conversation(chat: CommandHost, argument: str) -> None:
         chat.say(str(error), warning=True)
         return
     if count is None:
-        chat.say(f"Nothing was written: {file} is as it was. Name another file.")
+        chat.say(f"Nothing was written: {file} is unchanged. Name another file.")
     else:
-        are = "is" if count == 1 else "are"
-        chat.say(f"{counted(count, 'message')} {are} in {file}. Secrets are redacted.")
+        chat.say(f"{counted(count, 'message')} exported to {file}. Secrets are redacted.")
 
 
 async def _export(chat: CommandHost, conversation: Conversation, file: Path, usual: str) -> int | None:
-    """How many messages were written; None where the user would rather keep the file that is there."""
+    """The number of messages written; None if the user keeps the existing file."""
     try:
         if file.is_dir():
             way_out = f"Name a file in it: /export {_short(chat, file / usual)}"
             raise CrushpyError(f"{file} is a folder. {way_out}")
         if file.exists() and not file.is_file():
-            raise CrushpyError(f"{file} is no ordinary file. Name another one.")
+            raise CrushpyError(f"{file} is not a regular file. Name another one.")
         replace = file.name == usual or not file.exists() or await _wants_it_replaced(chat, file)
         return await conversation.sessions.export(conversation.info.id, file) if replace else None
     except FileNotFoundError:
         folder = file.parent
-        raise CrushpyError(f"{folder} does not exist. Make it first, or name a file elsewhere.") from None
+        raise CrushpyError(f"{folder} does not exist. Create it first, or name a file elsewhere.") from None
     except OSError as error:
         raise CrushpyError(f"{file} cannot be written: {error.strerror}. Name another file.") from None
 
@@ -210,20 +203,18 @@ async def _wants_it_replaced(chat: CommandHost, file: Path) -> bool:
 
     choices = [
         Choice("keep", "Keep it", "nothing is written"),
-        Choice("replace", "Replace it", "what is in it is lost"),
+        Choice("replace", "Replace it", "its content is lost"),
     ]
-    return (
-        await chat.show(ChooseScreen(f"{file.name} is there already", choices, hint=str(file))) == "replace"
-    )
+    return await chat.show(ChooseScreen(f"{file.name} already exists", choices, hint=str(file))) == "replace"
 
 
 def _short(chat: CommandHost, file: Path) -> Path:
-    """As it may be typed here."""
+    """The path as it can be typed in this folder."""
     return file.relative_to(chat.options.cwd) if file.is_relative_to(chat.options.cwd) else file
 
 
 def _from_home(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # no such user: a name like any other
+    except RuntimeError:  # no such user: an ordinary name
         return path

@@ -8,17 +8,15 @@ from crushpy.security.sanitize import one_line
 from crushpy.tui.actions.host import CommandHost, performs
 from crushpy.tui.screens.choose import Choice, ChooseScreen
 
-OWN = "default"
+DEFAULT_EFFORT = "default"
 ALWAYS = "always"
-"""Behind a model's name: for conversations to come too."""
-EFFORTS = (OWN, "low", "medium", "high")
+"""After a model's name: also for new conversations."""
+EFFORTS = (DEFAULT_EFFORT, "low", "medium", "high")
 
 
 @performs("switch_model")
 async def switch_model(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    conversation = chat.open_conversation
     words = argument.split()
     for_all = ALWAYS in words
     name: str | None = " ".join(word for word in words if word != ALWAYS)
@@ -41,52 +39,52 @@ async def switch_model(chat: CommandHost, argument: str) -> None:
     scope = (
         "in this conversation and in new ones"
         if for_all
-        else f"in this conversation. /model {name} {ALWAYS} chooses it for new ones too"
+        else f"in this conversation. /model {name} {ALWAYS} selects it for new ones as well"
     )
-    chat.say(f"Model: {name}, from the next request on, {scope}.")
+    chat.say(f"Model: {name}, from the next request, {scope}.")
 
 
 @performs("effort")
 async def choose_effort(chat: CommandHost, argument: str) -> None:
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    conversation = chat.open_conversation
     chosen: str | None = argument.strip().lower()
     if not chosen:
         current = conversation.settings.effort
-        choices = [Choice(name, name.capitalize(), current=name == (current or OWN)) for name in EFFORTS]
+        choices = [
+            Choice(name, name.capitalize(), current=name == (current or DEFAULT_EFFORT)) for name in EFFORTS
+        ]
         chosen = await chat.show(ChooseScreen("Thinking Effort", choices))
     if chosen is None:
         return
     if chosen not in EFFORTS:
-        chat.say(f"{chosen!r} is no effort; there are {', '.join(EFFORTS)}.", warning=True)
+        chat.say(f"{chosen!r} is not a thinking effort. Choose one of {', '.join(EFFORTS)}.", warning=True)
         return
-    conversation.select_effort("" if chosen == OWN else chosen)
+    conversation.select_effort("" if chosen == DEFAULT_EFFORT else chosen)
     chat.say(f"Thinking effort: {chosen}.")
 
 
 @performs("switch_mode")
 async def switch_mode(chat: CommandHost, argument: str) -> None:
-    """The next mode, or the one that is named."""
-    conversation = chat.conversation
-    if conversation is None:
-        return
+    """Switches to the next mode, or to the named one."""
+    conversation = chat.open_conversation
     named = argument.strip().lower()
     following = MODES[(MODES.index(conversation.mode) + 1) % len(MODES)]
     wanted: Mode | None = next((mode for mode in MODES if mode == named), None) if named else following
     if wanted is None:
-        chat.say(f"{named!r} is no mode; there are {', '.join(MODES)}.", warning=True)
+        chat.say(f"{named!r} is not a mode. Choose one of {', '.join(MODES)}.", warning=True)
         return
     await conversation.select_mode(wanted)
 
 
 @performs("toggle_yolo")
 async def toggle_yolo(chat: CommandHost, argument: str) -> None:
-    if chat.conversation is None:
-        return
-    on = chat.conversation.toggle_yolo()
+    on = chat.open_conversation.toggle_yolo()
     chat.status.set_yolo(on)
-    chat.say("Yolo: everything that is not denied runs without asking." if on else "crushpy asks again.")
+    chat.say(
+        "Yolo is on: everything that is not denied runs without asking."
+        if on
+        else "Yolo is off: crushpy asks again."
+    )
 
 
 @performs("theme")
@@ -99,7 +97,7 @@ async def choose_theme(chat: CommandHost, argument: str) -> None:
     if not name:
         return
     if name not in app.available_themes:
-        chat.say(f"There is no theme {name!r}.", warning=True)
+        chat.say(f"There is no theme {name!r}. /theme lists all themes.", warning=True)
         return
     app.theme = name
     if chat.conversation is not None:
@@ -108,13 +106,12 @@ async def choose_theme(chat: CommandHost, argument: str) -> None:
 
 @performs("connect")
 async def connect_model(chat: CommandHost, argument: str) -> None:
-    if chat.conversation is None:
-        return
     from crushpy.tui.screens.connect import ConnectScreen
 
-    model = await chat.show(ConnectScreen(chat.conversation.settings, argument.strip()))
+    settings = chat.open_conversation.settings
+    model = await chat.show(ConnectScreen(settings, argument.strip()))
     if model:
-        first = not chat.conversation.settings.model  # whoever connects a first model means it for good
+        first = not settings.model  # the first model is meant for new conversations as well
         await switch_model(chat, f"{model} {ALWAYS}" if first else model)
 
 
@@ -124,7 +121,7 @@ async def trust_this_project(chat: CommandHost, argument: str) -> None:
 
     folder = Path(chat.options.cwd)
     root, lines = brought_by_project(folder)
-    chat.say(f"{one_line(root)} brings\n" + "\n".join(lines))
-    choices = [Choice("yes", "Trust it: its settings and templates count"), Choice("no", "Leave it")]
+    chat.say(f"{one_line(root)} provides\n" + "\n".join(lines))
+    choices = [Choice("yes", "Trust it: use its settings and templates"), Choice("no", "Cancel")]
     if await chat.show(ChooseScreen("Trust This Project", choices)) == "yes":
         chat.say(trust_project(folder))

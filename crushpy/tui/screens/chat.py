@@ -1,4 +1,4 @@
-"""The chat: transcript, prompt, gauge. It shows what the engine says and passes on what the user wants."""
+"""The chat screen: shows the engine's events and passes the user's input to it."""
 
 import asyncio
 import logging
@@ -27,7 +27,6 @@ from crushpy.core.events import (
     TurnEnded,
 )
 from crushpy.core.start_options import StartOptions
-from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
@@ -54,20 +53,21 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-WARM_UP = 0.7
-"""Seconds until storage is loaded: it must not compete with a prompt that comes at once."""
-SOON = 0.3
-"""Seconds after which a new conversation tells of the last one."""
-AT_ANY_TIME = ("quit", "help", "redraw", "theme", "fold_all")
-"""Commands that need not wait for the engine."""
-NOT_OPEN = "No conversation is open: mend what is said above, then /new tries again."
+WARM_UP_DELAY_S = 0.7
+"""Delay until storage is loaded: it must not compete with a prompt that is sent at once."""
+LAST_CONVERSATION_DELAY_S = 0.3
+"""Delay before the hint about the previous conversation."""
+CLOSE_TIMEOUT_S = 10
+ENGINE_FREE_ACTIONS = ("quit", "help", "redraw", "theme", "fold_all")
+"""Commands that do not wait for the engine."""
+NOT_OPEN = "No conversation is open. Fix the error above, then run /new."
 
 
 class ChatScreen(ChatLayout):
     """`conversation` is None until the engine is loaded; prompts sent before that wait for it."""
 
     class Ready(Message):
-        """The prompt has what was typed before it was there, and takes keys."""
+        """The prompt has the keys typed before it was shown, and accepts keys."""
 
     class Opened(Message):
         """A conversation is open, with these settings."""
@@ -89,13 +89,13 @@ class ChatScreen(ChatLayout):
             self._early.append((options.prompt, images))
             self._images = ()
         self._tried = asyncio.Event()
-        """Set once the engine is there, or is known not to come."""
+        """Set once the engine is loaded or has failed to load."""
         self.own: OwnCommands | None = None
-        """The user's own commands, once there was one."""
+        """The user's shell commands, after the first one."""
         self.recent_actions: list[str] = []
         """Commands by their action, the latest first."""
         self.farewell = ""
-        """Printed when the app has gone: how to resume."""
+        """Printed after exit: how to resume."""
         self._welcome = Welcome(self.transcript)
         self._greeting = GreetingCard(self.transcript)
 
@@ -103,7 +103,7 @@ class ChatScreen(ChatLayout):
         self.prompt.focus()
         self.attaching.given(self._images)
         self.prompt.feed_keys(self._typed)
-        self.post_message(self.Ready())  # gets to the app behind the wish for the focus
+        self.post_message(self.Ready())  # arrives after the focus request
         self.call_after_refresh(lambda: self.run_worker(self.open(self.options)))
 
     # --- the conversation --------------------------------------------------------------------------------
@@ -130,7 +130,7 @@ class ChatScreen(ChatLayout):
             self.feed.fail(error)
 
     def _give_back(self) -> None:
-        """What was sent while nothing could take it goes back into the prompt: it is sent by nobody else."""
+        """Returns prompts that were sent before the engine was loaded to the prompt."""
         for text, images in reversed(self._early):
             self.prompt.take_back(text)
             self.attaching.given(images)
@@ -139,7 +139,7 @@ class ChatScreen(ChatLayout):
     async def _enter(
         self, conversation: "Conversation", notices: tuple[str, ...], options: StartOptions
     ) -> None:
-        """Shows a conversation that is open."""
+        """Shows a conversation that was opened."""
         await self.show_history(conversation)
         self._greet(conversation)
         for notice in notices:
@@ -151,9 +151,9 @@ class ChatScreen(ChatLayout):
         self.prompt.edit_like(conversation.settings.editing)
         self.post_message(self.Opened(conversation.settings))
         conversation.expect_prompt()
-        self.set_timer(WARM_UP, conversation.warm_up)
+        self.set_timer(WARM_UP_DELAY_S, conversation.warm_up)
         if not self.prompt.prompts.loaded:
-            self.set_timer(WARM_UP, lambda: self.run_worker(self._recall(conversation)))
+            self.set_timer(WARM_UP_DELAY_S, lambda: self.run_worker(self._recall(conversation)))
         self.todos.show(conversation.info.todos)
         self.status.follow(conversation, yolo=options.yolo)
         for text, images in self._early:
@@ -175,15 +175,15 @@ class ChatScreen(ChatLayout):
                 self.feed.show(told)
 
     def _greet(self, conversation: "Conversation") -> None:
-        """The card of a new conversation, where there is room for it."""
+        """The card of a new conversation, if there is room for it."""
         rows = app_of(self).size.height
         if conversation.history or self._early or rows < LEAST_ROWS:
             return
         from crushpy.tui.engine_access import greeting_for, last_here
 
         async def add_last() -> None:
-            """Storage is opened for it: nobody waits for that, and a prompt typed at once goes first."""
-            await asyncio.sleep(SOON)
+            """Opens storage, so it runs in the background: a prompt sent at once goes first."""
+            await asyncio.sleep(LAST_CONVERSATION_DELAY_S)
             self._greeting.add_last(await last_here(conversation), app_of(self).size.height)
 
         self._greeting.show(greeting_for(conversation), rows)
@@ -197,11 +197,11 @@ class ChatScreen(ChatLayout):
         self._greeting.fit(app_of(self).size.height)
 
     async def _recall(self, conversation: "Conversation") -> None:
-        """Brings the earlier prompts of this folder, for Up and Down."""
+        """Loads the earlier prompts of this folder, for Up and Down."""
         self.prompt.prompts.load(await conversation.earlier_prompts())
 
     async def show_history(self, conversation: "Conversation") -> None:
-        """Shows the session at the tip anew, with what is stored of the fresh start it begins with."""
+        """Shows the latest session, with the boundary that opened it."""
         opening = None
         if conversation.info.parent_id:
             with suppress(CrushpyError):
@@ -257,7 +257,7 @@ class ChatScreen(ChatLayout):
                 pass
 
     def _show_queue(self, *, waiting: bool | None = None) -> None:
-        """`waiting`: what is queued goes out with the next Enter, as it does while no turn runs."""
+        """`waiting`: queued prompts are sent with the next Enter, as always while no turn runs."""
         conversation = self.conversation
         if conversation is not None:
             queued = [
@@ -275,7 +275,7 @@ class ChatScreen(ChatLayout):
             mark = "● " if (conversation.busy if busy is None else busy) else ""
             set_title(app_of(self), f"{mark}{conversation.info.title or 'crushpy'}")
 
-    # --- what the user types -----------------------------------------------------------------------------
+    # --- the prompt --------------------------------------------------------------------------------------
 
     @on(PromptInput.Submitted)
     def _submitted(self, event: PromptInput.Submitted) -> None:
@@ -287,7 +287,7 @@ class ChatScreen(ChatLayout):
         if self.conversation is None:
             self._early.append((text, images))
             if self._tried.is_set():
-                self.say(f"{NOT_OPEN} Your prompt is kept until then.", warning=True)
+                self.say(f"{NOT_OPEN} Your prompt is kept.", warning=True)
             return
         self.transcript.following = True
         self.conversation.submit(text, images)
@@ -301,7 +301,7 @@ class ChatScreen(ChatLayout):
 
     @on(PromptInput.EmptySubmitted)
     def _submitted_nothing(self) -> None:
-        """A picture needs no words; without one, what is queued goes out."""
+        """Sends an image without text; without an image, the queued prompts."""
         self.attaching.when_read(lambda: self._submit("") if self.attachments.images else self._send_queue())
 
     def _send_queue(self) -> None:
@@ -324,8 +324,13 @@ class ChatScreen(ChatLayout):
     def _backed_out(self) -> None:
         self.attachments.remove_last()
 
+    @property
+    def open_conversation(self) -> "Conversation":
+        assert self.conversation is not None
+        return self.conversation
+
     async def opened_conversation(self) -> "Conversation | None":
-        """Waits until the engine is there, or is known not to come."""
+        """Waits until the engine is loaded or has failed to load."""
         await self._tried.wait()
         return self.conversation
 
@@ -334,7 +339,9 @@ class ChatScreen(ChatLayout):
         command = by_slash(event.name)
         if command is None:
             self.notify(
-                f"There is no command /{event.name}. /help lists them.", severity="warning", markup=False
+                f"There is no command /{event.name}. /help lists all commands.",
+                severity="warning",
+                markup=False,
             )
             return
         self.run_worker(self.perform(command.action, event.args))
@@ -353,7 +360,7 @@ class ChatScreen(ChatLayout):
         run_shown(self.own, command, self.transcript, self.activity.own_command, give)
 
     def _give_to_agent(self, text: str) -> None:
-        """What a command of the user's own printed: they send it to the agent, with words or without."""
+        """Puts the output of a user's command into the prompt, to be sent to the agent."""
         self.prompt.paste_text(text)
 
     @on(QueueView.Edit)
@@ -366,13 +373,13 @@ class ChatScreen(ChatLayout):
         self._show_queue()
 
     def take_back(self, prompt: "PromptMessage") -> None:
-        """Puts a prompt that was not sent, and its pictures, before what is written."""
+        """Puts a prompt that was not sent, and its images, in front of the draft."""
         if prompt.text:
             self.prompt.take_back(prompt.text)
         self.attaching.restore(prompt)
 
-    @on(QueueView.Hasten)
-    def _hasten_queued(self, event: QueueView.Hasten) -> None:
+    @on(QueueView.SendNext)
+    def _send_queued_next(self, event: QueueView.SendNext) -> None:
         if self.conversation is not None:
             self.conversation.send_next(event.prompt_id)
         self._show_queue()
@@ -383,7 +390,7 @@ class ChatScreen(ChatLayout):
             self.conversation.unqueue(event.prompt_id)
         self._show_queue()
 
-    # By name, not by class: the panel is loaded when there is a question.
+    # Handlers by name: the panel's module is loaded with the first question.
 
     def on_approval_panel_typed_early(self, event: "ApprovalPanel.TypedEarly") -> None:
         self.keep(event.letter)
@@ -394,7 +401,7 @@ class ChatScreen(ChatLayout):
         if self.conversation is not None:
             answer(self.conversation, event.call_id, event.choice.kind, event.words, event.choice.key)
 
-    # --- a plan that waits -------------------------------------------------------------------------------
+    # --- the plan ----------------------------------------------------------------------------------------
 
     def _offer_plan(self) -> None:
         from crushpy.tui.widgets.plan_card import PlanCard
@@ -420,7 +427,7 @@ class ChatScreen(ChatLayout):
         if self.conversation is not None and event.choice in ("ask", "edits"):
             await self.conversation.accept_plan("ask" if event.choice == "ask" else "edits")
 
-    # --- what the user does in the transcript ------------------------------------------------------------
+    # --- the transcript ----------------------------------------------------------------------------------
 
     @property
     def library(self) -> "SessionBrowser | None":
@@ -438,7 +445,7 @@ class ChatScreen(ChatLayout):
         app_of(self).push_screen(SessionReaderScreen(library, session_id), left)
 
     def reveal(self, place: "FoundPlace") -> bool:
-        """Goes to a message in the transcript; False where it is not there."""
+        """Scrolls to a message in the transcript; False if it is not there."""
         history = self.conversation.history if self.conversation is not None else ()
         message = next((one for one in history if one.id == place.message_id), None)
         key = self.feed.find(message, place.words) if message is not None else -1
@@ -453,7 +460,7 @@ class ChatScreen(ChatLayout):
         await fork_here(self, self.feed.message_id(key))
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
-        """What the card of a fresh start offers, and pinning."""
+        """The actions of a boundary's card, and pinning."""
         if action == "pin":
             from crushpy.tui.actions.context import pin_item
 
@@ -461,7 +468,8 @@ class ChatScreen(ChatLayout):
         elif action == "undo" and isinstance(item, BoundaryItem) and self.conversation is not None:
             if item.child_id != self.conversation.info.id:
                 self.say(
-                    "This is not the last fresh start. The lineage (l) can undo any of them.", warning=True
+                    "This is not the last compaction. The session tree (l) can undo any of them.",
+                    warning=True,
                 )
                 return
             await self.perform("undo_boundary")
@@ -469,7 +477,7 @@ class ChatScreen(ChatLayout):
             await self.perform(action if action in ("edit_template", "glossary") else "lineage")
 
     def _task_went_on(self, event: TaskProgress) -> None:
-        """Whoever reads what a sub-agent does sees it grow."""
+        """Refreshes the screen that shows the task's session."""
         from crushpy.tui.screens.session_reader import SessionReaderScreen
 
         for screen in app_of(self).screen_stack:
@@ -487,29 +495,29 @@ class ChatScreen(ChatLayout):
     # --- stopping and leaving ----------------------------------------------------------------------------
 
     def tidy(self) -> bool:
-        """Takes the welcome away, and what was told in passing."""
+        """Removes the welcome and all toasts."""
         told = super().tidy()
         return (self.conversation is not None and self._welcome.dismiss(self.conversation)) or told
 
     def stop(self) -> bool:
-        """Stops the agent and the user's own commands; False where nothing runs."""
+        """Stops the agent and the user's own commands; False if nothing runs."""
         own = self.own is not None and self.own.stop()
         return (self.conversation is not None and self.conversation.interrupt()) or own
 
     def show_way_back(self, conversation: "Conversation | None") -> None:
-        """What to print once the app is gone."""
+        """Sets what is printed after exit."""
         if conversation is not None and conversation.history:
             self.farewell = f"To resume: crushpy --session {conversation.info.id}"
         for job in conversation.running_jobs if conversation is not None else ():
-            self.farewell = f"{self.farewell}\nEnded with it: {job.id}, {one_line(job.command)}".lstrip()
+            self.farewell = f"{self.farewell}\nStopped: {job.id}, {one_line(job.command)}".lstrip()
 
     async def leave(self) -> None:
-        """Ends what runs, stores what is left, and goes."""
+        """Stops everything, stores the rest, and exits."""
         conversation, self.conversation = self.conversation, None
         self.show_way_back(conversation)
         closing = [one.close() for one in (conversation, self.own) if one is not None]
         try:
-            await asyncio.wait_for(asyncio.gather(*closing), 10)
+            await asyncio.wait_for(asyncio.gather(*closing), CLOSE_TIMEOUT_S)
         except TimeoutError:
             pass
         if conversation is not None and self.farewell and conversation.run_summary:
@@ -517,7 +525,7 @@ class ChatScreen(ChatLayout):
         app_of(self).exit()
 
     async def replace_conversation(self, options: StartOptions) -> None:
-        """Opens another conversation, and only then closes this one; raises where it cannot be opened."""
+        """Opens another conversation, then closes this one; raises if it cannot be opened."""
         from crushpy.tui.engine_access import open_for_app
 
         before, self.conversation = self.conversation, None
@@ -542,13 +550,13 @@ class ChatScreen(ChatLayout):
     # --- commands ----------------------------------------------------------------------------------------
 
     async def perform(self, action: str, argument: str = "") -> None:
-        """Carries out a command of the table; what it does is in `actions/`, loaded when first used."""
+        """Runs a command of the table. The functions are in `actions/`, loaded on first use."""
         from crushpy.tui.actions import ACTIONS
 
         dismiss_toasts(self)
         self.recent_actions = [action, *(one for one in self.recent_actions if one != action)]
         greeted, shown = self._greeting.key, self.transcript.keys()
-        if action not in AT_ANY_TIME:
+        if action not in ENGINE_FREE_ACTIONS:
             await self._tried.wait()
             if self.conversation is None and action != "new_conversation":
                 self.say(NOT_OPEN, warning=True)
@@ -557,8 +565,8 @@ class ChatScreen(ChatLayout):
             await ACTIONS[action](self, argument)
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
-            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
-        if self._greeting.key == greeted and self.transcript.keys() != shown:  # no dialog left as it was
+            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
+        if self._greeting.key == greeted and self.transcript.keys() != shown:  # unless a dialog was cancelled
             self._greeting.end()
 
     async def _review(self, event: ReviewNeeded) -> None:

@@ -1,4 +1,4 @@
-"""The chat's layout: transcript, queue, prompt, status line; where the focus is, and the keys of all that."""
+"""The chat's layout: transcript, queue, prompt and status bar, with focus and keys."""
 
 import time
 from typing import TypeVar
@@ -27,18 +27,18 @@ from crushpy.tui.widgets.todo_line import TodoLine
 
 T = TypeVar("T")
 
-AIRY = 20
-"""Rows from which there is always one above the prompt, for what runs."""
-QUIT_AGAIN = 2.0
-"""Seconds within which a second Ctrl-C leaves."""
-ESCAPE_AGAIN = 0.6
-"""Seconds within which a second Esc rewinds."""
-AFTER_STOP = 1.0
-"""Seconds after something was stopped in which Esc does not rewind."""
+MIN_ROWS_FOR_ACTIVITY = 20
+"""Terminal rows from which the activity line always has a row above the prompt."""
+QUIT_WINDOW_S = 2.0
+"""Time within which a second Ctrl+C quits."""
+REWIND_WINDOW_S = 0.6
+"""Time within which a second Esc rewinds."""
+NO_REWIND_AFTER_STOP_S = 1.0
+"""Time after an interrupt in which Esc does not rewind."""
 
 
 class ChatLayout(TranscriptScreen):
-    """Knows no engine: `stop` and `leave` are what the chat does about it."""
+    """Widgets, focus and keys; `stop`, `leave` and `perform` are implemented by the chat."""
 
     DEFAULT_CSS = """
     ChatLayout { layout: vertical; overflow: hidden; }
@@ -51,7 +51,7 @@ class ChatLayout(TranscriptScreen):
     ChatLayout KeyBar { dock: none; display: none; max-height: 2; }
     ChatLayout.-reading KeyBar { display: block; }
     """
-    VERTICAL_BREAKPOINTS = [(0, "-close"), (AIRY, "-airy")]
+    VERTICAL_BREAKPOINTS = [(0, "-close"), (MIN_ROWS_FOR_ACTIVITY, "-airy")]
     AUTO_FOCUS = "PromptInput"
     BINDINGS = [
         Binding("escape", "escape", "Back to the prompt"),
@@ -80,8 +80,8 @@ class ChatLayout(TranscriptScreen):
         self._last_stop = 0.0
 
     def compose(self) -> ComposeResult:
-        # As the first layout will find it: a class that comes later has all styles applied again.
-        airy = app_of(self).size.height >= AIRY
+        # Set before the first layout: changing a class later would apply all styles again.
+        airy = app_of(self).size.height >= MIN_ROWS_FOR_ACTIVITY
         self.set_class(airy, "-airy", update=False)
         self.set_class(not airy, "-close", update=False)
         yield self.transcript
@@ -92,39 +92,39 @@ class ChatLayout(TranscriptScreen):
         yield self.prompt
         yield self._bar
 
-    # --- what the chat does ------------------------------------------------------------------------------
+    # --- implemented by the chat -------------------------------------------------------------------------
 
     def stop(self) -> bool:
-        """Stops what runs; False where nothing does."""
+        """Stops everything that runs; False if nothing does."""
         raise NotImplementedError
 
     async def leave(self) -> None:
-        """Ends what runs, stores what is left, and goes."""
+        """Stops everything, stores the rest, and exits."""
         raise NotImplementedError
 
     async def perform(self, action: str, argument: str = "") -> None:
-        """Carries out a command of the table."""
+        """Runs a command of the table."""
         raise NotImplementedError
 
     def rewind(self) -> None:
-        """Esc twice, with nothing written and nothing running."""
+        """Esc twice, with an empty prompt and nothing running."""
 
     def tidy(self) -> bool:
-        """Esc with nothing to stop: takes away what can be taken away; False where there is nothing."""
+        """Esc with nothing to stop: removes toasts; False if there are none."""
         return dismiss_toasts(self)
 
-    # --- what is shown -----------------------------------------------------------------------------------
+    # --- notices and screens -----------------------------------------------------------------------------
 
     @property
     def running_app(self) -> App[object]:
         return app_of(self)
 
     def say(self, text: str, *, warning: bool = False) -> None:
-        """A word to the user, in the flow."""
+        """Shows a notice in the transcript."""
         self.feed.show(NoticeItem(text, "warning" if warning else "info"))
 
     async def show(self, screen: Screen[T]) -> T | None:
-        """Opens a screen and waits for what it returns. Only from a worker."""
+        """Opens a screen and waits for its result. Only from a worker."""
         return await app_of(self).push_screen_wait(screen)
 
     @on(Transcript.Scrolled)
@@ -139,7 +139,7 @@ class ChatLayout(TranscriptScreen):
     @on(events.DescendantFocus)
     @on(events.DescendantBlur)
     def _focus_moved(self) -> None:
-        """The transcript's keys are named while it has the focus."""
+        """Shows the transcript's keys while it has the focus."""
         reading = self.focused is self.transcript
         if reading and not self.query("KeyBar"):
             from crushpy.tui.widgets.key_bar import KeyBar
@@ -148,12 +148,12 @@ class ChatLayout(TranscriptScreen):
         self.set_class(reading, "-reading")
 
     def on_key(self, event: events.Key) -> None:
-        """Keys that come while nothing has the focus belong to the prompt."""
+        """Keys pressed while nothing has the focus go to the prompt."""
         if self.focused is None and self.home.take(event):
             event.stop()
 
     def keep(self, typed: str) -> None:
-        """Takes what was meant for the draft when something else came up; it is never sent by this."""
+        """Adds input that was typed into a question by accident to the draft; never sends it."""
         if typed == "\x7f":
             self.prompt.action_delete_left()
         else:
@@ -162,8 +162,8 @@ class ChatLayout(TranscriptScreen):
     # --- keys --------------------------------------------------------------------------------------------
 
     def action_escape(self) -> None:
-        """One meaning at a time: back to the prompt; there it stops what runs; where nothing does, it tidies
-        up, and twice in an empty prompt it rewinds."""
+        """Returns to the prompt; there, stops what runs; if nothing runs, removes toasts; twice in an empty
+        prompt, rewinds."""
         now, before = time.monotonic(), self._last_escape
         self._last_escape = 0.0
         if self.home.come_back():
@@ -174,15 +174,15 @@ class ChatLayout(TranscriptScreen):
             return
         if self.tidy() or self.prompt.draft or self.attachments.images:
             return
-        if now - self._last_stop < AFTER_STOP:
-            return  # the same key stopped something a moment ago: one press too many must not rewind
-        if now - before < ESCAPE_AGAIN:
+        if now - self._last_stop < NO_REWIND_AFTER_STOP_S:
+            return  # the same key has just stopped something: one press too many must not rewind
+        if now - before < REWIND_WINDOW_S:
             self.rewind()
         else:
             self._last_escape = now
 
     def action_leave_if_empty(self) -> None:
-        """Ctrl+D, which deletes a letter where there is one."""
+        """Ctrl+D in an empty prompt."""
         if not (self.prompt.draft or self.attachments.images):
             self.run_worker(self.perform("quit"))
 
@@ -200,7 +200,7 @@ class ChatLayout(TranscriptScreen):
         self.transcript.following = True
 
     def interrupt_or_quit(self) -> None:
-        """Ctrl-C: copies what is selected; stops what runs; empties the prompt; twice, it leaves."""
+        """Ctrl+C: copies the selection; stops what runs; clears the prompt; twice, quits."""
         now = time.monotonic()
         if self.prompt.selected_text:
             self.prompt.action_copy()
@@ -218,11 +218,11 @@ class ChatLayout(TranscriptScreen):
             self.attachments.take()
             self._last_interrupt = now
             return
-        if now - self._last_interrupt < QUIT_AGAIN:
+        if now - self._last_interrupt < QUIT_WINDOW_S:
             self.run_worker(self.leave())
             return
         self._last_interrupt = now
-        self.notify("Press Ctrl+C again to leave.", timeout=QUIT_AGAIN, markup=False)
+        self.notify("Press Ctrl+C again to quit", timeout=QUIT_WINDOW_S, markup=False)
 
 
 def _hints() -> list[CommandHint]:

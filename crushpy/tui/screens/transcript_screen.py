@@ -1,4 +1,4 @@
-"""What can be done with an item of a transcript, in the chat and while reading."""
+"""Actions on the items of a transcript, in the chat and in the session reader."""
 
 from typing import TYPE_CHECKING
 
@@ -17,28 +17,28 @@ if TYPE_CHECKING:
 
 
 class TranscriptScreen(Screen[str | None]):
-    """A screen with a transcript on it. `library` is its own; `act` is what only it can do."""
+    """Base class of the screens that show a transcript: links, copying, finding, opening sessions."""
 
     _copied: tuple[int, int] = (-1, 0)
-    """The reply and the code block of it that was copied last."""
+    """The reply and the code block that was copied last."""
     _find_entered = False
-    """Enter was pressed behind the words that are looked for."""
+    """Enter was pressed in the find line."""
 
     @property
     def library(self) -> "SessionBrowser | None":
-        """What is stored, once it can be asked."""
+        """The stored sessions, once they are available."""
         raise NotImplementedError
 
     def read_session(self, library: "SessionBrowser", session_id: str) -> None:
-        """Opens a stored session to read."""
+        """Opens a stored session for reading."""
         raise NotImplementedError
 
     async def fork_at(self, key: int) -> None:
-        """Goes on in a branch that ends at the message that this item shows."""
+        """Continues in a branch that ends at the message of this item."""
         raise NotImplementedError
 
     async def act(self, item: TranscriptItem, action: ItemAction) -> None:
-        """Whatever else a key or a click on an item asks for."""
+        """Any other action of a key or click on an item."""
 
     @on(Transcript.LinkClicked)
     def _link(self, event: Transcript.LinkClicked) -> None:
@@ -52,7 +52,7 @@ class TranscriptScreen(Screen[str | None]):
         item = self.query_one(Transcript).item(event.key)
         block = event.block
         written = code_blocks(item.text) if isinstance(item, ReplyItem) and block.of else []
-        # As it was written where that can be told; in a list or a quotation it is taken as it is shown.
+        # The original text if it can be identified; in a list or quotation the text as shown.
         await self.copy(written[block.number] if written and len(written) == block.of else block.text)
 
     @on(Transcript.ItemActivated)
@@ -107,7 +107,7 @@ class TranscriptScreen(Screen[str | None]):
         self._end_of_find(event.found)
 
     def _end_of_find(self, found: bool) -> None:
-        """Whoever pressed Enter goes where the words stand, or is told that they do not."""
+        """After Enter: focuses the match, or reports that there is none."""
         if not self._find_entered:
             return
         self._find_entered = False
@@ -116,7 +116,7 @@ class TranscriptScreen(Screen[str | None]):
                 self.query_one(Transcript).visit()
                 line.remove()
             else:
-                tell(self, f"{one_line(line.value)!r} does not stand in the transcript.", "warning")
+                tell(self, f"{one_line(line.value)!r} is not in the transcript.", "warning")
 
     def on_find_line_ended(self) -> None:
         transcript = self.query_one(Transcript)
@@ -126,7 +126,7 @@ class TranscriptScreen(Screen[str | None]):
 
     @on(events.DescendantFocus)
     def _focus_left(self) -> None:
-        """Whoever goes on elsewhere has found it."""
+        """Ends the search when the focus moves elsewhere."""
         transcript = self.query_one(Transcript)
         lines = self.query("FindLine")
         if self.focused not in (transcript, *lines):
@@ -134,7 +134,7 @@ class TranscriptScreen(Screen[str | None]):
             lines.remove()
 
     async def _copy_block(self, key: int, text: str) -> None:
-        """The first code block of a reply; asked again, the next one."""
+        """Copies the first code block of a reply; if repeated, the next one."""
         from crushpy.tui.transcript.code_blocks import code_blocks
 
         blocks = code_blocks(text)
@@ -147,7 +147,7 @@ class TranscriptScreen(Screen[str | None]):
         await self.copy(blocks[number])
 
     async def copy(self, text: str) -> None:
-        """Puts text on the clipboard, and says how."""
+        """Copies text to the clipboard and reports how."""
         from crushpy.tui.terminal.clipboard import copy
 
-        tell(self, await copy(app_of(self), text))  # in passing: no line in the flow for each
+        tell(self, await copy(app_of(self), text))  # a toast, not a line in the transcript

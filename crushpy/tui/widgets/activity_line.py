@@ -1,4 +1,4 @@
-"""What runs now, in a row or a few above the prompt. It ticks only while something runs."""
+"""The activity line above the prompt: what is running now. It ticks only while something runs."""
 
 import asyncio
 import time
@@ -25,7 +25,7 @@ FRAMES = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 MOST_ROWS = 5
 BAR = 16
 MOVING = 4
-"""Columns of a bar that goes to and fro where nobody knows how much there is to do."""
+"""Columns of the moving part of an indeterminate progress bar."""
 LEAST = 16
 """Columns that what runs has, before anything else."""
 STOPS = "Esc stops"

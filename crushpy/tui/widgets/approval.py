@@ -34,17 +34,17 @@ if TYPE_CHECKING:
     from textual.signal import Signal
 
 MARK = "reverse"
-"""Tells the name of a hidden character from the same letters in plain text."""
+"""Distinguishes the name of a hidden character from the same letters in plain text."""
 MOST_MARKS = 1_000
-"""More of them than this in one text are named but not marked: each would slow the screen down."""
-WAIT = Content.styled("Keys count once typing has paused.", "$text-muted")
-DENYING = Content.styled("Enter denies, with or without words.  Esc goes back.", "$text-muted")
+"""Beyond this number hidden characters are named but not marked: each mark slows drawing down."""
+WAIT = Content.styled("Keys count once typing has paused", "$text-muted")
+DENYING = Content.styled("Enter denies, with or without a message.  Esc goes back.", "$text-muted")
 NO_MARGIN = Margin((), ())
 _STYLES = {"+": "$success", "-": "$error", "@": "$accent"}
 
 
 def _revealed_content(text: str, style: str = "") -> Content:
-    """Foreign text with every hidden character named and marked."""
+    """Untrusted text with every hidden character named and marked."""
     pieces = list(revealed_pieces(text))
     if len(pieces) > MOST_MARKS:
         return Content.styled("".join([piece for piece, _ in pieces]), style)
@@ -52,12 +52,12 @@ def _revealed_content(text: str, style: str = "") -> Content:
 
 
 def _in_line(text: str) -> Content:
-    """The same for text that belongs on a line."""
+    """The same on a single line."""
     return _revealed_content(text.replace("\n", " ⏎ "))
 
 
 def _title(question: ApprovalNeeded) -> Content:
-    """Who asks for what, and which of how many questions it is."""
+    """The tool that asks, and the position among several questions."""
     task = " for a task" if question.task else ""
     number, count = question.place
     place = f"  {number} of {count}" if count > 1 else ""
@@ -65,14 +65,14 @@ def _title(question: ApprovalNeeded) -> Content:
 
 
 def _sentence(question: ApprovalNeeded) -> Content:
-    """What it would do, in the user's words, and why it is asked."""
+    """What the call would do, in plain words, and why approval is needed."""
     says = _in_line(question.says[:1].upper() + question.says[1:])
     reason = _in_line(_why(question)).stylize("$text-muted")
     return Content(" · ").join([part for part in (says, reason) if part.plain])
 
 
 def _why(question: ApprovalNeeded) -> str:
-    """The reason, without what the words before it have named already."""
+    """The reason, without what the sentence already names."""
     why, _, of_what = question.reason.partition(": ")
     if (
         why.startswith("no rule allows ")
@@ -84,7 +84,7 @@ def _why(question: ApprovalNeeded) -> str:
 
 
 def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
-    """Draws the command or the change as results are drawn; None where that would leave something out."""
+    """Draws the command or change like a result; None if that would leave something out."""
     if _hidden(question):
         return None
     diff, args = question.preview, dict(question.args)
@@ -103,7 +103,7 @@ def _drawing(question: ApprovalNeeded) -> Callable[[Canvas], None] | None:
 
 
 def _what(question: ApprovalNeeded) -> Content:
-    """The exact command or change; where there is neither, the arguments. Hidden characters are marked."""
+    """The exact command or change, or else the arguments. Hidden characters are marked."""
     diff = _diff(question)
     if diff:
         return _joined(_revealed_content(line, _STYLES.get(line[:1], "")) for line in diff.split("\n"))
@@ -113,14 +113,14 @@ def _what(question: ApprovalNeeded) -> Content:
 
 
 def _warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
-    """Says that there is more than meets the eye; empty where there is not."""
+    """A warning about hidden characters; empty if there are none."""
     names = _hidden(question)
     unshown = _returns(question.args) - _diff(question).count("\r") if _diff(question) else 0
     words: list[str] = []
     if names:
         some = ", ".join(list(dict.fromkeys(names))[:3])
         many = f"{len(names):,} hidden character{'' if len(names) == 1 else 's'}"
-        words.append(f"{many}: {some}" if briefly else f"It holds {many}, shown as {some}.")
+        words.append(f"{many}: {some}" if briefly else f"It contains {many}, shown as {some}.")
     if unshown > 0:
         many = f"{unshown:,} carriage return{'' if unshown == 1 else 's'}"
         words.append(f"{many} left out" if briefly else f"The diff leaves out {many}.")
@@ -128,7 +128,7 @@ def _warning(question: ApprovalNeeded, *, briefly: bool = False) -> Content:
 
 
 def _height(content: Content, width: int, most: int) -> int:
-    """How many lines of `width` cells it takes, or `most`: what is longer need not be measured."""
+    """The number of lines of `width` cells it takes, at most `most`."""
     text = content.plain
     if text.count("\n") >= most or len(text) > most * width:
         return most
@@ -136,7 +136,7 @@ def _height(content: Content, width: int, most: int) -> int:
 
 
 def _shortened(content: Content, width: int, rows: int) -> Content:
-    """`content`, or what of its beginning fits into `rows` lines of `width` cells, with a mark at the end."""
+    """`content`, truncated with an ellipsis to `rows` lines of `width` cells."""
     if rows < 1 or content.get_height({}, width) <= rows:
         return content if rows else Content("")
     lines: list[Content] = []
@@ -151,7 +151,7 @@ def _diff(question: ApprovalNeeded) -> str:
 
 
 def _hidden(question: ApprovalNeeded) -> list[str]:
-    """The names of what would hide, as often as it stands there."""
+    """The names of all hidden characters, with repetitions."""
     args = [f"{name}: {value}" for name, value in question.args.items()]
     asked = [_diff(question)] if _diff(question) else args
     for texts in ([question.name, *asked], [question.reason, question.rule]):
@@ -185,7 +185,8 @@ _LASTING = {"once": "once", "conversation": "this conversation", "always": "alwa
 
 
 class ChoiceList(Static):
-    """Knows which one is pointed at: none at first, so that an Enter meant for the draft decides nothing."""
+    """The answers: chosen by letter, number, arrows and Enter, or click. None is preselected: an Enter
+    meant for the draft decides nothing."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -202,12 +203,12 @@ class ChoiceList(Static):
         self._at: int | None = None
 
     def keys(self) -> frozenset[str]:
-        """Every key that means something here."""
+        """All keys that have a meaning here."""
         numbers = (str(number) for number in range(1, len(self._choices) + 1))
         return frozenset((*(choice.key for choice in self._choices), *numbers, *STEPS, "enter"))
 
     def pressed(self, key: str) -> AnswerChoice | None:
-        """The choice that a key gives; None where it only moves, or Enter comes before anything is chosen."""
+        """The choice for a key; None if it only moves the pointer, or Enter has nothing to choose."""
         if key in STEPS:
             last = len(self._choices) - 1
             start = -1 if STEPS[key] > 0 else last + 1
@@ -223,7 +224,7 @@ class ChoiceList(Static):
         self._at = None
 
     def rows(self, width: int, *, listed: bool, briefly: bool) -> Content:
-        """A row for each where there is room for that; else one after the other, or (briefly) only keys."""
+        """A row for each choice if there is room; otherwise in a line, or (`briefly`) only the keys."""
         if listed:
             lines = [
                 pointed(_label(choice).truncate(max(1, width - len(POINTER)), ellipsis=True), at == self._at)
@@ -241,7 +242,7 @@ class ChoiceList(Static):
         return flow([*shown, Content("Esc" if briefly else INTERRUPTS)], width)
 
     def cut(self, width: int, *, listed: bool) -> list[Content]:
-        """The labels that do not fit into a line."""
+        """The labels that do not fit on a line."""
         room = width - (len(POINTER) if listed else 0)
         labels = [_label(choice, fully=listed) for choice in self._choices]
         return [label for label in labels if label.cell_length > room]
@@ -262,17 +263,17 @@ def _clickable(label: Content, choice: AnswerChoice) -> Content:
 
 
 SMALL, TINY = Size(44, 20), Size(32, 10)
-"""On screens narrower or lower than these: no frame and all the room, or not even the sentence in view."""
+"""Screens smaller than these: no frame and the full screen, or without the sentence as well."""
 FRAME_SIZE = Size(6, 2)
-"""Cells that frame and margin take."""
+"""Cells of frame and margin."""
 CRAMPED = "-cramped"
-"""The class of a screen on which the question needs all the room."""
+"""The class of a screen on which the question needs all the space."""
 
 
 class ApprovalPanel(Vertical, can_focus=True):
     """One question. Posts `Answered`; keys decide only once typing has paused.
 
-    What is asked for comes first and scrolls; what it means and the choices below it stay in view.
+    The exact request scrolls; its explanation and the choices below it stay in view.
     """
 
     DEFAULT_CSS = """
@@ -311,14 +312,14 @@ class ApprovalPanel(Vertical, can_focus=True):
             self.words = words
 
     class TypedEarly(Message):
-        """What was meant for the draft: a letter, a line break, a paste, or DEL for one letter less."""
+        """Input meant for the draft: a letter, a line break, a paste, or DEL to delete a letter."""
 
         def __init__(self, letter: str) -> None:
             super().__init__()
             self.letter = letter
 
     def __init__(self, question: ApprovalNeeded, palette: Callable[[], Palette]) -> None:
-        """`palette`: the transcript's colours, to draw with as it draws."""
+        """`palette`: the transcript's colours."""
         super().__init__()
         self._question = question
         self._choices = ChoiceList(question.choices)
@@ -349,7 +350,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self.focus()
         self._grace.begin()
         if not self._grace.on_top:
-            self._stop_calling = tell_for_now(self, "The agent waits for your answer in the chat.")
+            self._stop_calling = tell_for_now(self, "The agent is waiting for your answer in the chat.")
             self.watch(self.screen, "stack_updates", self._seen, init=False)
 
     def on_unmount(self) -> None:
@@ -372,7 +373,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return self.has_class("denying")
 
     def _fit(self) -> None:
-        """After each layout: takes as much room as the question needs and the screen has."""
+        """After each layout: takes as much space as the question needs and the screen has."""
         body = self._body
         lines = f"{body.virtual_size.height:,} lines: PgUp PgDn"
         self.border_subtitle = lines if body.max_scroll_y else ""
@@ -398,7 +399,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         return screen.width < TINY.width or screen.height < TINY.height
 
     def _fill(self, width: int, *, small: bool, tiny: bool) -> int:
-        """Writes every part; the lines they need. What is cut short stands in the body in full."""
+        """Writes every part and returns the lines needed. The body repeats truncated parts in full."""
         question = self._question
         title, sentence = _title(question), _sentence(question)
         self.border_title = title
@@ -475,7 +476,7 @@ class ApprovalPanel(Vertical, can_focus=True):
         self._grace.restart()
 
     def on_focus(self) -> None:
-        """Out of the line for a denial, where the user was just now; or from elsewhere."""
+        """The focus comes from the line for a denial, or from elsewhere."""
         if self._denying:
             self.remove_class("denying")
             self.query_one(LineField).value = ""

@@ -31,9 +31,9 @@ class CommandHint(Data, frozen=True):
     slash: str
     title: str
     argument_hint: str = ""
-    """What may follow it; empty where nothing does."""
+    """The argument as a hint; empty if it takes none."""
     aliases: tuple[str, ...] = ()
-    """Other names it answers to."""
+    """Its other names."""
 
     @property
     def name(self) -> str:
@@ -48,18 +48,18 @@ class Token(Data, frozen=True):
     start: int
     """The column of its `/` or `@`."""
     typed: str
-    """What stands between that and the cursor."""
+    """The text between that and the cursor."""
 
 
 class Completion(Data, frozen=True):
     """One row of the list."""
 
     insert: str
-    """What takes the token's place."""
+    """The text that replaces the token."""
     label: str
     detail: str = ""
     runs: bool = False
-    """A command that takes no argument: Enter on it does it at once."""
+    """A command without arguments: Enter runs it at once."""
     is_path: bool = False
 
 
@@ -81,7 +81,7 @@ def _has_space(text: str) -> bool:
 
 
 def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Completion]:
-    """The commands that fit: first by how one of their names starts, then by name or a word of the title."""
+    """The matching commands: first by prefix of a name, then by part of the name or a word of the title."""
     typed = typed.lower()
     by_name = [hint for hint in commands if hint.name.startswith(typed)]
     by_name += [hint for hint in commands if any(one.startswith(typed) for one in hint.aliases)]
@@ -99,13 +99,13 @@ def command_completions(commands: Sequence[CommandHint], typed: str) -> list[Com
 
 
 def _called(hint: CommandHint, typed: str) -> str:
-    """The title, and the other name where that is what was typed."""
+    """The title, with the alias if that was typed."""
     other = next((one for one in hint.aliases if typed and one.startswith(typed)), "")
     return f"{hint.title} (/{other})" if other and not hint.name.startswith(typed) else hint.title
 
 
 def did_you_mean(commands: Sequence[CommandHint], name: str) -> str:
-    """The commands that were probably meant, as a question; empty where none is like it."""
+    """The commands that were probably meant, as a question; empty if none is similar."""
     from difflib import get_close_matches
 
     known = [one for hint in commands for one in (hint.name, *hint.aliases)]
@@ -118,18 +118,18 @@ def file_completions(paths: Sequence[str]) -> list[Completion]:
 
 
 def what_becomes_of(path: str) -> str:
-    """Whether the model gets a file with the prompt, or only its name."""
+    """Whether a file is attached to the prompt or only named in it."""
     return "attached" if path.lower().endswith(SUFFIXES) else "only named"
 
 
 def _written(path: str) -> str:
-    """As it goes into the prompt. A picture keeps its `@`, by which it is attached."""
+    """A path as inserted into the prompt. An image keeps its `@`, by which it is attached."""
     quoted = f'"{path}"' if " " in path else path
     return f"@{quoted}" if path.lower().endswith(SUFFIXES) else quoted
 
 
 class CompletionList(Widget):
-    """Rows above the prompt, over whatever is there. The keys are the prompt's; a click is sent to it."""
+    """The choices, as an overlay above the prompt. The prompt handles the keys; clicks are sent to it."""
 
     DEFAULT_CSS = """
     CompletionList {
@@ -154,10 +154,10 @@ class CompletionList(Widget):
         self.note = ""
         self.highlighted = 0
         self.moved = False
-        """Whether the user moved in it; what is offered must not change under their hands."""
+        """Whether the user moved the cursor: the choices must not change any more."""
 
     def offer(self, choices: Sequence[Completion], note: str, room: int) -> None:
-        """Shows the choices, else a note; with neither, nothing. `room`: rows above the prompt."""
+        """Shows the choices, or a note if there are none. `room`: rows above the prompt."""
         self._rows = max(1, min(MAX_ROWS, room))
         self.choices, self.note, self.highlighted, self.moved = choices, note, 0, False
         height = min(self._rows, len(choices)) or 1
@@ -181,7 +181,7 @@ class CompletionList(Widget):
 
     @property
     def _shown(self) -> range:
-        """Which choices are in view. Where not all are, the last row says so."""
+        """The choices in view. If there are more, the last row says so."""
         many = len(self.choices)
         rows = self._rows if many <= self._rows else max(1, self._rows - 1)
         return window(many, self.highlighted, rows)
@@ -213,12 +213,12 @@ class CompletionList(Widget):
             self._owner.post_message(self.Picked(shown[event.y]))
 
 
-AT_ONCE = 0.01
-"""Seconds that a search may take before the key returns; the rest goes on between keys."""
+SEARCH_BUDGET_S = 0.01
+"""Time a search may take while a key is handled; the rest runs in a worker."""
 
 
 class Completer:
-    """What is offered for the token at the prompt's cursor."""
+    """Offers completions for the token at the prompt's cursor, without blocking a key."""
 
     def __init__(self, prompt: TextArea, commands: Sequence[CommandHint], files: FileFinder) -> None:
         self.commands = commands
@@ -227,12 +227,12 @@ class Completer:
         self._list: CompletionList | None = None
         self._token: Token | None = None
         self._dismissed: tuple[int, int] | None = None
-        """Where the token starts whose list the user closed."""
+        """The start of the token whose list the user closed."""
         self._listing = False
 
     @property
     def choice(self) -> Completion | None:
-        """The highlighted choice, if any is on offer."""
+        """The highlighted choice, if there is one."""
         shown = self._list
         return shown.choices[shown.highlighted] if shown is not None and shown.choices else None
 
@@ -241,7 +241,7 @@ class Completer:
         return self._list is not None and self._list.display
 
     def update(self) -> None:
-        """Call after every edit and every move of the cursor."""
+        """To be called after every edit and cursor movement."""
         row, column = self._prompt.cursor_location
         token = token_at(self._prompt.document.get_line(row), row, column)
         if token == self._token:
@@ -262,7 +262,7 @@ class Completer:
         return self._dismissed == _place(token)
 
     def close(self) -> None:
-        """Hides the list until another token begins."""
+        """Hides the list until another token starts."""
         if self._token is not None:
             self._dismissed = _place(self._token)
         self._offer([])
@@ -277,7 +277,7 @@ class Completer:
             self._list.highlighted = index
 
     def accept(self) -> None:
-        """Puts the highlighted choice in the token's place."""
+        """Replaces the token with the highlighted choice."""
         token, choice = self._token, self.choice
         if token is None or choice is None:
             return
@@ -299,8 +299,8 @@ class Completer:
             self._offer([], self.files.problem or "listing files …")
             return
         search = self.files.search(token.typed)
-        deadline = time.perf_counter() + AT_ONCE
-        # Two steps are all of it in a small project, where the list is thus always there with the key.
+        deadline = time.perf_counter() + SEARCH_BUDGET_S
+        # In a small project two steps are the whole search, so the list appears together with the key.
         steps, so_far = 0, self._step(search)
         while so_far is not None and (steps == 0 or time.perf_counter() < deadline):
             steps, so_far = steps + 1, self._step(search)
@@ -309,12 +309,12 @@ class Completer:
             self._prompt.run_worker(partial(self._go_on, search, token), group="file-search", exclusive=True)
 
     def _still_fit(self, token: Token) -> list[Completion]:
-        """What is on offer and fits what was typed since."""
+        """The choices shown that still match."""
         seen = self._list.choices if self._list is not None else ()
         return [choice for choice in seen if token.typed.lower() in choice.label.lower()]
 
     def _step(self, search: FileSearch) -> list[str] | None:
-        """Goes on with a search: the best so far, or None when it is done and its result on offer."""
+        """Continues a search: the best matches so far, or None once the result is shown."""
         try:
             return next(search)
         except StopIteration as end:

@@ -12,14 +12,14 @@ from typing import IO, TypeVar
 from crushpy.security.sanitize import clean
 
 Rank = tuple[int, int]
-"""The kind of match, then how far it is spread."""
+"""The kind of match, then its spread. Lower is better."""
 
 NAME_STARTS = 1
-"""The best kinds: the name is what was typed (0), or starts with it."""
+"""The best kinds: the name equals what was typed (0), or starts with it."""
 
 
 def literal_rank(path: str, typed: str) -> Rank:
-    """The rank of a path that holds `typed` as it stands."""
+    """The rank of a path that contains `typed`; both in lower case."""
     name = path.rfind("/", 0, len(path) - 1) + 1
     at = path.find(typed, name)
     if at == name:
@@ -33,15 +33,15 @@ def literal_rank(path: str, typed: str) -> Rank:
 
 
 def scattered(typed: str) -> Callable[[str], Rank | None]:
-    """Ranks paths that hold the letters of `typed` in order: best are the closest, in letters or words."""
-    # From the end, since the last letters typed are those of the file's name.
+    """Ranks paths that contain the letters of `typed` in order: the closer together, the better."""
+    # Matched from the end, since the last letters typed belong to the file's name.
     letters = [re.escape(letter) for letter in reversed(typed)]
     first, *others = letters
-    # No step can be taken back, so the time is linear whatever is typed.
+    # Possessive quantifiers never backtrack, so the time is linear.
     anywhere = re.compile(
         f"[^{first}]*+({first})" + "".join(f"[^{letter}]*+{letter}" for letter in others)
     ).match
-    # Here a letter is either inside a word or starts one: there is but one way to read a path.
+    # Here a letter is either inside a word or starts one, so the match is unambiguous.
     skipped = [rf"[^{letter}]*+(?:{letter}{_IN_WORD}[^{letter}]*+)*" for letter in letters]
     word_starts = re.compile(
         f"{skipped[0]}({first}){_WORD_START}"
@@ -64,7 +64,7 @@ def scattered(typed: str) -> Callable[[str], Rank | None]:
 
 _IN_WORD = r"(?=[^\W_])"
 _WORD_START = r"(?![^\W_])"
-"""Behind a letter, read backwards: nothing of the same word comes before it."""
+"""After a letter, read backwards: it is the first of its word."""
 _words = re.compile(rf"[^\W_]{_WORD_START}")
 
 
@@ -75,25 +75,25 @@ def _count_words(backwards: str, start: int, end: int) -> int:
 MAX_PATHS = 300_000
 LIMIT = 8
 SLICE = 1_000
-"""Paths looked at before others get their turn: a millisecond or two."""
+"""Paths per step of a search: one or two milliseconds."""
 SPREAD = 4
-"""How many letters apart those that were typed may be, on the average."""
-FRESH_FOR = 20.0
-"""Seconds in which a list is not made anew."""
+"""How far apart the typed letters may be, on average."""
+LIST_TTL_S = 20.0
+"""Time until the files are listed again."""
 
 FileSearch = Generator[list[str], None, list[str]]
-"""Goes on a little with each `next`, which gives the best paths so far; its end gives the best of all."""
+"""Each `next` does one step and yields the best paths so far; the return value is the final result."""
 
 
 class FileFinder:
-    """Files and folders below `cwd` that no ignore file names, shortest first; folders end with a slash."""
+    """Files and folders below `cwd` that are not ignored, shortest first; folders end with a slash."""
 
     def __init__(self, cwd: Path, paths: Sequence[str] | None = None, *, ripgrep: str = "") -> None:
-        """`paths`: a list there is already. `ripgrep`: the program that lists; else the one crushpy has."""
+        """`paths`: a known list. `ripgrep`: the program that lists; by default the bundled one."""
         self.cwd = cwd
         self._ripgrep = ripgrep
         self.problem = ""
-        """Why there is no list, in words."""
+        """The reason why there is no list, for the user."""
         self._process: subprocess.Popen[bytes] | None = None
         self._closed = False
         self._listed = False
@@ -101,22 +101,22 @@ class FileFinder:
         self._paths: list[str] = []
         self._lowered: list[str] = []
         self._survivors: tuple[str, Sequence[int]] = ("", range(0))
-        """All paths that fit an earlier query: what fits a longer one is among them."""
+        """All matches of an earlier query: those of a longer one are among them."""
         if paths is not None:
             self._take(paths)
 
     @property
     def ready(self) -> bool:
-        """Whether there is a list, be it an old one."""
+        """Whether there is a list, possibly an outdated one."""
         return self._listed
 
     @property
     def stale(self) -> bool:
         """Whether it is time to list the files again."""
-        return self._tried_at is None or time.monotonic() - self._tried_at > FRESH_FOR
+        return self._tried_at is None or time.monotonic() - self._tried_at > LIST_TTL_S
 
     def load(self) -> None:
-        """Lists the files. Takes as long as it takes; searches meanwhile see the list there was."""
+        """Lists the files; to be called in a thread. Searches use the previous list meanwhile."""
         from crushpy.tools.search.ripgrep import MISSING, find_ripgrep, list_files
 
         self._tried_at = time.monotonic()
@@ -146,7 +146,7 @@ class FileFinder:
         self._take(paths)
 
     def close(self) -> None:
-        """Ends a listing that is under way."""
+        """Stops a running listing."""
         self._closed = True
         if self._process is not None:
             self._process.kill()
@@ -183,7 +183,7 @@ class FileFinder:
 
 T = TypeVar("T")
 RankedPaths = list[tuple[Rank, int]]
-"""The best so far, best first, by their place in the list of paths."""
+"""The best matches so far, best first, by index into the list of paths."""
 Steps = Generator[RankedPaths, None, T]
 
 
@@ -195,7 +195,7 @@ def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[Ranke
         part = pool[start : start + SLICE]
         best += [(literal_rank(lowered[index], typed), index) for index in part if typed in lowered[index]]
         best = nsmallest(LIMIT, best)
-        # Later paths are longer. So many fit a letter or two that the first good ones will do.
+        # Later paths are longer, and for one or two letters the first good matches are enough.
         if len(typed) <= 2 and len(best) == LIMIT and best[-1][0][0] <= NAME_STARTS:
             break
     return best
@@ -204,7 +204,7 @@ def _literal(lowered: list[str], pool: Sequence[int], typed: str) -> Steps[Ranke
 def _scattered(
     lowered: list[str], pool: Sequence[int], typed: str, best: RankedPaths
 ) -> Steps[tuple[RankedPaths, list[int] | None]]:
-    """Adds to the best; and all that fit, unless it was not worth looking at all of them."""
+    """Extends the best matches; also returns all matches, unless the search stopped early."""
     rank = scattered(typed)
     too_far = SPREAD * (len(typed) + 1)
     survivors: list[int] = []
@@ -223,7 +223,7 @@ def _scattered(
 
 
 def _read(stream: IO[bytes]) -> list[str]:
-    """Paths ended by NUL. In pieces: one call over millions of characters would hold up the screen."""
+    """Reads NUL-terminated paths in chunks: one call over millions of characters would block the screen."""
     paths: list[str] = []
     rest = b""
     while len(paths) < MAX_PATHS and (data := stream.read(64_000)):
@@ -241,12 +241,12 @@ def _can_be_typed(path: str) -> bool:
 
 def _in_order(paths: Sequence[str]) -> tuple[list[str], list[str]]:
     """The paths and their folders, shortest first, as they are and in lower case."""
-    # Into small heaps by length and folder: sorting all at once would hold up the screen.
+    # Sorted in small groups by length and folder: sorting all at once would block the screen.
     heaps: dict[tuple[int, str], list[str]] = defaultdict(list)
     folders: set[str] = set()
     for number, path in enumerate(paths):
         if number % SLICE == 0:
-            time.sleep(0.001)  # a thread that never waits makes each step of the screen's wait for it
+            time.sleep(0.001)  # yields the interpreter lock to the screen
         end = path.rfind("/") + 1
         heaps[len(path), path[:end]].append(path)
         while end and (folder := path[:end]) not in folders:

@@ -16,17 +16,17 @@ from crushpy.tui.textual_adapter import bindings_with_keymap
 
 MAX_LINES = 10
 MAX_CHARS = 1_000
-"""A paste of more than either is folded to a mark."""
+"""A paste larger than either is folded to a mark."""
 MAX_SHOWN = 20_000
-"""Characters a prompt may hold unfolded, however they came in: beyond that each key would be felt."""
+"""Unfolded characters a prompt may hold; beyond that editing would become slow."""
 
 _MARK = r"\[pasted [\d,]+ (?:lines|characters) #(\d+)\]"
-"""Compiled when first used: the prompt must be there soon."""
+"""Compiled on first use, to keep start-up fast."""
 _PIECE = 64_000
 
 
 def plain_breaks(text: str) -> str:
-    """`text` with every line break as a line feed: terminals paste carriage returns."""
+    """Normalizes line breaks: terminals paste carriage returns."""
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
@@ -39,7 +39,7 @@ def too_large(text: str) -> bool:
 
 
 class Folded:
-    """One text behind a mark. It may be megabytes: it is cleaned when there is time, or when it is needed."""
+    """A folded text. It may be megabytes, so it is sanitized in the background, or when needed."""
 
     def __init__(self, number: int, raw: str) -> None:
         size = line_count(raw)
@@ -50,25 +50,25 @@ class Folded:
 
     @property
     def waits(self) -> bool:
-        """Whether `text` still has work to do."""
+        """Whether `text` is not sanitized yet."""
         return self._text is None
 
     @property
     def text(self) -> str:
-        """The text, clean. Safe to ask for in a thread, where it never holds the interpreter for long."""
+        """The sanitized text. In a thread it never holds the interpreter lock for long."""
         if self._text is None:
             self._text = "".join(clean(piece) for piece in _pieces(self._raw))
         return self._text
 
 
 class Pastes:
-    """The folded texts of one draft. They stay as long as it does, so that undo can bring a mark back."""
+    """The folded texts of one draft, kept as long as the draft, so that undo can restore a mark."""
 
     def __init__(self) -> None:
         self._folded: dict[int, Folded] = {}
 
     def fold(self, text: str) -> Folded:
-        """Keeps `text`; its mark goes into the prompt."""
+        """Stores `text` and returns it with its mark."""
         for folded in self._folded.values():
             if not folded.waits and folded.text == text:
                 return folded
@@ -77,11 +77,11 @@ class Pastes:
         return self._folded[number]
 
     def expand(self, text: str) -> str:
-        """`text` with what its marks stand for."""
+        """`text` with its marks expanded."""
         return re.sub(_MARK, self._meant, text) if self._folded else text
 
     def admit(self, text: str) -> str:
-        """`text` as a prompt can show it: what is folded already, or is too much, as marks."""
+        """`text` as the prompt shows it: known or too large texts as marks."""
         text = plain_breaks(text)
         for folded in self._folded.values():
             if folded.text:
@@ -91,7 +91,7 @@ class Pastes:
         return clean(text)
 
     def spans(self, line: str) -> list[tuple[int, int]]:
-        """Where the marks stand in a line: start and end of each."""
+        """The start and end of each mark in a line."""
         if not self._folded or "[pasted " not in line:
             return []
         return [match.span() for match in re.finditer(_MARK, line) if self._known(match)]
@@ -104,7 +104,7 @@ class Pastes:
         return folded is not None and folded.mark == match[0]
 
     def _meant(self, match: "re.Match[str]") -> str:
-        """What a mark stands for; what only looks like one is the user's own words."""
+        """The text of a mark; a lookalike is left unchanged."""
         return self._folded[int(match[1])].text if self._known(match) else match[0]
 
 
@@ -114,7 +114,7 @@ def _harmless(text: str) -> bool:
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """Cuts `text` after line breaks, which no escape sequence crosses, where there are any."""
+    """Splits `text` after line breaks if there are any: no escape sequence spans them."""
     start = 0
     while start < len(text):
         end = text.rfind("\n", start, start + _PIECE) + 1
@@ -124,7 +124,7 @@ def _pieces(text: str) -> Iterator[str]:
 
 
 class FoldingTextArea(TextArea):
-    """A mark is one unit: the cursor steps over it and a deletion takes all of it."""
+    """A mark is one unit: the cursor steps over it and a deletion removes all of it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+underscore", "undo", "Undo", show=False),
@@ -146,15 +146,15 @@ class FoldingTextArea(TextArea):
     # --- keys --------------------------------------------------------------------------------------------
 
     def takes(self, event: events.Key) -> bool:
-        """True for a key that types or edits here."""
+        """Whether the key types or edits here."""
         return event.is_printable or event.key in self._bound().key_to_bindings
 
     def intercept(self, key: str) -> bool:
-        """Takes a key before anything else does; True where it did."""
+        """Handles a key before anything else; True if it did."""
         return False
 
     def take_command(self, event: events.Key) -> bool:
-        """Takes a key that would be typed, where it means something else; True where it did."""
+        """Handles a printable key that is a command; True if it was."""
         return False
 
     async def on_key(self, event: events.Key) -> None:
@@ -167,7 +167,7 @@ class FoldingTextArea(TextArea):
                 event.prevent_default()  # Textual would type the letter
             else:
                 return
-        # Left to bubble, a key would be acted on after letters that were typed behind it.
+        # If it bubbled, a key would be handled after letters that were typed later.
         for binding in self._bound().key_to_bindings.get(event.key, ()):
             if await self.host.run_action(binding.action, self):
                 event.stop()
@@ -210,11 +210,11 @@ class FoldingTextArea(TextArea):
         self.paste_own_clipboard()
 
     def paste_own_clipboard(self) -> None:
-        """Pastes what was cut or copied in the app."""
+        """Pastes the text that was cut or copied in the app."""
         self.paste_text(self.host.clipboard)
 
     def paste_text(self, text: str) -> None:
-        """Puts foreign text at the cursor: harmless, and folded where it is large."""
+        """Inserts untrusted text at the cursor: sanitized, and folded if it is large."""
         text = plain_breaks(text)
         if too_large(text):
             folded = self.pastes.fold(text)
@@ -237,7 +237,7 @@ class FoldingTextArea(TextArea):
             self._copy_whole()
 
     def _copy_whole(self) -> None:
-        """Marks mean nothing elsewhere: what they stand for is copied, to every clipboard there is."""
+        """Copies the text with marks expanded, to every available clipboard."""
         from crushpy.tui.terminal.clipboard import hand_on
 
         whole = self.pastes.expand(self.host.clipboard)
@@ -262,7 +262,7 @@ class FoldingTextArea(TextArea):
         return super().replace(insert, start, end, maintain_selection_offset=maintain_selection_offset)
 
     def _mark_at(self, location: Location) -> tuple[int, int] | None:
-        """The columns of the mark that has `location` inside it."""
+        """The columns of the mark that contains `location`."""
         row, column = location
         if row >= self.document.line_count:
             return None
@@ -290,5 +290,5 @@ class FoldingTextArea(TextArea):
 
 
 def _settle(folded: Folded) -> None:
-    """Cleans a large paste in a thread, so that sending it takes no time."""
+    """Sanitizes a large paste in a thread, so that sending it is fast."""
     _ = folded.text

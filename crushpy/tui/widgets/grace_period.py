@@ -1,4 +1,4 @@
-"""Keys decide only once typing has paused: those typed when a question comes up were meant for the draft."""
+"""Keys answer a question only once typing has paused: earlier ones were meant for the draft."""
 
 import time
 from collections.abc import Callable, Collection
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from textual.signal import Signal
 
 GRACE = 0.5
-"""Seconds without a key, in view of the user, after which keys decide."""
+"""Seconds without a key, while visible, after which keys decide."""
 ARMED = "-armed"
 """The class of a widget whose keys decide now."""
 BREAKS = ("ctrl+j", "shift+enter")
@@ -22,9 +22,9 @@ BREAKS = ("ctrl+j", "shift+enter")
 
 
 class GracePeriod:
-    """Arms and disarms `widget`; `typed` gets what belongs to the draft, `changed` hears of each change.
+    """Arms and disarms `widget`; `typed` receives text for the draft, `changed` is called on each change.
 
-    The wait begins anew with every key, and when the widget's screen comes on top again.
+    The wait restarts with every key, and when the widget's screen becomes the top one again.
     """
 
     def __init__(
@@ -38,7 +38,7 @@ class GracePeriod:
 
     @property
     def on_top(self) -> bool:
-        """The user sees it, and no other screen has the keys."""
+        """Whether the widget's screen is the top one."""
         return app_of(self._widget).screen is self._widget.screen
 
     def begin(self) -> None:
@@ -67,9 +67,9 @@ class GracePeriod:
             self._changed()
 
     def decides(self, event: events.Key, choices: Collection[str]) -> bool:
-        """The key is one of `choices` and was pressed when keys counted. Else it begins the wait anew.
+        """Whether the key is one of `choices` and was pressed while armed. Any other key restarts the wait.
 
-        A key that was waiting to be handled when keys began to count does not count itself.
+        A key that was pressed before the widget was armed and is handled only now does not decide.
         """
         armed = self._widget.has_class(ARMED) and event.time >= self._since
         if armed and event.key in choices:
@@ -86,7 +86,7 @@ class GracePeriod:
 
 
 def _text(event: events.Key) -> str:
-    """What the key does to a draft; DEL for one letter less."""
+    """What the key adds to a draft; DEL deletes a letter."""
     if event.key == "backspace":
         return "\x7f"
     if event.key in BREAKS:

@@ -25,45 +25,45 @@ if TYPE_CHECKING:
 
 
 class PromptHistory:
-    """What is being written is kept at every step of a walk, and comes back on the way down."""
+    """Earlier prompts of this folder, for Up and Down. The draft is kept, and returns on the way down."""
 
     def __init__(self, entries: Iterable[str] = ()) -> None:
         self._stored: list[str] = list(entries)
         self._added: list[str] = []
         self.loaded = False
-        """Whether what was stored is here."""
+        """Whether the stored prompts are loaded."""
         self._back = 0
-        """How far back the walk is; 0 is the draft."""
+        """The current position, counted backwards; 0 is the draft."""
         self._edited: dict[int, str] = {}
-        """What was on screen at each step that was left."""
+        """The edited text of each position that was left."""
 
     def load(self, entries: Iterable[str]) -> None:
-        """Takes what was stored, oldest first. It goes before the prompts of this run, also during a walk."""
+        """Loads the stored prompts, oldest first. They precede the prompts of this run."""
         self._stored = [entry for entry in entries if entry not in self._added]
         self.loaded = True
 
     def add(self, text: str) -> None:
-        """Remembers a prompt, unless it repeats the last one, and ends the walk."""
+        """Adds a prompt, unless it repeats the last one, and returns to the draft."""
         if text.strip() and self._at(1) != text:
             self._added.append(text)
         self.reset()
 
     @property
     def left_behind(self) -> str:
-        """The draft, while a walk shows something else."""
+        """The draft, while an earlier prompt is shown."""
         return self._edited.get(0, "") if self._back else ""
 
     def reset(self) -> None:
-        """Back to the draft; the next step up is the latest prompt."""
+        """Returns to the draft."""
         self._back = 0
         self._edited.clear()
 
     def older(self, current: str) -> str | None:
-        """The prompt before the one that is shown, which now reads `current`; None at the oldest."""
+        """The prompt before the one shown, whose text is now `current`; None at the oldest."""
         return self._step(1, current)
 
     def newer(self, current: str) -> str | None:
-        """The prompt after it, and at last the draft; None when that is what is shown."""
+        """The next prompt, and finally the draft; None if the draft is shown."""
         return self._step(-1, current)
 
     def _step(self, by: int, current: str) -> str | None:
@@ -110,17 +110,17 @@ class PromptInput(FoldingTextArea):
     ]
 
     mode: var[Mode] = var("prompt")
-    """What Enter would do with the text; shown by the bar at the left."""
+    """How Enter would interpret the text; shown by the bar at the left."""
 
     class EditingChanged(Message):
-        """Vim's keys insert or command now: INSERT or NORMAL; empty where they are nobody's."""
+        """The mode of vim's keys changed: INSERT or NORMAL; empty without them."""
 
         def __init__(self, word: str) -> None:
             super().__init__()
             self.word = word
 
     class Sent(Message):
-        """Base of what the prompt sends up."""
+        """Base class of the prompt's messages."""
 
         def __init__(self, prompt: "PromptInput") -> None:
             super().__init__()
@@ -138,14 +138,14 @@ class PromptInput(FoldingTextArea):
             self.text = text
 
     class Dropped(Sent):
-        """A paste that may be paths of pictures. Not typed yet."""
+        """A paste that may be paths of images. It is not inserted yet."""
 
         def __init__(self, prompt: "PromptInput", text: str) -> None:
             super().__init__(prompt)
             self.text = text
 
     class ClipboardAsked(Sent):
-        """Ctrl+V, where the system's clipboard may hold a picture. Nothing is typed yet."""
+        """Ctrl+V, if the system's clipboard may hold an image. Nothing is inserted yet."""
 
     class BackedOut(Sent):
         """Backspace, with nothing before the cursor."""
@@ -181,7 +181,7 @@ class PromptInput(FoldingTextArea):
         placeholder: str = "Ask anything.  @ file  / command  ! shell",
     ) -> None:
         self.prompts = history or PromptHistory()
-        """Earlier prompts; `load` them whenever they are there."""
+        """Earlier prompts; loaded later."""
         super().__init__()
         self.placeholder = Content(placeholder)
         self._editing = False
@@ -196,12 +196,12 @@ class PromptInput(FoldingTextArea):
 
     @property
     def draft(self) -> str:
-        """What is written and not sent, with its pastes in full."""
+        """The unsent text, with pastes expanded."""
         return self.pastes.expand(self.text)
 
     @draft.setter
     def draft(self, text: str) -> None:
-        """Replaces what is written. That goes into the history, so that Up brings it back."""
+        """Replaces the text. The old text goes into the history, so that Up restores it."""
         if self.draft != text:
             self._remember(self.draft)
         self._show(self.pastes.admit(text))
@@ -209,7 +209,7 @@ class PromptInput(FoldingTextArea):
             self.pastes.clear()
 
     def take_back(self, text: str) -> None:
-        """Puts a queued prompt before what is written."""
+        """Puts a queued prompt in front of the draft."""
         written = self.draft
         self._show(self.pastes.admit(f"{text}\n\n{written}" if written.strip() else text))
 
@@ -224,14 +224,14 @@ class PromptInput(FoldingTextArea):
                 self.paste_text(piece)
 
     def _remember(self, text: str) -> None:
-        """Into the history; first the draft that a walk through it left behind."""
+        """Adds to the history, after the draft that was left for an earlier prompt."""
         left_behind = self.prompts.left_behind
         if left_behind:
             self.prompts.add(self.pastes.expand(left_behind))
         self.prompts.add(text)
 
     def edit_like(self, editing: Literal["plain", "vim"]) -> None:
-        """Whose keys edit the text."""
+        """Selects plain editing or vim's keys."""
         if (self._vim is not None) == (editing == "vim"):
             return
         self.remove_class("-normal")
@@ -250,7 +250,7 @@ class PromptInput(FoldingTextArea):
 
     @property
     def takes_commands(self) -> bool:
-        """Keys are vim's commands now, Ctrl+R among them."""
+        """Whether keys are vim commands now, including Ctrl+R."""
         return self.has_focus and self.has_class("-normal")
 
     def take_command(self, event: events.Key) -> bool:
@@ -289,7 +289,7 @@ class PromptInput(FoldingTextArea):
         return True
 
     def _message(self, text: str) -> Message | None:
-        """What the text is; None where it is not ready, which the user is told."""
+        """The message to post for a text; None if it cannot be sent, which the user is told."""
         if text.startswith("!"):
             command = text[1:].strip()
             return self.Shell(self, command) if command else None
@@ -301,18 +301,18 @@ class PromptInput(FoldingTextArea):
             return self.Command(self, name, args)
         meant = did_you_mean(commands, name) or "Type / for the list."
         self.notify(
-            f"There is no command /{name}. {meant} Put a space before it to send it as it is.",
+            f"There is no command /{name}. {meant} To send it as a prompt, put a space before it.",
             severity="warning",
             markup=False,
         )
         return None
 
-    # --- pictures ----------------------------------------------------------------------------------------
+    # --- images ------------------------------------------------------------------------------------------
 
     def on_paste(self, event: events.Paste) -> None:
         if event.text.strip() and may_be_pictures(event.text):
             self.post_message(self.Dropped(self, event.text))
-        elif not event.text and has_clipboard_tool():  # what some terminals send for a picture
+        elif not event.text and has_clipboard_tool():  # what some terminals send for an image
             self.post_message(self.ClipboardAsked(self))
         else:
             return
@@ -413,7 +413,7 @@ class PromptInput(FoldingTextArea):
 
     @property
     def _cursor_row(self) -> int:
-        """As it is on screen, where long lines are wrapped."""
+        """The row on screen, with long lines wrapped."""
         return self.wrapped_document.location_to_offset(self.cursor_location).y
 
     def _recall(self, text: str, *, at_top: bool) -> None:
@@ -444,7 +444,7 @@ class PromptInput(FoldingTextArea):
 
 
 def _command(text: str) -> tuple[str | None, str]:
-    """The name and the arguments of a slash command; no name where the text is none, as a path is not."""
+    """The name and arguments of a slash command; None for any other text, such as a path."""
     word, *rest = text.split(None, 1) or [""]
     name = word[1:].lower()
     if not text.startswith("/") or re.search(r"[^\w-]", name):

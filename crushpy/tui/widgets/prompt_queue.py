@@ -1,4 +1,4 @@
-"""Prompts that wait for the running turn to end: seen, taken back or removed, by key and by mouse."""
+"""The queue of prompts that wait for the running turn: shown, edited or removed, by key or mouse."""
 
 from collections.abc import Sequence
 from typing import ClassVar, NamedTuple
@@ -15,18 +15,18 @@ from crushpy.tui.widgets.fitting import POINTER, pointed, window
 MAX_ROWS = 5
 REMOVE = " ✕"
 NEXT = "»"
-"""Marks what goes out with the next step."""
+"""Marks prompts that are sent with the next step."""
 
 
 class QueuedPrompt(NamedTuple):
     id: str
     text: str
     next_step: bool = False
-    """It does not wait for the end of the turn."""
+    """It is sent with the next step, before the turn ends."""
 
 
 class QueueView(Visited):
-    """Data goes down with `show`; `Edit` and `Remove` go up. Takes no room when nothing waits."""
+    """Takes no space if nothing is queued."""
 
     DEFAULT_CSS = """
     QueueView {
@@ -38,9 +38,9 @@ class QueueView(Visited):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up,k", "move(-1)", "Previous", show=False),
         Binding("down,j", "move(1)", "Next", show=False),
-        Binding("enter,e", "edit", "Take back into the prompt", show=False),
+        Binding("enter,e", "edit", "Edit in the prompt", show=False),
         Binding("delete,x", "remove", "Remove", show=False),
-        Binding("s", "send_next", "Send with the next step, or at the end again", show=False),
+        Binding("s", "send_next", "Send with the next step, or after the turn", show=False),
     ]
 
     class Edit(Message):
@@ -58,7 +58,7 @@ class QueueView(Visited):
             super().__init__()
             self.prompt_id = prompt_id
 
-    class Hasten(Message):
+    class SendNext(Message):
         """The user wants this one sent with the next step, or at the end of the turn after all."""
 
         def __init__(self, prompt_id: str) -> None:
@@ -72,7 +72,7 @@ class QueueView(Visited):
         self._at = 0
 
     def show(self, items: Sequence[QueuedPrompt], *, waiting: bool = False) -> None:
-        """`waiting`: they go out with the next Enter, not by themselves."""
+        """`waiting`: they are sent with the next Enter, not automatically."""
         if not items and not self._items:
             return
         self._items, self._waiting = list(items), waiting
@@ -95,18 +95,18 @@ class QueueView(Visited):
     def _headline(self) -> str:
         count = f"{len(self._items)} queued"
         if self.has_focus:  # here Enter means something else
-            soon = "" if self._waiting else "s with the next step, "
-            return f"{count} · Enter takes back, {soon}Del removes, Esc returns"
+            soon = "" if self._waiting else "s sends with the next step, "
+            return f"{count} · Enter edits, {soon}Del removes, Esc returns"
         return f"{count} · {self._how()} · Tab Tab to change"
 
     def _how(self) -> str:
-        hastened = sum([item.next_step for item in self._items])
+        next_step = sum([item.next_step for item in self._items])
         if self._waiting:
             return "Enter sends"
-        if not hastened:
+        if not next_step:
             return "sent when the turn ends"
         return (
-            "sent with the next step" if hastened == len(self._items) else f"{NEXT} sent with the next step"
+            "sent with the next step" if next_step == len(self._items) else f"{NEXT} sent with the next step"
         )
 
     def _row(self, index: int, width: int) -> Content:
@@ -131,9 +131,9 @@ class QueueView(Visited):
     def action_edit(self) -> None:
         self._send(self._at, remove=False)
 
-    def action_hasten(self) -> None:
+    def action_send_next(self) -> None:
         if self._at < len(self._items):
-            self.post_message(self.Hasten(self._items[self._at].id))
+            self.post_message(self.SendNext(self._items[self._at].id))
 
     def action_remove(self) -> None:
         self._send(self._at, remove=True)

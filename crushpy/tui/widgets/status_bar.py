@@ -1,4 +1,4 @@
-"""The line that is always in view, in three places: what goes on, where, and how full the window is."""
+"""The status bar: model and method at the left, folder in the middle, context gauge at the right."""
 
 from collections.abc import Sequence
 
@@ -19,18 +19,18 @@ MODE_WORDS: dict[Mode, str] = {"ask": "ask", "edits": "edits allowed", "plan": "
 
 
 class Reading(Data, frozen=True):
-    """What the gauge shows: the engine's budget, in the words of the screen."""
+    """The figures of the gauge, from the engine's budget."""
 
     used: int = 0
     window: int = 0
     estimated: bool = True
     window_known: bool = True
     preparation: str = ""
-    """preparing or ready, where the next fresh start is; else empty."""
+    """The state of the next compaction: preparing or ready; empty if there is none."""
 
 
 class StatusBarState(Data, frozen=True):
-    """Everything the line shows."""
+    """Everything the status bar shows."""
 
     model: str = ""
     method: str = "auto"
@@ -38,22 +38,22 @@ class StatusBarState(Data, frozen=True):
     cost: float = 0.0
     yolo: bool = False
     mode: str = ""
-    """The mode in words; empty where the user chose none and is asked as usual."""
+    """The mode in words; empty if the user has not chosen one."""
     asks: bool = False
-    """A question waits for the user. What runs is told by the line above the prompt."""
+    """A question waits for the user. The activity line shows what is running."""
     generation: int = 0
     jobs: int = 0
-    """Background commands that run."""
+    """Running background jobs."""
     forecast: str = ""
-    """How long the session still lasts; empty while that does not matter."""
+    """How long the session will last; empty while that is far away."""
     editing: str = ""
-    """What vim's keys do in the prompt: INSERT or NORMAL; empty without them."""
+    """The mode of vim's keys: INSERT or NORMAL; empty without them."""
     below: int = 0
-    """Lines of the transcript below what is seen."""
+    """Lines of the transcript below the visible part."""
     folder: str = ""
     branch: str = ""
     unconfined: bool = False
-    """A sandbox is wanted, and none works here."""
+    """A sandbox is configured, but none works here."""
 
 
 def short(tokens: int) -> str:
@@ -66,8 +66,8 @@ def short(tokens: int) -> str:
 
 
 def gauge(reading: Reading, *, bar: bool = True, tokens: bool = True) -> Content:
-    """A bar, percent, tokens, and whether the next fresh start is ready. `~` marks an estimate, `?` a window
-    nobody knows."""
+    """A bar, percent, tokens, and the state of the next compaction. `~` marks an estimate, `?` an unknown
+    window."""
     if not reading.window:
         return Content("")
     share = reading.used / reading.window
@@ -90,11 +90,11 @@ SHRINKING = (
     *("folder", "folder", "forecast", "below", "session", "method", "model", "gauge", "folder"),
     *("model", "session", "gauge", "below", "model", "method", "cost"),
 )
-"""Which part gives way first where the line is too narrow; those at the end of their forms give no more."""
+"""The order in which parts are shortened if the line is too narrow."""
 
 
 def parts(state: StatusBarState) -> dict[str, list[Content]]:
-    """Everything the line says in its order, each part in its forms from the longest to the shortest."""
+    """The parts of the line in order, each in its forms from the longest to the shortest."""
     model = clean(state.model)
     name = model.rpartition("/")[2]
     below, lines = f"↓ {state.below:,}", counted(state.below, "more line")
@@ -128,7 +128,7 @@ def parts(state: StatusBarState) -> dict[str, list[Content]]:
 
 
 def _where(state: StatusBarState) -> tuple[str, ...]:
-    """Folder and branch, then the folder's own name with it, then the branch."""
+    """Folder and branch, then folder name and branch, then the branch."""
     folder, branch = clean(state.folder), clean(state.branch)
     if not folder:
         return ()
@@ -146,12 +146,12 @@ PLACES = (
     ("folder",),
     ("gauge", "forecast", "jobs", "session", "cost", "mode", "sandbox", "yolo"),
 )
-"""What stands at the left, in the middle and at the right."""
+"""The parts at the left, in the middle and at the right."""
 GAP = 2
 
 
 def fitted(state: StatusBarState, width: int) -> Content:
-    """The line, with as much as there is room for; how full the window is stays to the last."""
+    """The line, shortened to `width`; the gauge is kept longest."""
     forms = parts(state)
     for giving_way in SHRINKING:
         if _length(forms) <= width:
@@ -171,7 +171,7 @@ def _length(forms: dict[str, list[Content]]) -> int:
 
 
 def _placed(places: list[Content], width: int) -> Content:
-    """The right one ends at the edge, the middle one stands in the middle where there is room for that."""
+    """Aligns the right part to the edge and centres the middle one if there is room."""
     left, middle, right = places
     free = width - left.cell_length - middle.cell_length - right.cell_length
     if not middle:
@@ -181,7 +181,7 @@ def _placed(places: list[Content], width: int) -> Content:
 
 
 class StatusBar(Widget):
-    """One line. Data goes down: set `state`."""
+    """One line, drawn from `state`."""
 
     DEFAULT_CSS = """
     StatusBar { height: 1; padding: 0 1; color: $text-muted; }

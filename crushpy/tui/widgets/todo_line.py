@@ -1,4 +1,4 @@
-"""What there is to do, in one line above the prompt until it is done; a click or a command opens it."""
+"""The todos in one line above the prompt until all are done; a click or a command opens the list."""
 
 from collections.abc import Sequence
 
@@ -13,7 +13,7 @@ _MARKS = {"pending": "○", "in_progress": "◐", "completed": "✓"}
 
 
 class TodoLine(Static):
-    """Data goes down with `show`. Takes no room when nothing is left to do."""
+    """Takes no space if there are no open todos."""
 
     ALLOW_SELECT = False
     DEFAULT_CSS = """
@@ -33,7 +33,7 @@ class TodoLine(Static):
         self._draw()
 
     def toggle(self) -> bool:
-        """Opens or folds the list; False where there is none."""
+        """Opens or folds the list; False if there is none."""
         self._opened = not self._opened
         self._draw()
         return self.display
@@ -61,7 +61,7 @@ class TodoLine(Static):
         return Content(f"{fold} {done}/{len(self._todos)}{about}")
 
     def _rows(self) -> list[Content]:
-        """Those that matter now, where there are too many: what is done gives way first."""
+        """The rows to show; if there are too many, completed ones are left out first."""
         todos = list(self._todos)
         while len(todos) > MOST_ROWS and todos[0].status == "completed":
             todos.pop(0)

@@ -12,7 +12,7 @@ Motion = Callable[[str, int, int], int]
 
 
 class Reach(NamedTuple):
-    """What an operator acts on."""
+    """The range an operator acts on."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ def _first_letter(text: str, at: int) -> int:
 
 
 def _last_letter(text: str, at: int) -> int:
-    """The last place of the line that the cursor can stand on."""
+    """The last position of the line that the cursor can be on."""
     start, end = _line_start(text, at), _line_end(text, at)
     return max(start, end - 1)
 
@@ -49,7 +49,7 @@ def _right(text: str, at: int, count: int) -> int:
 
 
 def _vertical(text: str, at: int, count: int) -> int:
-    """So many lines down, or up where it is negative, in the same column as far as there is one."""
+    """`count` lines down, or up if negative, in the same column if the line is long enough."""
     column = at - _line_start(text, at)
     for _ in range(abs(count)):
         if count > 0:
@@ -114,9 +114,9 @@ def _word_end(text: str, at: int, count: int) -> int:
 
 
 def _find(text: str, at: int, count: int, how: str, letter: str) -> int | None:
-    """`f`, `F`, `t` and `T`, within the line; None where there is no such letter."""
+    """`f`, `F`, `t` and `T`, within the line; None if there is no such letter."""
     start, end, place = _line_start(text, at), _line_end(text, at), at
-    for number in range(count):
+    for _ in range(count):
         if how in "ft":
             # A second `t` must get past the letter that the first one stopped at.
             found = text.find(letter, place + 1, end)
@@ -125,12 +125,11 @@ def _find(text: str, at: int, count: int, how: str, letter: str) -> int | None:
         if found < 0:
             return None
         place = found
-        del number
     return place - 1 if how == "t" else place + 1 if how == "T" else place
 
 
 def _word_around(text: str, at: int, *, blanks: bool) -> Reach:
-    """The word under the cursor, with the blanks behind it where they are wanted."""
+    """The word under the cursor, optionally with the blanks after it."""
     start, end = _line_start(text, at), _line_end(text, at)
     if at >= end:
         return Reach(at, at)
@@ -159,8 +158,8 @@ def _whole_lines(text: str, one: int, other: int) -> Reach:
 
 
 VimMode = Literal["insert", "normal"]
-MOST = 999
-"""The largest count; more is a key that was held down."""
+MAX_COUNT = 999
+"""The largest count; a larger one is a key that was held down."""
 _COMMAND = re.compile(r"([1-9][0-9]*)?(?:([dcy])([1-9][0-9]*)?)?(.*)", re.DOTALL)
 _SHORT = {"x": "dl", "X": "dh", "D": "d$", "C": "c$", "S": "cc", "s": "cl", "Y": "yy"}
 _INSERTS = "iIaAoO"
@@ -172,7 +171,7 @@ class Edited(NamedTuple):
 
 
 class Vim:
-    """Starts by inserting, as a prompt should. Undo is its own: one step for each command."""
+    """A state machine over a text and a cursor. It starts in insert mode; each command is one undo step."""
 
     def __init__(self) -> None:
         self.mode: VimMode = "insert"
@@ -183,7 +182,7 @@ class Vim:
         self._redo: list[Edited] = []
         self._found: tuple[str, str] | None = None
         self._last_change: tuple[str, str] | None = None
-        """The last command that changed something, and what was inserted after it."""
+        """The last command that changed the text, and the text inserted after it."""
         self._inserting: tuple[str, Edited] | None = None
         self.reset("")
 
@@ -199,7 +198,7 @@ class Vim:
         return Edited(text, _left(text, cursor, 1))
 
     def reset(self, text: str, mode: VimMode | None = None) -> None:
-        """Another text is there: what was done to the one before cannot be taken back in it."""
+        """Starts over with another text: the undo history of the previous one does not apply to it."""
         self.typed, self.mode = "", mode or self.mode
         self._undo.clear()
         self._redo.clear()
@@ -224,11 +223,11 @@ class Vim:
         return done if self.mode == "insert" else _on_a_letter(done)
 
     def _run(self, typed: str, now: Edited) -> Edited | None:
-        """What a whole command does; None while more of it is to come."""
+        """Runs a complete command; None while it is incomplete."""
         found = _COMMAND.fullmatch(typed)
         assert found is not None
         first, operator, second, rest = found.groups()
-        count = min(MOST, int(first or 1) * int(second or 1))
+        count = min(MAX_COUNT, int(first or 1) * int(second or 1))
         if not rest:
             return None
         if not operator and rest in _SHORT:
@@ -270,7 +269,7 @@ class Vim:
     # --- motions -----------------------------------------------------------------------------------------
 
     def _goal(self, rest: str, count: int, has_count: bool, now: Edited) -> int | None:
-        """Where a motion leads; None where it leads nowhere."""
+        """The target of a motion; None if it has none."""
         text, at = now
         if rest[0] in "fFtT" and len(rest) == 2:
             self._found = (rest[0], rest[1])
@@ -316,7 +315,7 @@ class Vim:
         if rest in ("iw", "aw"):
             return _word_around(text, at, blanks=rest == "aw")
         if rest == "w" and operator == "c" and at < len(text) and not text[at].isspace():
-            # As vim does: the blanks behind the word stay.
+            # As vim does: the blanks after the word stay.
             end = _word_end(text, at - 1 if _one_letter(text, at) else at, count) + 1
             return Reach(at, min(end, len(text)))
         to = self._goal(rest, count, has_count, now)
@@ -433,7 +432,7 @@ def _on_a_letter(edited: Edited) -> Edited:
 
 
 def _inserted(before: Edited, text: str, cursor: int) -> str:
-    """What was typed between then and now, where it stands in one piece before the cursor."""
+    """The text typed since `before`, if it is in one piece before the cursor."""
     grown = len(text) - len(before.text)
     piece = text[before.cursor : before.cursor + grown] if grown > 0 else ""
     same = text[: before.cursor] + text[before.cursor + max(grown, 0) :] == before.text
@@ -444,10 +443,10 @@ _LETTERS = {"backspace": "h", "delete": "x", "home": "0", "end": "$", "ctrl+r": 
 
 
 class VimKeys:
-    """While commands are typed, the area has the class `-normal`."""
+    """Connects the state machine to a text area, which has the class `-normal` in normal mode."""
 
     def __init__(self, area: TextArea, tell: Callable[[str], None]) -> None:
-        """`tell` is called with the mode, in vim's word for it, at once and whenever it changes."""
+        """`tell` is called with vim's name of the mode, now and whenever it changes."""
         self._area = area
         self._tell = tell
         self._vim = Vim()
@@ -455,12 +454,12 @@ class VimKeys:
         self._mark()
 
     def another_text(self, text: str) -> None:
-        """The area shows another text; an empty one is there to be written."""
+        """The area shows another text; an empty one starts in insert mode."""
         self._vim.reset(text, None if text else "insert")
         self._mark()
 
     def take(self, event: events.Key) -> bool:
-        """True where the key was a command."""
+        """Handles a key; True if it was a command."""
         vim, area = self._vim, self._area
         if event.key == "escape":
             if vim.mode == "insert":
