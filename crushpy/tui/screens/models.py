@@ -136,7 +136,8 @@ class ModelsScreen(ListScreen[ModelRow, str | None]):
         guess = " (a guess)" if info.source == "default" else ""
         words = [
             f"window {info.context_window or 0:,}{guess}",
-            f"{format_price(info.input_cost)} in, {format_price(info.output_cost)} out, in $ per million tokens",
+            f"{format_price(info.input_cost)} in, {format_price(info.output_cost)} out "
+            "($ per million tokens)",
             one_line(row.how),
         ]
         words += [] if info.tools else ["no tools: chat only"]
