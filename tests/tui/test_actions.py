@@ -54,7 +54,7 @@ async def test_an_export_does_not_replace_a_file_unless_told_to(
         await command(app, "/export README.md")
         await app.shows(ChooseScreen)
         await app.press("down", "enter")
-        await says(app, "messages are in")
+        await says(app, "messages exported to")
         assert "Hi." in readme.read_text()
 
 
@@ -79,12 +79,12 @@ async def test_the_export_with_the_usual_name_is_written_anew(
     async with start() as app:
         await talked(app)
         await command(app, "/export")
-        await says(app, "2 messages are in")
+        await says(app, "2 messages exported to")
         await app.say("more")
         await app.sees("Again.")
         await app.rests()
         await command(app, "/export")
-        await says(app, "4 messages are in")
+        await says(app, "4 messages exported to")
         (file,) = workspace.iterdir()
         assert file.name == f"crushpy-{app.conversation.info.id}.md"
         assert "Again." in file.read_text()
@@ -128,7 +128,7 @@ async def test_a_name_with_a_tilde_is_in_the_users_home(
     async with start() as app:
         await talked(app)
         await command(app, "/export ~/notes.md")
-        await says(app, "2 messages are in")
+        await says(app, "2 messages exported to")
     assert "Hi." in (tmp_path / "user" / "notes.md").read_text()
 
 
