@@ -204,11 +204,9 @@ async def inspect_context(chat: CommandHost, argument: str) -> None:
 async def show_cost(chat: CommandHost, argument: str) -> None:
     """Usage and cost of this conversation, its forecast, and the usage of the last days."""
     conversation = chat.open_conversation
-    from crushpy.engine.session.cost_report import cost_report
-    from crushpy.engine.session.usage_chart import usage_chart
-    from crushpy.engine.session.usage_report import DAYS
+    from crushpy.engine.session.usage_report import REPORT_DAYS, cost_report, usage_chart
 
-    wanted = argument.strip() or str(DAYS)
+    wanted = argument.strip() or str(REPORT_DAYS)
     if not (wanted.isdecimal() and len(wanted) <= MAX_DAYS_DIGITS):
         chat.say(f"{wanted!r} is not a number of days. Try /cost 7, or /cost 0 for all.", warning=True)
         return

@@ -27,6 +27,7 @@ from crushpy.core.events import (
     TurnEnded,
 )
 from crushpy.core.start_options import StartOptions
+from crushpy.engine.event_bus import unexpected_error
 from crushpy.security.sanitize import one_line
 from crushpy.tui.attaching import Attaching
 from crushpy.tui.greeting import LEAST_ROWS, GreetingCard
@@ -565,7 +566,7 @@ class ChatScreen(ChatLayout):
             await ACTIONS[action](self, argument)
         except Exception as error:  # a bug in one command must not end the whole app
             log.exception("%s failed", action)
-            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected(error))
+            self.feed.fail(error if isinstance(error, CrushpyError) else unexpected_error(error))
         if self._greeting.key == greeted and self.transcript.keys() != shown:  # unless a dialog was cancelled
             self._greeting.end()
 
