@@ -1,1 +1,1 @@
-"""What files were, kept so that they can be again. Knows bytes and paths, and no conversation."""
+"""File snapshots and restoration. Works with bytes and paths; independent of conversations."""

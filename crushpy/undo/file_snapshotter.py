@@ -1,4 +1,4 @@
-"""Looks at a path and keeps what it holds, so that it can be put back."""
+"""Takes snapshots of paths, so that they can be restored."""
 
 import errno
 import os
@@ -6,8 +6,7 @@ import stat
 from pathlib import Path
 
 from crushpy.security.safe_open import Folder, open_parent
-from crushpy.undo.git_objects import Committed, read_blob
-from crushpy.undo.object_store import ObjectStore, hash_of
+from crushpy.undo.object_store import Committed, ObjectStore, hash_of, read_blob
 from crushpy.undo.states import MISSING, FileState, stored_path
 
 TOO_LARGE = "larger than undo.max_file_mb"
@@ -16,8 +15,8 @@ UNREADABLE = "could not be read"
 CHUNK = 1 << 20
 
 
-class Keeper:
-    """`committed` is what git holds already, and need not be copied. Belongs to no thread."""
+class FileSnapshotter:
+    """`committed` is what git stores already and need not be copied. Not bound to a thread."""
 
     def __init__(self, store: ObjectStore, folder: Path, max_file_bytes: int) -> None:
         self.store = store
@@ -25,10 +24,10 @@ class Keeper:
         self._max_file_bytes = max_file_bytes
         self.committed = Committed()
         self.problem = ""
-        """Why the last file could not be kept, where the store itself is at fault."""
+        """Why the store could not keep the last file; empty if it could."""
 
     def look(self, path: str, *, keep: bool = False) -> FileState:
-        """What is at an absolute path. With `keep`, a file's bytes are kept, as far as that is possible."""
+        """The state of an absolute path. With `keep`, a file's content is stored if possible."""
         try:
             with open_parent(path) as (folder, name):
                 return self.look_in(folder, name, keep=keep)
@@ -36,11 +35,11 @@ class Keeper:
             return MISSING
         except OSError as error:
             if error.errno == errno.ELOOP:
-                return MISSING  # a folder on the way is a link now
+                return MISSING  # a parent folder is a link now
             return FileState("special", why=f"{UNREADABLE}: {error.strerror}")
 
     def look_in(self, folder: Folder, name: str, *, keep: bool = False, room: int | None = None) -> FileState:
-        """The same for a name in an open folder; `room`: how many bytes may be kept."""
+        """The same for a name in an open folder; `room`: how many bytes may be stored."""
         try:
             status = folder.status(name)
         except FileNotFoundError:
@@ -51,7 +50,7 @@ class Keeper:
         if stat.S_ISLNK(status.st_mode):
             return FileState("link", target=stored_path(folder.link_target(name)))
         if not stat.S_ISREG(status.st_mode):
-            return FileState("special", why="is no ordinary file")
+            return FileState("special", why="is not a regular file")
         try:
             status, content = _read(folder, name, self._max_file_bytes)
         except PermissionError:
@@ -78,7 +77,7 @@ class Keeper:
         return FileState("file", digest, len(content), mode, kept="store")
 
     def bytes_at(self, path: str) -> bytes | None:
-        """What a file holds now; None where it is no file, or too large."""
+        """The current content of a file; None if it is not a file, or too large."""
         try:
             with open_parent(path) as (folder, name):
                 return _read(folder, name, self._max_file_bytes)[1]
@@ -86,7 +85,7 @@ class Keeper:
             return None
 
     def content(self, state: FileState) -> bytes | None:
-        """The bytes of a file as it was; None where they were not kept, or are gone."""
+        """The content of a file as it was; None if it was not stored, or was removed."""
         content: bytes | None = None
         if state.kept.startswith("git:"):
             content = read_blob(self.folder, state.kept[4:])
@@ -98,7 +97,7 @@ class Keeper:
 
 
 def _read(folder: Folder, name: str, limit: int) -> tuple[os.stat_result, bytes | None]:
-    """A regular file's status and bytes; None for the bytes where they are more than `limit`."""
+    """A regular file's status and content; None for content larger than `limit`."""
     handle = folder.open_regular(name)
     try:
         status = os.fstat(handle)

@@ -1,4 +1,4 @@
-"""What a restoration is about to do, written down first: one that was cut short is finished from it."""
+"""A journal of restorations: written before they start, so that an interrupted one can be finished."""
 
 import os
 import time
@@ -17,17 +17,17 @@ class JournalStep(Data, frozen=True):
     step: Step
     """Its path as `stored_path` writes it."""
     staging: str = ""
-    """Where its new content waits, written the same way; empty where it has none."""
+    """The staging path of its new content, written the same way; empty if it has none."""
 
 
 class JournalFork(Data, frozen=True):
-    """The branch in which the conversation goes on afterwards."""
+    """The branch in which the conversation continues afterwards."""
 
     session_id: str
-    """Of the session that is left."""
+    """The session that is left."""
     message_id: str
     fork_id: str
-    """The branch's own."""
+    """The session id of the branch."""
 
 
 class JournalEntry(Data, frozen=True):
@@ -49,13 +49,13 @@ class JournalEntry(Data, frozen=True):
 
 
 class Journal:
-    """The restorations that were begun and are not finished."""
+    """The restorations that were started and not finished."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
 
     def write(self, entry: JournalEntry) -> None:
-        """Raises OSError, and then nothing was begun."""
+        """Raises OSError; nothing was started then."""
         me = os.getpid()
         entry = msgspec.structs.replace(
             entry, started_at=time.time(), process=me, process_start=started_at(me)
@@ -66,7 +66,7 @@ class Journal:
         (self._folder / f"{entry_id}.json").unlink(missing_ok=True)
 
     def unfinished(self, root_id: str, workspace: str) -> list[JournalEntry]:
-        """Those of a conversation or a workspace that nobody works on any more, oldest first."""
+        """Those of a conversation or a workspace whose process is gone, oldest first."""
         found: list[JournalEntry] = []
         if not self._folder.is_dir():
             return found

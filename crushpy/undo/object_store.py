@@ -1,18 +1,92 @@
-"""The bytes of files as they were: found by their hash, compressed, bounded, the oldest go first."""
+"""The contents of files as they were: our own store, and the objects of the project's git repository."""
 
 import hashlib
 import os
+import subprocess
 import zlib
 from contextlib import suppress
 from itertools import count
 from pathlib import Path
 
 from crushpy.core.ids import new_id
+from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
 from crushpy.security.private_files import write_private
+from crushpy.security.safe_git import git_command, git_environment
+
+GIT_TIMEOUT_S = 30.0
+
+
+class Committed(Data, frozen=True):
+    """The files of the current commit below one folder."""
+
+    blobs: frozenset[str] = frozenset()
+    paths: frozenset[str] = frozenset()
+    """Relative to the folder."""
+    folders: frozenset[str] = frozenset()
+    """Every folder that contains one of them."""
+
+    def holds(self, content: bytes) -> str:
+        """The id of the git object with exactly this content; empty if there is none."""
+        if not self.blobs:
+            return ""
+        blob = blob_id(content, long=len(next(iter(self.blobs))) == 64)
+        return blob if blob in self.blobs else ""
+
+
+def blob_id(content: bytes, *, long: bool = False) -> str:
+    """Git's object id for this content."""
+    head = b"blob %d\0" % len(content)
+    if long:
+        return hashlib.sha256(head + content).hexdigest()
+    return hashlib.sha1(head + content, usedforsecurity=False).hexdigest()
+
+
+def committed(folder: Path) -> Committed:
+    """The current commit below `folder`; empty without a repository or without git."""
+    listing = _git(folder, "ls-tree", "-r", "-z", "HEAD")
+    if not listing:
+        return Committed()
+    blobs: set[str] = set()
+    paths: set[str] = set()
+    folders: set[str] = set()
+    for row in listing.split(b"\0"):
+        head, _, name = row.partition(b"\t")
+        words = head.split()
+        if len(words) != 3 or words[1] != b"blob":
+            continue
+        blobs.add(words[2].decode())
+        path = os.fsdecode(name)
+        paths.add(path)
+        above = path.rpartition("/")[0]
+        while above and above not in folders:
+            folders.add(above)
+            above = above.rpartition("/")[0]
+    return Committed(frozenset(blobs), frozenset(paths), frozenset(folders))
+
+
+def read_blob(folder: Path, blob: str) -> bytes | None:
+    """The content of a git object, without filters; None if there is none."""
+    return _git(folder, "cat-file", "blob", blob) if blob.isalnum() else None
+
+
+def _git(folder: Path, *words: str) -> bytes | None:
+    try:
+        done = subprocess.run(
+            git_command(folder, *words),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            env=git_environment(),
+            timeout=GIT_TIMEOUT_S,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
 
 CHECK_EVERY = 32_000_000
-"""Bytes written after which the size of the whole is looked at again; or a tenth of what there may be."""
+"""Bytes written before the total size is checked again; a tenth of the limit if that is less."""
 _PLAIN, _PACKED = b"\0", b"\1"
 
 
@@ -21,20 +95,20 @@ def hash_of(content: bytes) -> str:
 
 
 class ObjectStore:
-    """One for each home of crushpy; several processes may use it at the same time. Belongs to no thread."""
+    """One per home of crushpy, shared by processes. Compressed, bounded, least recently used goes first."""
 
     def __init__(self, folder: Path, max_bytes: int) -> None:
         self.folder = folder
         self._objects = folder / "objects"
         self._max_bytes = max_bytes
         self._check_every = min(CHECK_EVERY, max_bytes // 10)
-        self._unchecked = self._check_every  # so that the first write looks
+        self._unchecked = self._check_every  # so that the first write checks
         self._mine = f"{os.getpid():x}-{os.urandom(4).hex()}"
         self._numbers = count()
 
     @property
     def machine(self) -> str:
-        """A name for this home on this machine: what was kept here can be put back here alone."""
+        """An id of this home on this machine: what is stored here can only be restored here."""
         file = self.folder / "machine"
         try:
             name = file.read_text().strip()
@@ -44,12 +118,12 @@ class ObjectStore:
         return f"{name}{_machine_id()[:8]}"
 
     def put(self, content: bytes, digest: str = "") -> str:
-        """Keeps `content`; its hash. Raises OSError where there is no room for it."""
+        """Stores `content` and returns its hash. Raises OSError if there is no room."""
         digest = digest or hash_of(content)
         folder = f"{self._objects}/{digest[:2]}"
         file = f"{folder}/{digest[2:]}"
         try:
-            os.utime(file)  # it is wanted again: not among the oldest any more
+            os.utime(file)  # recently used
             return digest
         except OSError:
             pass
@@ -79,7 +153,7 @@ class ObjectStore:
         return self._file(digest).exists()
 
     def get(self, digest: str) -> bytes | None:
-        """The bytes of this hash; None where they are gone or damaged."""
+        """The content with this hash; None if it was removed or is damaged."""
         try:
             data = self._file(digest).read_bytes()
             content = zlib.decompress(data[1:]) if data[:1] == _PACKED else data[1:]
@@ -93,7 +167,7 @@ class ObjectStore:
                 self._file(digest).unlink()
 
     def prune(self) -> int:
-        """Deletes what was not wanted for longest until the rest is small enough; how many bytes remain."""
+        """Deletes the least recently used until the rest is small enough; returns the remaining bytes."""
         found: list[tuple[int, int, str]] = []
         for folder in self._folders():
             with suppress(OSError), os.scandir(folder) as entries:
@@ -132,7 +206,7 @@ def _new_file(path: str) -> int:
 
 
 def _machine_id() -> str:
-    """What the system calls this machine; nothing where it does not say."""
+    """The system's id of this machine; empty if it has none."""
     try:
         return Path("/etc/machine-id").read_text().strip()
     except OSError:

@@ -1,17 +1,24 @@
-"""Works out how files get back what they held: what is done to each path, and what must be left alone."""
+"""Restores files: plans the steps and conflicts, stages all content, then changes each path atomically.
+
+A path is changed only while it is as the plan saw it. Repeated after a crash, it ends in the same state.
+"""
 
 import errno
+import os
+import stat
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
+from crushpy.core.errors import CrushpyError
 from crushpy.core.messages import Data
-from crushpy.security.safe_open import open_folder
-from crushpy.undo.file_snapshotter import Keeper
-from crushpy.undo.states import FileState, RecordedChange
+from crushpy.security.safe_open import Folder, open_folder, open_parent
+from crushpy.undo.file_snapshotter import FileSnapshotter
+from crushpy.undo.states import FileState, RecordedChange, path_from_stored
 
 
 class Step(Data, frozen=True):
-    """What a path holds now, and what it is to hold."""
+    """The current state of a path, and the state to restore."""
 
     path: str
     now: FileState
@@ -29,7 +36,7 @@ class RestorationPlan(Data, frozen=True):
     steps: tuple[Step, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     settled: tuple[str, ...] = ()
-    """Paths that hold already what they should."""
+    """Paths that are already in the wanted state."""
 
     @property
     def nothing(self) -> bool:
@@ -45,13 +52,13 @@ class RestorationPlan(Data, frozen=True):
 
 
 class NetChange(Data, frozen=True):
-    """What a path held before a row of changes, and what it should hold after it."""
+    """The state of a path before a series of changes, and the expected state after it."""
 
     path: str
     before: FileState
     after: FileState | None
     broken: bool = False
-    """Somebody else changed it in between."""
+    """Another program changed it in between."""
 
     @property
     def none(self) -> bool:
@@ -60,12 +67,12 @@ class NetChange(Data, frozen=True):
 
 SINCE = "changed since by you or another program"
 BETWEEN = "changed in between by you or another program, and that would be lost"
-INTERRUPTED = "crushpy was ended while it changed this; what it did is not known"
-ON_THE_WAY = "a folder on its way is a link or a file now"
+INTERRUPTED = "crushpy ended while it changed this; the result is unknown"
+ON_THE_WAY = "a parent folder is a link or a file now"
 
 
 def net_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
-    """What became of each path over a row of changes, oldest first."""
+    """The net change of each path over a series of changes, oldest first."""
     found: dict[str, NetChange] = {}
     for change in changes:
         known = found.get(change.path)
@@ -77,8 +84,8 @@ def net_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
     return list(found.values())
 
 
-def plan_restoration(changes: Sequence[NetChange], keeper: Keeper) -> RestorationPlan:
-    """How to give every path what it held before. Looks at the files, and changes nothing."""
+def plan_restoration(changes: Sequence[NetChange], snapshotter: FileSnapshotter) -> RestorationPlan:
+    """Plans how to restore every path. Reads the files, and changes nothing."""
     steps: list[Step] = []
     conflicts: list[Conflict] = []
     settled: list[str] = []
@@ -87,19 +94,19 @@ def plan_restoration(changes: Sequence[NetChange], keeper: Keeper) -> Restoratio
         if (blocked := blocked_by(change.path)) and blocked not in swapped:
             conflicts.append(Conflict(change.path, ON_THE_WAY))
             continue
-        now = keeper.look(change.path)
+        now = snapshotter.look(change.path)
         if now.same(change.before):
             if not change.none:
                 settled.append(change.path)
-        elif reason := _refused(change, now, keeper):
+        elif reason := _refused(change, now, snapshotter):
             conflicts.append(Conflict(change.path, reason))
         else:
             steps.append(Step(change.path, now, change.before))
     return _reachable(_with_whole_folders(RestorationPlan(tuple(steps), tuple(conflicts), tuple(settled))))
 
 
-def _refused(change: NetChange, now: FileState, keeper: Keeper) -> str:
-    """Why this path must not, or cannot, be put back; empty where it can."""
+def _refused(change: NetChange, now: FileState, snapshotter: FileSnapshotter) -> str:
+    """Why this path must not, or cannot, be restored; empty if it can."""
     if change.after is None:
         return INTERRUPTED
     if not now.same(change.after):
@@ -108,17 +115,17 @@ def _refused(change: NetChange, now: FileState, keeper: Keeper) -> str:
         return BETWEEN
     target = change.before
     if target.kind == "special" or now.kind == "special":
-        return target.why or now.why or "is no ordinary file"
+        return target.why or now.why or "is not a regular file"
     if target.kind == "file" and target.hash != now.hash:
         if target.why and not target.kept:
-            return f"not kept: {target.why}"
-        if keeper.content(target) is None:
-            return "what it held is kept no longer (undo.max_mb, or git let go of it)"
+            return f"not stored: {target.why}"
+        if snapshotter.content(target) is None:
+            return "its content is no longer stored (undo.max_mb, or git removed it)"
     return ""
 
 
 def _with_whole_folders(plan: RestorationPlan) -> RestorationPlan:
-    """Folders that hold something that stays cannot go; neither can a file come in the place of one."""
+    """A folder with contents that stay can neither be removed nor replaced by a file."""
     steps = {step.path: step for step in plan.steps}
     conflicts = list(plan.conflicts)
     for step in sorted(plan.steps, key=lambda one: one.path.count("/"), reverse=True):
@@ -131,7 +138,7 @@ def _with_whole_folders(plan: RestorationPlan) -> RestorationPlan:
         ]
         if stays:
             del steps[step.path]
-            conflicts.append(Conflict(step.path, f"holds {stays[0]}, which stays"))
+            conflicts.append(Conflict(step.path, f"contains {stays[0]}, which stays"))
     return RestorationPlan(tuple(steps.values()), tuple(conflicts), plan.settled)
 
 
@@ -144,7 +151,7 @@ def _names_in(folder: str) -> list[str]:
 
 
 def _reachable(plan: RestorationPlan) -> RestorationPlan:
-    """Nothing can be put into a folder that cannot be put back itself."""
+    """Drops steps in folders that cannot be restored themselves."""
     folders = {step.path for step in plan.steps if step.target.kind == "folder"}
     steps: list[Step] = []
     conflicts = list(plan.conflicts)
@@ -158,7 +165,7 @@ def _reachable(plan: RestorationPlan) -> RestorationPlan:
 
 
 def blocked_by(path: str) -> str:
-    """The first folder on the way to a path that is a link or a file now; empty where none is."""
+    """The first parent folder that is a link or a file now; empty if none is."""
     try:
         with open_folder(Path(path).parent):
             return ""
@@ -175,5 +182,212 @@ def blocked_by(path: str) -> str:
 
 
 def reversed_changes(changes: Sequence[RecordedChange]) -> list[NetChange]:
-    """What takes a restoration back."""
+    """The changes that undo a restoration."""
     return [NetChange(one.path, one.before, one.after) for one in changes]
+
+
+_NOT_ALLOWED = {errno.EACCES, errno.EPERM, errno.EROFS}
+_NO_HARD_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK, errno.EXDEV}
+_WRITE = os.O_WRONLY | os.O_CREAT | os.O_TRUNC
+
+
+class RestorationFailed(CrushpyError):
+    """Nothing was changed: the disk is full or fails."""
+
+
+class Restored(Data, frozen=True):
+    """What was done, and what was skipped."""
+
+    steps: tuple[Step, ...] = ()
+    conflicts: tuple[Conflict, ...] = ()
+
+
+def staging_places(steps: Sequence[Step], name: str) -> dict[str, str]:
+    """The staging path of each path's new content: in the nearest folder that exists and stays."""
+    leaving = {step.path for step in steps if step.target.kind != "folder"}
+    found: dict[str, str] = {}
+    for number, step in enumerate(steps):
+        if step.target.kind not in ("file", "link") or _only_mode(step):
+            continue
+        folder = os.path.dirname(step.path)  # noqa: PTH120
+        while folder != "/" and (folder in leaving or not _is_folder(folder)):
+            folder = os.path.dirname(folder)  # noqa: PTH120
+        found[step.path] = f"{folder.rstrip('/')}/.crushpy-undo-{name}-{number}"
+    return found
+
+
+def restore(steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSnapshotter) -> Restored:
+    """Executes the steps. Raises RestorationFailed if nothing was changed."""
+    conflicts: list[Conflict] = []
+    try:
+        ready = _stage_contents(steps, staging, snapshotter, conflicts)
+        for step in sorted(ready, key=lambda one: one.path.count("/"), reverse=True):
+            if step.now.kind not in ("missing", step.target.kind):
+                _attempt(lambda step=step: _take_away(step, snapshotter), step, conflicts)
+        stuck = {one.path for one in conflicts}
+        for step in sorted(ready, key=lambda one: one.path.count("/")):
+            if step.path not in stuck and step.target.kind != "missing":
+                _attempt(
+                    lambda step=step: _put(step, staging.get(step.path, ""), snapshotter), step, conflicts
+                )
+        left = {one.path for one in conflicts}
+        done = [step for step in ready if step.path not in left]
+    finally:
+        for place in staging.values():
+            with suppress(OSError), open_parent(place) as (folder, name):
+                folder.remove(name)
+    return Restored(tuple(done), tuple(conflicts))
+
+
+class _Left(Exception):
+    """This path is skipped; the message says why."""
+
+
+def _attempt(work: Callable[[], None], step: Step, conflicts: list[Conflict]) -> None:
+    try:
+        work()
+    except _Left as left:
+        conflicts.append(Conflict(step.path, str(left)))
+    except OSError as error:
+        conflicts.append(Conflict(step.path, f"could not be changed: {error.strerror}"))
+
+
+def _stage_contents(
+    steps: Sequence[Step], staging: dict[str, str], snapshotter: FileSnapshotter, conflicts: list[Conflict]
+) -> list[Step]:
+    """Writes all new content beside the files; returns the steps that can continue."""
+    ready: list[Step] = []
+    for step in steps:
+        place = staging.get(step.path, "")
+        if not place:
+            ready.append(step)
+            continue
+        if snapshotter.look(step.path).same(step.target):
+            ready.append(step)  # done before an interruption
+            continue
+        try:
+            _stage(step, place, snapshotter)
+        except _Left as left:
+            conflicts.append(Conflict(step.path, str(left)))
+        except OSError as error:
+            if error.errno in _NOT_ALLOWED:
+                conflicts.append(Conflict(step.path, f"its folder is not writable: {error.strerror}"))
+                continue
+            raise RestorationFailed(
+                f"Nothing was changed: {step.path} cannot be written ({error.strerror}).",
+                "Free disk space and try again.",
+            ) from error
+        else:
+            ready.append(step)
+    return ready
+
+
+def _stage(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
+    with open_parent(staging) as (folder, name):
+        if step.target.kind == "link":
+            folder.remove(name)
+            os.symlink(path_from_stored(step.target.target), name, dir_fd=folder.handle)
+            return
+        content = snapshotter.content(step.target)
+        if content is None:
+            raise _Left("its content is no longer stored")
+        handle = folder.open(name, _WRITE, 0o600)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            _give_owner(handle, step, folder)
+            os.fchmod(handle, step.target.mode)
+            os.fsync(handle)
+
+
+def _give_owner(handle: int, step: Step, staged_in: Folder) -> None:
+    """Sets the owner to that of the replaced file, or of the folder. Only needed for root."""
+    if os.geteuid() != 0:
+        return
+    status = None
+    if step.now.kind == "file":
+        with suppress(OSError), open_parent(step.path) as (folder, name):
+            status = folder.status(name)
+    status = status or os.fstat(staged_in.handle)
+    with suppress(OSError):
+        os.fchown(handle, status.st_uid, status.st_gid)
+
+
+def _take_away(step: Step, snapshotter: FileSnapshotter) -> None:
+    """Removes a path that is to be missing or of another kind."""
+    now = snapshotter.look(step.path)
+    if now.kind == "missing" or now.same(step.target):
+        return
+    _require_same(now, step)
+    with open_parent(step.path) as (folder, name):
+        if now.kind == "folder":
+            try:
+                folder.remove_folder(name)
+            except OSError as error:
+                if error.errno in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise _Left("contains something that stays") from error
+                raise
+        else:
+            folder.remove(name)
+
+
+def _put(step: Step, staging: str, snapshotter: FileSnapshotter) -> None:
+    now = snapshotter.look(step.path)
+    if now.same(step.target):
+        return
+    swapped = step.now.kind not in ("missing", step.target.kind)
+    if not (swapped and now.kind == "missing"):
+        _require_same(now, step)
+    if blocked_by(step.path):
+        raise _Left(ON_THE_WAY)
+    with open_parent(step.path, make=True) as (folder, name):
+        if step.target.kind == "folder":
+            folder.make_folder(name)
+            with suppress(OSError):
+                os.chmod(name, step.target.mode, dir_fd=folder.handle)  # just created, so not a link
+        elif _only_mode(step):
+            _set_mode(folder, name, step.target.mode)
+        else:
+            _move(staging, folder, name, over=now.kind != "missing")
+
+
+def _move(staging: str, folder: Folder, name: str, *, over: bool) -> None:
+    with open_parent(staging) as (waiting, staged):
+        if not over:
+            try:
+                # Unlike a rename, this fails if the path was created meanwhile.
+                os.link(
+                    staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle,
+                    follow_symlinks=False,
+                )  # fmt: skip
+                return
+            except FileExistsError as error:
+                raise _Left(SINCE) from error
+            except OSError as error:
+                if error.errno not in _NO_HARD_LINKS:
+                    raise
+        os.rename(staged, name, src_dir_fd=waiting.handle, dst_dir_fd=folder.handle)
+
+
+def _set_mode(folder: Folder, name: str, mode: int) -> None:
+    handle = folder.open_regular(name)
+    try:
+        os.fchmod(handle, mode)
+    finally:
+        os.close(handle)
+
+
+def _require_same(now: FileState, step: Step) -> None:
+    if not now.same(step.now):
+        raise _Left(SINCE)
+
+
+def _only_mode(step: Step) -> bool:
+    return step.now.kind == "file" == step.target.kind and step.now.hash == step.target.hash
+
+
+def _is_folder(path: str) -> bool:
+    try:
+        return stat.S_ISDIR(os.lstat(path).st_mode)
+    except OSError:
+        return False

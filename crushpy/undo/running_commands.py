@@ -1,11 +1,11 @@
-"""Which command runs now, written down: what it changed is found even where crushpy is killed meanwhile.
+"""Records which command is running, so that its changes are found even if crushpy is killed.
 
-Beside the note stands the index of the workspace as it was before the command. The note's own time says when
-crushpy was last alive: what changed later was somebody else.
+Beside the note is the index of the workspace before the command. The note's modification time says when
+crushpy was last alive: later changes were made by others.
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 
@@ -13,11 +13,11 @@ import msgspec
 
 from crushpy.core.messages import Data
 from crushpy.core.paths import private_dir
-from crushpy.undo.states import stored_path
+from crushpy.undo.states import FileState, stored_path
+from crushpy.undo.workspace_index import Noticed
 from crushpy.util.processes import started_at, still_runs
 
-BEAT = 1.0
-"""Seconds between two signs of life."""
+HEARTBEAT_S = 1.0
 
 
 class RunningCommand(Data, frozen=True):
@@ -31,12 +31,12 @@ class RunningCommand(Data, frozen=True):
     workspace: str
     """As `stored_path` writes it."""
     since: int
-    """The last change there was when it began."""
+    """The number of the last recorded change when it began."""
     begun_at: float
 
 
 class LeftBehind(Data, frozen=True):
-    """A command whose crushpy is gone."""
+    """A command whose crushpy process is gone."""
 
     command: RunningCommand
     last_seen: float
@@ -50,15 +50,15 @@ class LeftBehind(Data, frozen=True):
 
 
 class RunningCommands:
-    """Of one process in one workspace."""
+    """The note of one process in one workspace."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        """`name` stands for the workspace."""
+        """`name` identifies the workspace."""
         self._folder = folder
         me = os.getpid()
         self._note = folder / f"{me}-{started_at(me)}-{name}.json"
         self.index = self._note.with_suffix(".index")
-        """Where the index of the workspace is kept meanwhile."""
+        """The file for the index of the workspace while a command runs."""
 
     def write(self, command: RunningCommand) -> None:
         """Raises OSError."""
@@ -77,7 +77,7 @@ class RunningCommands:
             self._note.unlink()
 
     def sweep(self) -> None:
-        """Takes away what processes left that were killed while no command ran."""
+        """Removes the files of processes that were killed while no command ran."""
         for file in _files(self._folder, ".index"):
             if not _owner_lives(file) and not file.with_suffix(".json").exists():
                 with suppress(OSError):
@@ -85,7 +85,7 @@ class RunningCommands:
 
 
 def left_behind(folder: Path, root_id: str, workspace: str) -> list[LeftBehind]:
-    """The commands of a conversation, or in a workspace, whose crushpy is gone; oldest first."""
+    """The commands of a conversation, or in a workspace, whose crushpy process is gone; oldest first."""
     found: list[LeftBehind] = []
     for file in _files(folder, ".json"):
         if _owner_lives(file):
@@ -111,3 +111,47 @@ def _files(folder: Path, suffix: str) -> Iterator[Path]:
 def _owner_lives(file: Path) -> bool:
     process, _, rest = file.name.partition("-")
     return process.isdigit() and still_runs(int(process), rest.partition("-")[0])
+
+
+CLOCK_TOLERANCE_S = 0.1
+"""File systems record times in steps, and by another clock."""
+
+
+def made_between(
+    changes: Sequence[Noticed], begun: float, last_seen: float
+) -> list[tuple[Noticed, FileState | None]]:
+    """The changes from `begun` on, each with the state it led to; None if the path was changed again later.
+
+    Changes older than the command are skipped: they were made before it, and not noticed.
+    """
+    new = {one.path for one in changes if one.before.kind == "missing"}
+    found: list[tuple[Noticed, FileState | None]] = []
+    for one in changes:
+        moment = _moment(one, new)
+        if moment < begun - CLOCK_TOLERANCE_S:
+            continue
+        in_time = moment <= last_seen + HEARTBEAT_S + CLOCK_TOLERANCE_S
+        found.append((one, one.after if in_time else None))
+    return found
+
+
+def _moment(change: Noticed, new: set[str]) -> float:
+    """When a path last changed, according to the file system."""
+    path = change.path
+    if change.after.kind == "missing":
+        above = os.path.dirname(path)  # noqa: PTH120
+        while above != "/" and not os.path.isdir(above):  # noqa: PTH112
+            above = os.path.dirname(above)  # noqa: PTH120
+        return _stamp(above, "st_mtime")
+    moment = _stamp(path, "st_ctime")
+    while path in new:  # the contents of a moved folder keep their times
+        moment = max(moment, _stamp(path, "st_ctime"))
+        path = os.path.dirname(path)  # noqa: PTH120
+    return moment
+
+
+def _stamp(path: str, name: str) -> float:
+    try:
+        return getattr(os.lstat(path), name)
+    except OSError:
+        return 0.0

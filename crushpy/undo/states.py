@@ -1,4 +1,4 @@
-"""What a path held at one moment, and how that changed: the words in which changes are recorded."""
+"""The state of a path at one moment, and recorded changes of it."""
 
 import os
 from typing import Literal
@@ -9,22 +9,22 @@ Kind = Literal["missing", "file", "link", "folder", "special"]
 
 
 class FileState(Data, frozen=True):
-    """What a path held: nothing, a file, a link, a folder, or something that cannot be put back."""
+    """The state of a path: missing, a file, a link, a folder, or something that cannot be restored."""
 
     kind: Kind = "missing"
     hash: str = ""
-    """Of a file: SHA-256 of its bytes; of one that was not read, a mark made of its size and time."""
+    """Of a file: SHA-256 of its content; of an unread file, a mark made of its size and time."""
     size: int = 0
     mode: int = 0
     target: str = ""
-    """Of a link: where it points, as `stored_path` writes it."""
+    """Of a link: its target, as `stored_path` writes it."""
     kept: str = ""
-    """Where the bytes of a file are: `store`, `git:ID`, or nothing."""
+    """Where the content of a file is stored: `store`, `git:ID`, or empty."""
     why: str = ""
-    """Why the bytes were not kept."""
+    """Why the content was not stored."""
 
     def same(self, other: "FileState") -> bool:
-        """Whether both are the same to whoever looks at the path."""
+        """Whether both states are equal, wherever the content is stored."""
         if self.kind != other.kind:
             return False
         if self.kind == "file":
@@ -39,26 +39,26 @@ class RecordedChange(Data, frozen=True):
     """What one call, or one restoration, did to one path."""
 
     path: str
-    """Absolute, behind all links."""
+    """Absolute, with links resolved."""
     before: FileState
     after: FileState | None = None
-    """None while it is being made, and where crushpy was ended meanwhile."""
+    """None while it is being made, and if crushpy ended meanwhile."""
     number: int = 0
-    """Grows with time; 0 where it is not stored yet."""
+    """Increases with time; 0 if it is not stored yet."""
     root_id: str = ""
     session_id: str = ""
     message_number: int = 0
-    """The message it belongs to, as storage counts them over all conversations."""
+    """The number of its message, over all conversations."""
     call_id: str = ""
     source: str = ""
-    """The tool that made it; `undo`, `redo` or `rewind` where it put something back."""
+    """The tool that made it; `undo`, `redo` or `rewind` for a restoration."""
     batch: str = ""
     """The same for all changes of one call or restoration."""
     reverses: str = ""
-    """Of a redo: the batch it takes back."""
+    """Of a redo: the batch it reverses."""
     machine: str = ""
     host: str = ""
-    """The machine's name, for people."""
+    """The machine's name for display."""
     created_at: float = 0.0
 
     @property
@@ -70,7 +70,7 @@ RESTORATIONS = ("undo", "redo", "rewind")
 
 
 def stored_path(path: str) -> str:
-    """A path as text that any database takes: a name that is no Unicode is written as hexadecimal bytes."""
+    """A path as text for any database: a name that is not Unicode is written as hexadecimal bytes."""
     try:
         path.encode()
     except UnicodeEncodeError:

@@ -1,35 +1,112 @@
-"""What every file of a workspace holds, looked at again in milliseconds: only what changed is read.
+"""An index of every file in a workspace, so that a scan reads only what changed. Kept on disk.
 
-A file is the same while its times, size and inode are; a folder's list of names while its time is. Times
-that are as young as the look itself prove nothing, so those are looked at again.
+A file is unchanged while its times, size and inode are; a folder's list of names while its time is. Times as
+recent as the scan itself prove nothing, so those paths are checked again.
 """
 
 import os
 import stat
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
+import msgspec
+
 from crushpy.core.messages import Data
+from crushpy.core.paths import private_dir
 from crushpy.security.safe_open import Folder, open_folder
-from crushpy.undo.file_snapshotter import Keeper
-from crushpy.undo.index_file import IndexRow, Signature
+from crushpy.undo.file_snapshotter import FileSnapshotter
 from crushpy.undo.states import MISSING, FileState
 
+Signature = tuple[int, int, int, int]
+"""Modification time, status change time, size, inode."""
+IndexRow = tuple[bytes, Signature | None, FileState | None]
+"""A path and its state; None if it was removed."""
+_VERSION = 2
+_LENGTH = 8
+
+
+class _Rows(Data, frozen=True):
+    version: int
+    root: bytes
+    rows: Sequence[IndexRow]
+
+
+class IndexFile:
+    """The index of one workspace on disk: written once, then changes are appended.
+
+    Not synced: it must survive this process, not a crash of the machine.
+    """
+
+    def __init__(self, file: Path, root: str) -> None:
+        """`root` is the workspace; empty to accept any."""
+        self.file = file
+        self._root = os.fsencode(root)
+
+    def read(self) -> dict[bytes, IndexRow]:
+        """The last row of each path. Reading stops at the first damaged part."""
+        found: dict[bytes, IndexRow] = {}
+        with suppress(OSError, msgspec.MsgspecError):
+            data = self.file.read_bytes()
+            at = 0
+            while at < len(data):
+                size = int.from_bytes(data[at : at + _LENGTH], "big")
+                at += _LENGTH + size
+                if at > len(data):
+                    break
+                piece = msgspec.msgpack.decode(data[at - size : at], type=_Rows)
+                if piece.version != _VERSION or piece.root != (self._root or piece.root):
+                    break
+                for row in piece.rows:
+                    found[row[0]] = row
+        return found
+
+    def write(self, rows: Sequence[IndexRow]) -> None:
+        """Replaces the file. Raises OSError."""
+        private_dir(self.file.parent)
+        temporary = self.file.with_name(f"{self.file.name}.{os.getpid()}.tmp")
+        try:
+            self._put(temporary, os.O_TRUNC, rows)
+            temporary.replace(self.file)
+        except OSError:
+            with suppress(OSError):
+                temporary.unlink()
+            raise
+
+    def add(self, rows: Sequence[IndexRow]) -> None:
+        """Appends rows. Raises OSError."""
+        self._put(self.file, os.O_APPEND, rows)
+
+    def remove(self) -> None:
+        with suppress(OSError):
+            self.file.unlink()
+
+    def _put(self, file: Path, how: int, rows: Sequence[IndexRow]) -> None:
+        data = msgspec.msgpack.encode(_Rows(_VERSION, self._root, rows))
+        left = memoryview(len(data).to_bytes(_LENGTH, "big") + data)
+        handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | how, 0o600)
+        try:
+            while left:
+                left = left[os.write(handle, left) :]
+        finally:
+            os.close(handle)
+
+
 YOUNG = 50_000_000
-"""Nanoseconds: file systems stamp times in steps of some milliseconds."""
+"""Nanoseconds: file systems record times in steps of some milliseconds."""
 IGNORE_FILES = frozenset((".gitignore", ".ignore"))
 VERSION_CONTROL = frozenset((".git", ".hg", ".svn", ".jj"))
 CACHES = frozenset(("__pycache__", ".pytest_cache", ".mypy_cache", ".ruff_cache"))
-"""Folders that programs fill for themselves: as good as ignored, whether a project says so or not."""
+"""Caches of programs, treated as ignored even if the project does not ignore them."""
 
 
 class IgnoreFilter(Protocol):
-    """What is left out of one folder."""
+    """What is skipped in one folder."""
 
     def ignores(self, path: str, *, is_folder: bool = False) -> bool:
-        """Whether an absolute path is left out."""
+        """Whether an absolute path is skipped."""
         ...
 
     def inside(self, folder: str) -> "IgnoreFilter":
@@ -38,15 +115,15 @@ class IgnoreFilter(Protocol):
 
 
 class TooManyFiles(Exception):
-    """The workspace holds more files than are watched."""
+    """The workspace has more files than are indexed."""
 
 
 class LookStopped(Exception):
-    """A look was broken off; what it had read by then is known."""
+    """A scan was stopped; what it had read by then is in the index."""
 
 
 class Noticed(Data, frozen=True):
-    """A path that is not what it was."""
+    """A path that changed."""
 
     path: str
     before: FileState
@@ -54,11 +131,11 @@ class Noticed(Data, frozen=True):
 
 
 class Scan(Data, frozen=True):
-    """What a look at the workspace found."""
+    """The result of a scan."""
 
     changes: tuple[Noticed, ...] = ()
     uncertain: tuple[str, ...] = ()
-    """Paths that are seen now because the ignore files changed: what they were is not known."""
+    """Paths that appeared because the ignore files changed: their previous state is unknown."""
 
 
 class _Folder(NamedTuple):
@@ -66,7 +143,7 @@ class _Folder(NamedTuple):
     names: tuple[str, ...]
     folders: tuple[str, ...]
     rules: IgnoreFilter
-    """By which names were left out."""
+    """The rules that names were filtered by."""
 
 
 class _Entry(NamedTuple):
@@ -75,48 +152,48 @@ class _Entry(NamedTuple):
 
     @property
     def copied(self) -> int:
-        """Bytes that were copied for it."""
+        """Bytes stored for it."""
         return self.state.size if self.state.kept == "store" else 0
 
 
 class WorkspaceIndex:
-    """One workspace. Not thread-safe: one look at a time."""
+    """One workspace. Not thread-safe: one scan at a time."""
 
     def __init__(
         self,
         root: Path,
-        keeper: Keeper,
+        snapshotter: FileSnapshotter,
         rules: Callable[[], IgnoreFilter],
         *,
         max_files: int,
         max_bytes: int,
     ) -> None:
-        """`rules`: those that hold in `root` now; of what git does not hold `max_bytes` are copied."""
+        """`rules`: those of `root`; at most `max_bytes` of what git does not store are copied."""
         self.root = str(root)
-        self._keeper = keeper
+        self._snapshotter = snapshotter
         self._rules = rules
         self._max_files = max_files
         self._max_bytes = max_bytes
         self._entries: dict[str, _Entry] = {}
-        """By absolute path; folders too."""
+        """By absolute path, including folders."""
         self._folders: dict[str, _Folder] = {}
         self._copied = 0
-        """Bytes of copies that what is known now needs."""
+        """Bytes of copies that the current index needs."""
         self._fresh: set[str] = set()
-        """Paths of which something else is known than when `fresh_rows` was asked last."""
+        """Paths that changed in the index since the last `fresh_rows`."""
         self._stopping = False
         self.ready = False
-        """Everything was looked at once."""
+        """True after the first complete scan."""
 
     def scan(self) -> Scan:
-        """Looks at the whole workspace: what differs from the last look.
+        """Scans the whole workspace; returns what changed since the last scan.
 
         Raises TooManyFiles, LookStopped, OSError.
         """
         earlier = dict(self._folders)
         scan = self._look(earlier)
         if any(one.path.rpartition("/")[2] in IGNORE_FILES for one in scan.changes):
-            self._folders.clear()  # other rules hold now, everywhere below
+            self._folders.clear()  # other rules apply now, everywhere below
             again = self._look(earlier)
             merged = {one.path: one for one in scan.changes}
             for one in again.changes:
@@ -127,7 +204,7 @@ class WorkspaceIndex:
         return scan
 
     def note(self, path: str, state: FileState) -> None:
-        """A path is known to hold this now: whoever changed it says so."""
+        """Records the state of a path that was changed by a recorded call."""
         if path != self.root and not path.startswith(self.root.rstrip("/") + "/"):
             return
         if state.kind == "missing":
@@ -137,14 +214,14 @@ class WorkspaceIndex:
 
     @property
     def fresh(self) -> bool:
-        """Something is known that `fresh_rows` has not given yet."""
+        """True if `fresh_rows` has something to return."""
         return bool(self._fresh)
 
     def stop(self) -> None:
-        """Breaks the look off that another thread makes, and every one after it."""
+        """Stops the scan of another thread, and every later one."""
         self._stopping = True
 
-    # --- looking -----------------------------------------------------------------------------------------
+    # --- scanning ----------------------------------------------------------------------------------------
 
     def _look(self, earlier: dict[str, _Folder]) -> Scan:
         seen: dict[str, None] = {}
@@ -171,7 +248,7 @@ class WorkspaceIndex:
                 if entry is None or entry.state.kind != "folder":
                     changed.setdefault(os.path.dirname(folder), []).append(folder)  # noqa: PTH120
             if known is not None:
-                rules = known.rules  # where they changed, everything is listed anew
+                rules = known.rules  # if they changed, everything is listed again
             else:
                 rules = self._rules() if rules is None else rules.inside(folder)
             if known is None or known.time != status.st_mtime_ns:
@@ -199,7 +276,7 @@ class WorkspaceIndex:
     def _listed(self, folder: str, rules: IgnoreFilter, stamp: int) -> _Folder:
         names: list[str] = []
         folders: list[str] = []
-        committed = self._keeper.committed
+        committed = self._snapshotter.committed
         start = len(self.root.rstrip("/")) + 1
         try:
             with os.scandir(folder) as found:
@@ -222,10 +299,10 @@ class WorkspaceIndex:
     def _compared(
         self, changed: dict[str, list[str]], gone: list[str], now: int, earlier: dict[str, _Folder]
     ) -> Scan:
-        """Reads what may have changed, folder by folder, and takes it into the index."""
+        """Reads what may have changed, folder by folder, and updates the index."""
         found: list[Noticed] = []
         uncertain: list[str] = []
-        # One after the other: threads fight over the interpreter, and take twice as long.
+        # Sequential: threads would contend for the interpreter and take twice as long.
         noticed = (one for folder, paths in changed.items() for one in self._read_some(folder, paths, now))
         for one in noticed:
             if one.before.kind == "missing" and _was_ignored(one.path, one.after, earlier):
@@ -236,12 +313,12 @@ class WorkspaceIndex:
             known = self._entries[path]
             self._know(path, None)
             self._folders.pop(path, None)
-            if not _is_there(path):  # else it is ignored now
+            if not _is_there(path):  # otherwise it is ignored now
                 found.append(Noticed(path, known.state, MISSING))
         return Scan(tuple(found), tuple(uncertain))
 
     def _read_some(self, folder: str, paths: list[str], now: int) -> list[Noticed]:
-        """Those of these paths of one folder that are not what they were."""
+        """Those of these paths of one folder that changed."""
         if self._stopping:
             raise LookStopped
         found: list[Noticed] = []
@@ -249,7 +326,7 @@ class WorkspaceIndex:
             with open_folder(Path(folder)) as opened:
                 found += (one for path in paths if (one := self._read(opened, path, now)))
         except OSError:
-            pass  # the folder went away meanwhile: the next look tells
+            pass  # the folder was removed meanwhile: the next scan notices
         return found
 
     def _read(self, folder: Folder, path: str, now: int) -> Noticed | None:
@@ -260,7 +337,7 @@ class WorkspaceIndex:
             status = folder.status(name)
         except FileNotFoundError:
             return None
-        state = self._keeper.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
+        state = self._snapshotter.look_in(folder, name, keep=True, room=self._max_bytes - self._copied)
         if state.kind == "missing":
             return None
         young = now - max(status.st_mtime_ns, status.st_ctime_ns) < YOUNG
@@ -269,7 +346,7 @@ class WorkspaceIndex:
         return None if before.same(state) else Noticed(path, before, state)
 
     def _know(self, path: str, entry: _Entry | None) -> None:
-        """From now on a path holds this; None: nothing."""
+        """Sets the entry of a path; None removes it."""
         known = self._entries.pop(path, None) if entry is None else self._entries.get(path)
         self._copied -= known.copied if known else 0
         if entry is not None:
@@ -277,35 +354,35 @@ class WorkspaceIndex:
             self._copied += entry.copied
         self._fresh.add(path)
 
-    # --- kept between processes --------------------------------------------------------------------------
+    # --- stored between processes ------------------------------------------------------------------------
 
     def take(self, rows: Iterable[IndexRow]) -> None:
-        """What was known of this workspace once."""
+        """Loads stored rows."""
         for path, signature, state in rows:
             if state is not None:
                 self._know(os.fsdecode(path), _Entry(signature, state))
         self._fresh.clear()
 
     def forget_lost(self) -> None:
-        """What is kept no longer is read anew: whatever it is then counts as what it was."""
+        """Drops entries whose content is no longer stored, so that they are read again."""
         for path, entry in list(self._entries.items()):
             if not self._is_kept(entry.state):
                 self._know(path, None)
 
     def _is_kept(self, state: FileState) -> bool:
         if state.kept.startswith("git:"):
-            return state.kept[4:] in self._keeper.committed.blobs
+            return state.kept[4:] in self._snapshotter.committed.blobs
         if state.kept == "store":
-            return self._keeper.store.has(state.hash)
+            return self._snapshotter.store.has(state.hash)
         return state.kind != "file" or bool(state.why)
 
     def rows(self) -> list[IndexRow]:
-        """All that is known."""
+        """All rows."""
         self._fresh.clear()
         return [(os.fsencode(path), one.signature, one.state) for path, one in self._entries.items()]
 
     def fresh_rows(self) -> list[IndexRow]:
-        """What is known now and was not when this, or `rows`, was asked last."""
+        """The rows that changed since the last call of this or of `rows`."""
         found: list[IndexRow] = []
         for path in self._fresh:
             entry = self._entries.get(path)
@@ -327,7 +404,7 @@ def _is_there(path: str) -> bool:
 
 
 def _was_ignored(path: str, state: FileState, earlier: dict[str, _Folder]) -> bool:
-    """Whether the rules of the last look left this path out: then it may have been there all along."""
+    """Whether the rules of the last scan skipped this path: it may have existed all along."""
     above = path
     while above:
         above = above.rpartition("/")[0]

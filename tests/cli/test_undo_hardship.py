@@ -82,11 +82,11 @@ def test_where_there_is_no_room_for_what_a_file_held_the_user_is_told_and_undo_r
     llm.script(bash("echo new > large.bin; echo new > small.txt"), "Done.")
     done = run("--yolo", "change them")
     assert done.code == 0, done.stderr
-    assert "could not be kept" in str(done.of("notice"))
+    assert "could not be stored" in str(done.of("notice"))
     session = done.result["session_id"]
     back = cli("sessions", "rewind", session, "--to", prompts(cli, session)[0], "--files", "--yes")
     assert back.returncode == 1
-    assert "large.bin: not kept: a copy could not be made: No space left" in back.stderr
+    assert "large.bin: not stored: a copy could not be made: No space left" in back.stderr
     assert (workspace / "large.bin").read_text() == "new\n"
     assert (workspace / "small.txt").read_text() == "old\n"
 
@@ -103,7 +103,7 @@ def test_a_rewind_on_a_full_disk_changes_nothing_and_works_once_there_is_room(
     filler = fill(workspace)
     full = cli(*rewind)
     assert full.returncode == 1 and full.stdout == ""
-    assert "Nothing was changed" in full.stderr and "Make room" in full.stderr
+    assert "Nothing was changed" in full.stderr and "Free disk space" in full.stderr
     assert (workspace / "a.bin").read_text() == (workspace / "b.txt").read_text() == "new\n"
     assert sorted(file.name for file in workspace.iterdir()) == ["a.bin", "b.txt", "filler"]
     filler.unlink()
@@ -210,7 +210,7 @@ def test_a_closed_folder_is_a_conflict_and_the_rest_goes_back(
     finally:
         (workspace / "closed").chmod(0o755)
     assert back.returncode == 1, back.stderr
-    assert "closed/a.txt: its folder cannot be written to" in back.stderr and "closed/made" in back.stderr
+    assert "closed/a.txt: its folder is not writable" in back.stderr and "closed/made" in back.stderr
     assert (workspace / "closed" / "a.txt").read_text() == "new\n"
     assert (workspace / "open" / "a.txt").read_text() == "old\n"
     assert {file.name for file in (workspace / "closed").iterdir()} == {"a.txt", "made"}

@@ -74,7 +74,7 @@ async def test_what_was_kept_first_goes_first(
     assert sum(file.stat().st_size for file in (home / "undo" / "objects").rglob("*/*")) <= 1_000_000
     refused = await go_back(talk, prompts(talk)[0])
     assert 3 < len(refused) < 8 and list(refused) == names[: len(refused)]  # the oldest
-    assert all("kept no longer (undo.max_mb" in reason for reason in refused.values())
+    assert all("no longer stored (undo.max_mb" in reason for reason in refused.values())
     for name in names:
         held = noise(200_000 + int(name))
         assert (workspace / name).read_bytes() == (b"new\n" if name in refused else held)

@@ -57,7 +57,7 @@ async def test_undo_and_redo_go_turn_by_turn(start: Start, llm: ScriptedLLM, wor
         await app.say("go on")
         await app.sees("I see.")
         sent = str(llm.requests[-1].body["messages"])
-        assert "put these files back" in sent
+        assert "restored these files" in sent
 
 
 async def test_rewind_shows_the_prompts_and_brings_one_back(

@@ -1,4 +1,4 @@
-"""What a conversation did to files, prompt by prompt: every prompt is a point one can come back to."""
+"""The changes a conversation made to files, by prompt. Every prompt is a rewind point."""
 
 from collections.abc import Sequence
 
@@ -11,31 +11,31 @@ from crushpy.undo.states import RecordedChange
 
 
 class RewindPoint(Data, frozen=True):
-    """A prompt of the user, and what had been said by then."""
+    """A prompt of the user that the conversation can return to."""
 
     prompt: Message
     number: int
-    """How storage counts it: what was done since has a number that is not lower."""
+    """Its number in storage: later changes have a number that is not lower."""
 
 
 class ChangeLog(Data, frozen=True):
-    """The prompts that led to one session, and all that its conversation did to files, oldest first."""
+    """The prompts that led to one session, and all file changes of its conversation, oldest first."""
 
     info: SessionInfo
     points: tuple[RewindPoint, ...]
     changes: tuple[RecordedChange, ...]
     reach: dict[str, int]
-    """The sessions that led here and their tasks, each with the number of the last message that did."""
+    """The sessions that led here and their tasks, each with the number of its last message that did."""
 
     def since(self, number: int) -> list[RecordedChange]:
-        """What the whole conversation did from a message on, its branches included: it is on the disk."""
+        """The changes of the whole conversation from a message on, including branches: they are on disk."""
         return [one for one in self.changes if one.message_number >= number]
 
     def net_since(self, number: int) -> list[NetChange]:
         return [one for one in net_changes(self.since(number)) if not one.none]
 
     def turn(self, place: int) -> list[RecordedChange]:
-        """What the agent did in the turn of the prompt at this place, as far as that led here."""
+        """The agent's changes in the turn of the prompt at this index, as far as it led here."""
         start = self.points[place].number
         end = self.points[place + 1].number if place + 1 < len(self.points) else None
         return [
@@ -47,10 +47,10 @@ class ChangeLog(Data, frozen=True):
             and one.message_number <= self.reach.get(one.session_id, -1)
         ]
 
-    # --- what was taken back -----------------------------------------------------------------------------
+    # --- undone changes ----------------------------------------------------------------------------------
 
     def undone(self, place: int) -> set[str]:
-        """Paths whose changes in this turn are taken back at the moment."""
+        """Paths whose changes in this turn are currently undone."""
         point = self.points[place]
         numbers = {one.prompt.id: one.number for one in self.points}
         found: set[str] = set()
@@ -64,7 +64,7 @@ class ChangeLog(Data, frozen=True):
         return found
 
     def last_undone(self) -> list[RecordedChange]:
-        """The latest restoration that was not taken back itself, as far as it was not."""
+        """The latest restoration that was not redone, as far as it was not."""
         redone = self._redone()
         for last in reversed(self.changes):
             if last.source in ("undo", "rewind") and (last.batch, last.path) not in redone:
@@ -80,7 +80,7 @@ class ChangeLog(Data, frozen=True):
 
 
 async def read_log(store: Store, session_id: str) -> ChangeLog:
-    """All that is recorded for a session."""
+    """Loads everything recorded for a session."""
     info = await store.sessions.find(session_id)
     messages = await store.messages.load_lineage(info.id)
     numbers = await store.messages.load_numbers([one.id for one in messages])
@@ -95,14 +95,14 @@ async def read_log(store: Store, session_id: str) -> ChangeLog:
 
 
 def is_prompt(message: Message) -> bool:
-    """True for what the user wrote; not for what a session starts with, nor for our notes."""
+    """True for messages the user wrote; not for seeds and notes."""
     if message.role != "user" or any(isinstance(part, Seed) for part in message.parts):
         return False
     return bool(message.says_something or message.images)
 
 
 async def end_of_unit(store: Store, message_id: str, messages: Sequence[Message]) -> int:
-    """The number after which everything comes later than a message with all its results."""
+    """The first number after a message and all its results."""
     for unit in units(messages):
         if any(one.id == message_id for one in unit):
             numbers = await store.messages.load_numbers([one.id for one in unit])

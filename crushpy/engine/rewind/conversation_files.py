@@ -1,4 +1,4 @@
-"""What a conversation did to files, for its front ends: seeing it, and taking it back."""
+"""The file changes of a conversation, for its front ends: viewing and reverting them."""
 
 from typing import TYPE_CHECKING
 
@@ -27,25 +27,25 @@ class ConversationFiles:
         self._session = session
         self._under_way = under_way
         self.recovered: tuple[str, ...] = ()
-        """What was found unfinished when it was opened, in words for the user."""
+        """Messages about interrupted work that was found on opening."""
 
     @property
     def rewinder(self) -> "Rewinder":
-        """What takes changes to files back."""
+        """Reverts changes to files."""
         from crushpy.engine.rewind.rewinder import Rewinder
 
         return Rewinder(self._store, self._files, self._recorder.settle)
 
     async def recover(self) -> None:
-        """Finishes and records what a crushpy was doing to files when it was killed."""
-        from crushpy.engine.rewind.interrupted_commands import record_interrupted
+        """Finishes and records what a killed crushpy was doing to files."""
+        from crushpy.engine.rewind.recorder import record_interrupted
 
         root_id = self._session.info.root_id
         finished = await self.rewinder.finish(root_id)
         self.recovered = (*finished, *await record_interrupted(self._store, self._files, root_id))
 
     async def put_back(self, planned: "PlannedRestoration") -> "RewindOutcome | None":
-        """Puts files back, and leaves the agent a note of it. None where that failed, which is told."""
+        """Restores files and leaves the agent a note. None if it failed, which is reported."""
         return await self._under_way.run_exclusively(self._put_back(planned))
 
     async def _put_back(self, planned: "PlannedRestoration") -> "RewindOutcome":
@@ -59,7 +59,7 @@ class ConversationFiles:
     async def rewind(
         self, target: "RewindTarget", planned: "PlannedRestoration | None"
     ) -> "RewindOutcome | None":
-        """Makes the branch that ends at `target`, files first. None where that failed, which is told."""
+        """Creates the branch that ends at `target`, after restoring files. None if it failed."""
         return await self._under_way.run_exclusively(
             self.rewinder.rewind(self._session.info, target, planned)
         )

@@ -1,4 +1,4 @@
-"""Changes to files as people read them: what became of each, in a word, in figures and as a diff."""
+"""Changes to files for display: the action, figures and a diff of each."""
 
 from pathlib import Path
 
@@ -6,27 +6,27 @@ from crushpy.core.messages import Data
 from crushpy.security.sanitize import encodable
 from crushpy.tools.files.line_diff import make_diff
 from crushpy.tools.files.text_file import decode
-from crushpy.undo.file_snapshotter import Keeper
+from crushpy.undo.file_snapshotter import FileSnapshotter
 from crushpy.undo.restoration import Conflict, NetChange, Step
 from crushpy.undo.states import FileState, path_from_stored
 
 
 class FileView(Data, frozen=True, omit_defaults=False):
-    """What becomes, or became, of one path."""
+    """The change of one path, planned or made."""
 
     path: str
-    """As a person reads it: relative inside the workspace."""
+    """For display: relative if inside the workspace."""
     action: str
     """created, changed, deleted, replaced (by another kind of thing), mode, or conflict."""
     added: int = 0
     removed: int = 0
     note: str = ""
     unified: str = ""
-    """Unified diff text, where it is a text."""
+    """Unified diff, if it is a text."""
 
     @property
     def line(self) -> str:
-        """On one line, for a list."""
+        """One line for a list."""
         figures = f" +{self.added} -{self.removed}" if self.added or self.removed else ""
         return f"{self.action:<8} {self.path}{figures}" + (f"  ({self.note})" if self.note else "")
 
@@ -38,16 +38,16 @@ def shown_path(path: str, workspace: str) -> str:
         return encodable(path)
 
 
-def view_step(step: Step, keeper: Keeper, workspace: str) -> FileView:
-    """What putting a path back will do."""
-    return _view(step.path, step.now, step.target, keeper, workspace, now=True)
+def view_step(step: Step, snapshotter: FileSnapshotter, workspace: str) -> FileView:
+    """What restoring a path will do."""
+    return _view(step.path, step.now, step.target, snapshotter, workspace, now=True)
 
 
-def view_change(change: NetChange, keeper: Keeper, workspace: str) -> FileView:
-    """What was done to a path, as far as what it held is kept or still there."""
+def view_change(change: NetChange, snapshotter: FileSnapshotter, workspace: str) -> FileView:
+    """What was done to a path, as far as its contents are stored or still on disk."""
     if change.after is None:
-        return FileView(shown_path(change.path, workspace), "unknown", note="crushpy was ended meanwhile")
-    return _view(change.path, change.before, change.after, keeper, workspace, now=False)
+        return FileView(shown_path(change.path, workspace), "unknown", note="crushpy ended meanwhile")
+    return _view(change.path, change.before, change.after, snapshotter, workspace, now=False)
 
 
 def view_conflict(conflict: Conflict, workspace: str) -> FileView:
@@ -55,17 +55,17 @@ def view_conflict(conflict: Conflict, workspace: str) -> FileView:
 
 
 def _view(
-    path: str, old: FileState, new: FileState, keeper: Keeper, workspace: str, *, now: bool
+    path: str, old: FileState, new: FileState, snapshotter: FileSnapshotter, workspace: str, *, now: bool
 ) -> FileView:
-    """`now`: the old one is on the disk, else the new one is."""
+    """`now`: the old state is on disk, otherwise the new one."""
     shown = shown_path(path, workspace)
     action = _action(old, new)
     if not _is_text_change(old, new):
         return FileView(shown, action, note=_note(old, new))
-    before = _content(path, old, keeper, there=now)
-    after = _content(path, new, keeper, there=not now)
+    before = _content(path, old, snapshotter, there=now)
+    after = _content(path, new, snapshotter, there=not now)
     if before is None or after is None:
-        return FileView(shown, action, note=f"{_note(old, new)}, not kept".lstrip(", "))
+        return FileView(shown, action, note=f"{_note(old, new)}, not stored".lstrip(", "))
     old_text, new_text = decode(before), decode(after)
     if old_text is None or new_text is None:
         return FileView(shown, action, note=f"binary, {old.size:,} to {new.size:,} bytes")
@@ -74,14 +74,14 @@ def _view(
     return FileView(shown, action, diff.added, diff.removed, mode, diff.unified)
 
 
-def _content(path: str, state: FileState, keeper: Keeper, *, there: bool) -> bytes | None:
+def _content(path: str, state: FileState, snapshotter: FileSnapshotter, *, there: bool) -> bytes | None:
     if state.kind != "file":
         return b""
-    content = keeper.content(state)
+    content = snapshotter.content(state)
     if content is None and (there or state.hash):
         from crushpy.undo.object_store import hash_of
 
-        content = keeper.bytes_at(path)
+        content = snapshotter.bytes_at(path)
         if content is not None and hash_of(content) != state.hash:
             return None
     return content

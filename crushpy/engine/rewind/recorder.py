@@ -1,4 +1,4 @@
-"""Records what every call does to files, and keeps what they held: tools say which, commands do not."""
+"""Records what every call does to files, and keeps their previous content."""
 
 import logging
 import os
@@ -10,16 +10,16 @@ from pathlib import Path
 from crushpy.core.errors import CrushpyError
 from crushpy.core.events import Event, Notice, PromptCommitted
 from crushpy.core.ids import new_id
-from crushpy.core.messages import Data
+from crushpy.core.messages import Data, counted
 from crushpy.engine.approvals import Ruling
-from crushpy.engine.rewind.undo_files import UndoFiles
+from crushpy.engine.rewind.undo_files import RUNNING, UndoFiles
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.storage.records import SessionInfo
 from crushpy.storage.store import Store
 from crushpy.tools.base import Outcome
 from crushpy.tools.shell.jobs import Jobs
-from crushpy.undo.running_commands import BEAT, RunningCommand
-from crushpy.undo.states import FileState, RecordedChange, stored_path
+from crushpy.undo.running_commands import HEARTBEAT_S, LeftBehind, RunningCommand, left_behind, made_between
+from crushpy.undo.states import FileState, RecordedChange, path_from_stored, stored_path
 from crushpy.undo.workspace_index import LookStopped, Noticed, TooManyFiles
 from crushpy.util.spawn import spawn
 from crushpy.util.uncancellable import in_thread
@@ -27,18 +27,18 @@ from crushpy.util.uncancellable import in_thread
 log = logging.getLogger(__name__)
 
 OF_JOBS = ("job_output", "job_kill")
-"""Tools that look at background commands: a good moment to see what those changed."""
+"""Tools that read background commands: after them the workspace is scanned."""
 
 
 class _Batch(Data, frozen=True):
-    """Paths that a call is changing."""
+    """The paths that a call is changing."""
 
     id: str
     paths: tuple[str, ...]
 
 
 class ChangeRecorder:
-    """Looks on at all calls of a conversation and its tasks."""
+    """Observes all calls of a conversation and its tasks."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class ChangeRecorder:
         *,
         commands: bool,
     ) -> None:
-        """`info` is the session at work; `commands`: whether changes by commands are looked for."""
+        """`info`: the current session; `commands`: whether changes by commands are recorded."""
         self._store = store
         self._files = files
         self._jobs = jobs
@@ -59,21 +59,21 @@ class ChangeRecorder:
         self._commands = commands
         self._first_look: Task[None] | None = None
         self._noted: ObservedCall | None = None
-        """The command that is written down as running, should we be killed."""
+        """The command that is recorded as running, in case crushpy is killed."""
         self._beating: TimerHandle | None = None
         self._running: dict[int, tuple[ObservedCall, int]] = {}
-        """Commands that run now, each with the last change there was when it began."""
+        """Running commands, each with the number of the last change when it began."""
         self._batches: dict[int, _Batch] = {}
         self._looks: set[Task[None]] = set()
-        """Looks at the workspace that go on beside everything else."""
+        """Scans that run in the background."""
         self._job: ObservedCall | None = None
-        """The call whose background command may have changed something since the last look."""
+        """The call whose background command may have changed something since the last scan."""
         self._told: set[str] = set()
 
     # --- calls -------------------------------------------------------------------------------------------
 
     def hear(self, event: Event) -> None:
-        """With the first prompt the workspace is looked at, beside the model's reply: a command may come."""
+        """Starts the first scan with the first prompt, in parallel with the model's reply."""
         if isinstance(event, PromptCommitted) and self._commands and self._first_look is None:
             self._first_look = self._look_beside(None)
 
@@ -103,7 +103,7 @@ class ChangeRecorder:
             self._job = watched
 
     def _author(self) -> ObservedCall | None:
-        """Who changed what is found now: a command that runs still, a job, or else not the agent."""
+        """The author of changes found now: a running command, a job, or None for the user."""
         return next((watched for watched, _ in self._running.values()), self._job)
 
     def _may_write(self, command: str) -> bool:
@@ -113,7 +113,7 @@ class ChangeRecorder:
         from crushpy.permissions.rules import RuleSet
         from crushpy.security.safe_git import names_no_program
 
-        # What needs no rule at all only reads; so does git, where the repository's settings name no program.
+        # What needs no rule only reads; so does git, if the repository's settings name no program.
         access = Access("bash", "command", command, writes=True)
         workspace = self._files.workspace
         guard = ExecutionContext(trusted=names_no_program(workspace))
@@ -122,7 +122,7 @@ class ChangeRecorder:
     # --- turns -------------------------------------------------------------------------------------------
 
     def turn_begins(self) -> None:
-        """What changed while nobody worked is the user's."""
+        """Changes between turns are the user's."""
         if self._job is not None:
             self._look_beside(None)
 
@@ -132,13 +132,13 @@ class ChangeRecorder:
             self._look_beside(self._job, message_id)
 
     async def settle(self) -> None:
-        """Waits until everything that has happened is recorded."""
+        """Waits until all changes so far are recorded."""
         while self._looks:
             await wait(self._looks)
 
     async def close(self) -> None:
         if self._first_look is not None:
-            if not self._first_look.done():  # then no command has run yet
+            if not self._first_look.done():  # no command has run yet
                 self._files.stop()
             await self.settle()
             self._stop_beating()
@@ -147,7 +147,7 @@ class ChangeRecorder:
     # --- what tools change -------------------------------------------------------------------------------
 
     async def _keep(self, watched: ObservedCall, paths: Sequence[str]) -> None:
-        """Keeps what files hold, and records that they are about to be changed."""
+        """Stores the content of files, and records that they are about to be changed."""
         states = await in_thread(self._before, paths)
         batch = _Batch(new_id(), tuple(states))
         changes = [self._change(watched, path, state, None, batch.id) for path, state in states.items()]
@@ -164,13 +164,13 @@ class ChangeRecorder:
                 missing.append(above)
                 above = above.parent
             for one in (*map(str, reversed(missing)), path):
-                found[one] = self._files.keeper.look(one, keep=True)
+                found[one] = self._files.snapshotter.look(one, keep=True)
         return found
 
     def _after(self, batch: _Batch) -> dict[str, FileState]:
         for path in batch.paths:
             self._files.note(path)
-        return {path: self._files.keeper.look(path) for path in batch.paths}
+        return {path: self._files.snapshotter.look(path) for path in batch.paths}
 
     # --- what commands change ----------------------------------------------------------------------------
 
@@ -183,7 +183,7 @@ class ChangeRecorder:
         return look
 
     async def _look(self, author: ObservedCall | None, message_id: str, since: int | None = None) -> None:
-        """Compares the workspace with what it was, and records the differences as what `author` did."""
+        """Scans the workspace and records the changes as made by `author`."""
         if not self._commands:
             return
         try:
@@ -200,12 +200,12 @@ class ChangeRecorder:
         except TooManyFiles:
             self._commands = False
             self._tell(
-                f"This folder holds more than {self._files.max_files:,} files: what commands change cannot "
-                'be undone (undo.shell = "on" turns that on). What edit, multiedit and write change can.'
+                f"This folder has more than {self._files.max_files:,} files: changes by commands cannot be "
+                'undone (set undo.shell = "on" to allow it). Changes by edit, multiedit and write can.'
             )
         except (OSError, CrushpyError) as error:
             log.warning("changes by commands were not recorded: %s", error)
-            self._tell(f"What commands changed could not be recorded, and cannot be undone: {error}")
+            self._tell(f"Changes by commands could not be recorded and cannot be undone: {error}")
         self._tell_of_trouble()
 
     async def _record(
@@ -232,10 +232,10 @@ class ChangeRecorder:
             created_at=time.time(),
         )
 
-    # --- should we be killed -----------------------------------------------------------------------------
+    # --- in case of a kill -------------------------------------------------------------------------------
 
     async def _note(self) -> None:
-        """Writes down which command runs now, or that none does any more."""
+        """Records which command runs now, or that none does."""
         author = self._author()
         if author is self._noted:
             return
@@ -257,25 +257,25 @@ class ChangeRecorder:
         try:
             await in_thread(self._files.command_begins, command)
         except OSError as error:
-            self._tell(f"Should crushpy be killed now, what this command changes cannot be undone: {error}")
+            self._tell(f"If crushpy is killed now, the changes of this command cannot be undone: {error}")
         if self._beating is None:
             self._beat()
 
     def _beat(self) -> None:
         self._files.running.beat()
-        self._beating = get_running_loop().call_later(BEAT, self._beat)
+        self._beating = get_running_loop().call_later(HEARTBEAT_S, self._beat)
 
     def _stop_beating(self) -> None:
         if self._beating is not None:
             self._beating.cancel()
             self._beating = None
 
-    # --- words to the user -------------------------------------------------------------------------------
+    # --- notices -----------------------------------------------------------------------------------------
 
     def _tell_of_trouble(self) -> None:
-        problem = self._files.keeper.problem
+        problem = self._files.snapshotter.problem
         if problem:
-            self._tell(f"What files held could not be kept, so some changes cannot be undone: {problem}")
+            self._tell(f"File contents could not be stored, so some changes cannot be undone: {problem}")
 
     def _tell(self, text: str) -> None:
         if text not in self._told:
@@ -285,3 +285,60 @@ class ChangeRecorder:
 
 def _commands(watched: ObservedCall) -> list[str]:
     return [one.value for one in watched.accesses if one.kind == "command"]
+
+
+async def record_interrupted(store: Store, files: UndoFiles, root_id: str) -> list[str]:
+    """Records the changes of commands whose crushpy was killed, of a conversation or in this workspace.
+
+    Returns messages about them.
+    """
+    said: list[str] = []
+    for left in await in_thread(left_behind, files.folder / RUNNING, root_id, str(files.workspace)):
+        try:
+            found = await _recorded(store, files.elsewhere(path_from_stored(left.command.workspace)), left)
+        except (OSError, TooManyFiles, CrushpyError) as error:
+            said.append(f"crushpy was killed while a command ran, and its changes are unknown: {error}")
+        else:
+            if found:
+                said.append(
+                    f"crushpy was killed while a command ran. Its changes are recorded "
+                    f"({counted(found, 'file')}): /undo reverts them."
+                )
+        left.remove()
+    return said
+
+
+async def _recorded(store: Store, files: UndoFiles, left: LeftBehind) -> int:
+    """How many paths the command changed."""
+    command = left.command
+    scan = await in_thread(files.changes_of, left)
+    made = await in_thread(made_between, scan.changes, command.begun_at, left.last_seen)
+    changes = [
+        RecordedChange(
+            noticed.path,
+            noticed.before,
+            after,
+            root_id=command.root_id,
+            session_id=command.session_id,
+            call_id=command.call_id,
+            source=command.source,
+            batch=left.note.stem,
+            machine=files.machine,
+            host=files.host,
+            created_at=time.time(),
+        )
+        for noticed, after in made
+    ]
+    changes = _unrecorded(changes, await store.file_changes.load(command.root_id), command.since)
+    await store.file_changes.add(changes, command.message_id, command.since)
+    return len(changes)
+
+
+def _unrecorded(
+    changes: Sequence[RecordedChange], recorded: Sequence[RecordedChange], since: int
+) -> list[RecordedChange]:
+    """The changes that were not recorded before crushpy was killed."""
+    last = {one.path: one.after for one in recorded if one.number > since}
+    return [
+        one for one in changes if not (one.after and (known := last.get(one.path)) and one.after.same(known))
+    ]

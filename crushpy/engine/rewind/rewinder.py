@@ -1,4 +1,4 @@
-"""Puts files and conversations back: to a prompt, or turn by turn. One for the command line and the app."""
+"""Rewinds files and conversations to a prompt, or undoes turns. Used by the command line and the app."""
 
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -21,37 +21,39 @@ from crushpy.undo.restoration import (
     Conflict,
     NetChange,
     RestorationPlan,
+    Restored,
     Step,
     net_changes,
     plan_restoration,
+    restore,
     reversed_changes,
+    staging_places,
 )
-from crushpy.undo.restoring import Restored, restore, staging_places
 from crushpy.undo.states import RecordedChange, stored_path
 from crushpy.util.uncancellable import in_thread, uncancellable
 
-PUT_BACK = "The user put these files back to what they were earlier. Read them again before you rely on them:"
+PUT_BACK = "The user restored these files to an earlier state. Read them again before you rely on them:"
 STILL_CHANGED = (
-    "The user went back to this point of the conversation. These files were changed after it and stay so; "
-    "read them again before you rely on them:"
+    "The user returned to this point of the conversation. These files were changed after it and were not "
+    "restored; read them again before you rely on them:"
 )
 MAX_PATHS = 50
-PATIENCE = 20.0
-"""Seconds to wait for another process that puts files back."""
+RESTORE_LOCK_TIMEOUT_S = 20.0
+"""How long to wait for another process that restores files."""
 
 
 class RewindTarget(Data, frozen=True):
-    """Where to go back to."""
+    """The message to return to."""
 
     message: Message
     number: int
-    """What was done from here on is taken back."""
+    """Changes from this number on are reverted."""
     ends_before: bool
-    """A prompt: the conversation ends before it, and it comes back into the editor."""
+    """True for a prompt: the conversation ends before it, and it returns to the editor."""
 
 
 class PlannedRestoration(Data, frozen=True):
-    """What would be done to files, with how each will look."""
+    """The planned changes to files, with their views."""
 
     plan: RestorationPlan = RestorationPlan()
     source: str = "rewind"
@@ -60,7 +62,7 @@ class PlannedRestoration(Data, frozen=True):
     """One for each step, in order, then one for each conflict."""
 
     def only(self, shown: Collection[str]) -> "PlannedRestoration":
-        """The same for some of the files, as their views name them. Folders go with what is in them."""
+        """The same for some of the files, by the names of their views. Folders go with their contents."""
         steps = len(self.plan.steps)
         wanted = {
             step.path
@@ -81,16 +83,16 @@ class PlannedRestoration(Data, frozen=True):
 
 
 class RewindOutcome(Data, frozen=True):
-    """What was done."""
+    """The result of a rewind."""
 
     restored: tuple[str, ...] = ()
     conflicts: tuple[Conflict, ...] = ()
     session: SessionInfo | None = None
-    """The branch in which the conversation goes on."""
+    """The branch in which the conversation continues."""
 
 
 class PointSummary(Data, frozen=True):
-    """A prompt as the list shows it, with what changed since."""
+    """A prompt for the list, with the changes since."""
 
     message: Message
     files: int = 0
@@ -98,12 +100,12 @@ class PointSummary(Data, frozen=True):
 
 
 class Rewinder:
-    """Files are put back by one process at a time; whoever calls makes sure that no turn runs meanwhile."""
+    """One process restores files at a time; the caller makes sure that no turn runs meanwhile."""
 
     def __init__(
         self, store: Store, files: UndoFiles, settle: Callable[[], Awaitable[None]] | None = None
     ) -> None:
-        """`settle` waits until what happened a moment ago is recorded."""
+        """`settle` waits until all changes so far are recorded."""
         self._store = store
         self._files = files
         self._settle = settle
@@ -113,7 +115,7 @@ class Rewinder:
             await self._settle()
         return await read_log(self._store, session_id)
 
-    # --- looking -----------------------------------------------------------------------------------------
+    # --- planning ----------------------------------------------------------------------------------------
 
     async def points(self, session_id: str) -> list[PointSummary]:
         """Every prompt that led to a session, oldest first."""
@@ -125,18 +127,18 @@ class Rewinder:
         return found
 
     async def changes(self, session_id: str) -> tuple[ChangeLog, list[tuple[NetChange, FileView]]]:
-        """What a session's conversation did to files, all taken together."""
+        """The net changes to files by a session's conversation."""
         log = await self._log(session_id)
         net = [one for one in net_changes(log.changes) if not one.none]
 
         def view() -> list[tuple[NetChange, FileView]]:
             workspace = str(self._files.workspace)
-            return [(one, view_change(one, self._files.keeper, workspace)) for one in net]
+            return [(one, view_change(one, self._files.snapshotter, workspace)) for one in net]
 
         return log, await in_thread(view)
 
     async def target(self, session_id: str, message_id: str) -> RewindTarget:
-        """The message to go back to, by its id or the beginning of one. `UsageError`: there is none."""
+        """The message to return to, by its id or a prefix of it. Raises `UsageError` if there is none."""
         place = await self._store.messages.find(message_id, within=session_id)
         messages = await self._store.messages.load_lineage(session_id)
         message = next(one for one in messages if one.id == place.message_id)
@@ -147,13 +149,13 @@ class Rewinder:
         return RewindTarget(message, number, ends_before=False)
 
     async def plan_rewind(self, session_id: str, target: RewindTarget) -> PlannedRestoration:
-        """What going back to a message would do to files. Changes nothing."""
+        """What returning to a message would do to files. Changes nothing."""
         log = await self._log(session_id)
         changes = log.since(target.number)
         return await self._planned(changes, log.net_since(target.number), "rewind", target.message.id)
 
     async def plan_undo(self, session_id: str) -> PlannedRestoration | None:
-        """What taking the last turn's changes back would do; None where no turn has changes left."""
+        """What undoing the last turn would do; None if no turn has changes left."""
         log = await self._log(session_id)
         for place in range(len(log.points) - 1, -1, -1):
             undone = log.undone(place)
@@ -166,7 +168,7 @@ class Rewinder:
         return None
 
     async def plan_redo(self, session_id: str) -> PlannedRestoration | None:
-        """What taking the last undo back would do; None where nothing was undone."""
+        """What redoing the last undo would do; None if nothing was undone."""
         log = await self._log(session_id)
         changes = log.last_undone()
         if not changes:
@@ -180,29 +182,29 @@ class Rewinder:
         if elsewhere is not None:
             raise UsageError(
                 f"{elsewhere.path} was changed on {elsewhere.host or 'another machine'}, by a crushpy with "
-                "another home: what it held is kept there alone",
-                "Go back there, or rewind the conversation only.",
+                "another home: its previous content is stored only there",
+                "Rewind it there, or rewind the conversation only.",
             )
 
         def work() -> PlannedRestoration:
-            keeper, workspace = self._files.keeper, str(self._files.workspace)
-            plan = plan_restoration(net, keeper)
-            views = [view_step(step, keeper, workspace) for step in plan.steps]
+            snapshotter, workspace = self._files.snapshotter, str(self._files.workspace)
+            plan = plan_restoration(net, snapshotter)
+            views = [view_step(step, snapshotter, workspace) for step in plan.steps]
             views += [view_conflict(one, workspace) for one in plan.conflicts]
             return PlannedRestoration(plan, source, reverses, tuple(views))
 
         return await in_thread(work)
 
-    # --- doing -------------------------------------------------------------------------------------------
+    # --- applying-----------------------------------------------------------------------------------------
 
     async def apply(self, session: SessionInfo, planned: PlannedRestoration) -> RewindOutcome:
-        """Puts the files back. Raises `RestorationFailed` where nothing could be done."""
+        """Restores the files. Raises `RestorationFailed` if nothing was changed."""
         return await uncancellable(self._apply(session, planned, None))
 
     async def rewind(
         self, session: SessionInfo, target: RewindTarget, planned: PlannedRestoration | None
     ) -> RewindOutcome:
-        """Goes on in a branch that ends at `target`, once the files of `planned` are put back."""
+        """Restores the files of `planned`, then continues in a branch that ends at `target`."""
         fork = JournalFork(session.id, target.message.id, new_id())
         outcome = await uncancellable(self._apply(session, planned or PlannedRestoration(), fork))
         if planned is None and outcome.session is not None:
@@ -212,7 +214,7 @@ class Rewinder:
         return outcome
 
     async def tell_agent(self, session: SessionInfo, outcome: RewindOutcome) -> None:
-        """Leaves a note of what was put back for the session's next request; for when it is not open."""
+        """Leaves a note about restored files for the next request of a session that is not open."""
         if outcome.restored:
             tip = await self._store.sessions.find_tip(session.id)
             await self._store.messages.add(tip.id, note_message(PUT_BACK, outcome.restored))
@@ -241,35 +243,35 @@ class Rewinder:
         return msgspec.structs.replace(outcome, conflicts=(*planned.plan.conflicts, *outcome.conflicts))
 
     def _kept(self, steps: Sequence[Step]) -> list[Step]:
-        """The steps, with what is there now kept, so that they can be taken back."""
-        keeper = self._files.keeper
-        keeper.problem = ""
+        """The steps, with the current contents stored, so that they can be redone."""
+        snapshotter = self._files.snapshotter
+        snapshotter.problem = ""
         found: list[Step] = []
         for step in steps:
-            now = keeper.look(step.path, keep=True) if step.now.kind == "file" else step.now
-            if keeper.problem:
+            now = snapshotter.look(step.path, keep=True) if step.now.kind == "file" else step.now
+            if snapshotter.problem:
                 raise CrushpyError(
-                    f"Nothing was changed: {step.path} as it is now could not be kept: {keeper.problem}.",
-                    "Make room, and try again.",
+                    f"Nothing was changed: {step.path} could not be stored: {snapshotter.problem}.",
+                    "Free disk space and try again.",
                 )
             found.append(Step(step.path, now if now.same(step.now) else step.now, step.target))
         return found
 
     async def _carry_out(self, entry: JournalEntry, *, fresh: bool) -> RewindOutcome:
-        """Does what the journal says, in an order in which it can be done again from any point on."""
+        """Executes a journal entry, in an order that can be repeated from any point."""
         read = [read_step(one) for one in entry.steps]
         places = {step.path: place for step, place in read if place}
 
         def work() -> Restored:
-            with locked(self._files.lock_file, PATIENCE):
+            with locked(self._files.lock_file, RESTORE_LOCK_TIMEOUT_S):
                 return self._restore([step for step, _ in read], places, entry if fresh else None)
 
         try:
             done = await in_thread(work)
         except TimeoutError:
-            raise UsageError("Another crushpy is putting files back.", "Try again in a moment.") from None
+            raise UsageError("Another crushpy is restoring files.", "Try again in a moment.") from None
         except OSError as error:
-            raise CrushpyError(f"Nothing was changed: {error}.", "Make room, and try again.") from error
+            raise CrushpyError(f"Nothing was changed: {error}.", "Free disk space and try again.") from error
         except CrushpyError:
             if fresh:
                 self._files.journal.remove(entry.id)
@@ -300,7 +302,7 @@ class Rewinder:
     def _restore(self, steps: Sequence[Step], places: dict[str, str], entry: JournalEntry | None) -> Restored:
         if entry is not None:
             self._files.journal.write(entry)
-        done = restore(steps, places, self._files.keeper)
+        done = restore(steps, places, self._files.snapshotter)
         for step in done.steps:
             self._files.note(step.path)
         return done
@@ -317,19 +319,19 @@ class Rewinder:
         return branch.info
 
     async def finish(self, root_id: str = "") -> list[str]:
-        """Finishes what a crash cut short, of a conversation or in this workspace; says what was done."""
+        """Finishes interrupted restorations of a conversation or in this workspace; returns messages."""
         said: list[str] = []
         for entry in await in_thread(self._files.journal.unfinished, root_id, str(self._files.workspace)):
             try:
                 outcome = await uncancellable(self._carry_out(entry, fresh=False))
             except CrushpyError as error:
-                said.append(f"A {entry.source} that was cut short could not be finished: {error}")
+                said.append(f"An interrupted {entry.source} could not be finished: {error}")
                 continue
             words = (
-                f"A {entry.source} that was cut short is finished: {len(outcome.restored)} files are back."
+                f"An interrupted {entry.source} was finished: {len(outcome.restored)} files were restored."
             )
             if outcome.session is not None:
-                words += f" The conversation goes on in session {outcome.session.id}."
+                words += f" The conversation continues in session {outcome.session.id}."
             if outcome.conflicts:
                 words += f" Left alone: {', '.join(one.path for one in outcome.conflicts)}."
             said.append(words)
@@ -342,7 +344,7 @@ def _is_folder(change: NetChange) -> bool:
 
 
 def restoration_note(words: str, paths: Sequence[str]) -> Note:
-    """What the agent is told of files that are not what it left."""
+    """Tells the agent about files that are not as it left them."""
     more = [f"and {len(paths) - MAX_PATHS} more"] if len(paths) > MAX_PATHS else []
     return Note("\n".join((words, *map(encodable, paths[:MAX_PATHS]), *more)))
 

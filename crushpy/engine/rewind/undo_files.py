@@ -1,21 +1,26 @@
-"""What is kept of the files of one workspace: the store, the index and the journal, made when first used."""
+"""The undo storage of one workspace: object store, index and journal, created when first used."""
 
 import os
 import platform
 import threading
+from collections.abc import Iterable
 from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crushpy.settings.schema import UndoSettings
+from crushpy.storage.store import Store
+from crushpy.undo.file_snapshotter import FileSnapshotter
+from crushpy.undo.object_store import ObjectStore, committed, hash_of
+from crushpy.undo.running_commands import LeftBehind, RunningCommand, RunningCommands
+from crushpy.undo.states import FileState
+from crushpy.undo.workspace_index import IndexFile, Scan, WorkspaceIndex
+from crushpy.util.uncancellable import in_thread
 
 if TYPE_CHECKING:
-    from crushpy.undo.file_snapshotter import Keeper
-    from crushpy.undo.index_file import IndexFile
     from crushpy.undo.journal import Journal
-    from crushpy.undo.running_commands import LeftBehind, RunningCommand, RunningCommands
-    from crushpy.undo.workspace_index import Scan, WorkspaceIndex
+
 
 JOURNAL = "journal"
 RUNNING = "running"
@@ -24,33 +29,30 @@ MEGABYTE = 1_000_000
 
 
 class UndoFiles:
-    """All methods may take a while and belong into a thread; one look at a time is made, whoever asks."""
+    """All methods may block and must be called in a thread. One scan runs at a time."""
 
     def __init__(self, folder: Path, workspace: Path, settings: UndoSettings) -> None:
-        """`folder` is where bytes are kept, outside of every project."""
+        """`folder` is the store of file contents, outside of every project."""
         self.folder = folder
         self.workspace = workspace.resolve()
         self._settings = settings
         self._looking = threading.Lock()
-        self._keeper: Keeper | None = None
+        self._snapshotter: FileSnapshotter | None = None
         self._index: WorkspaceIndex | None = None
         self._stopped = False
         self._holds_index = False
         """The index of this process is on disk."""
 
     def elsewhere(self, workspace: str) -> "UndoFiles":
-        """The same for another workspace, with an index of its own."""
+        """The same for another workspace, with its own index."""
         return UndoFiles(self.folder, Path(workspace), self._settings)
 
     @property
-    def keeper(self) -> "Keeper":
-        if self._keeper is None:
-            from crushpy.undo.file_snapshotter import Keeper
-            from crushpy.undo.object_store import ObjectStore
-
+    def snapshotter(self) -> FileSnapshotter:
+        if self._snapshotter is None:
             store = ObjectStore(self.folder, self._settings.max_mb * MEGABYTE)
-            self._keeper = Keeper(store, self.workspace, self._settings.max_file_mb * MEGABYTE)
-        return self._keeper
+            self._snapshotter = FileSnapshotter(store, self.workspace, self._settings.max_file_mb * MEGABYTE)
+        return self._snapshotter
 
     @property
     def journal(self) -> "Journal":
@@ -60,21 +62,21 @@ class UndoFiles:
 
     @property
     def lock_file(self) -> Path:
-        """Held while files are put back: one process at a time."""
+        """Locked while files are restored: one process at a time."""
         return self.folder / "restoring.lock"
 
     @cached_property
     def machine(self) -> str:
-        """Empty where nothing can be kept: then nothing can be put back either."""
+        """The id of the store; empty if nothing can be stored, and so nothing restored."""
         try:
-            return self.keeper.store.machine
+            return self.snapshotter.store.machine
         except OSError as error:
-            self.keeper.problem = f"{error.strerror or error} ({self.folder})"
+            self.snapshotter.problem = f"{error.strerror or error} ({self.folder})"
             return ""
 
     @property
     def max_files(self) -> int:
-        """From here on a look at the workspace takes too long to be made around every command."""
+        """With more files, a scan takes too long to run around every command."""
         return self._settings.max_files
 
     @property
@@ -83,35 +85,35 @@ class UndoFiles:
 
     # --- the index ---------------------------------------------------------------------------------------
 
-    def look(self) -> "Scan":
-        """What differs in the workspace since the last look. Raises TooManyFiles, LookStopped."""
+    def look(self) -> Scan:
+        """Scans the workspace for changes since the last scan. Raises TooManyFiles, LookStopped."""
         with self._looking:
             return self._opened_index().scan()
 
     def stop(self) -> None:
-        """Breaks off the look that is being made. None can be made after it."""
+        """Stops the current scan, and every later one."""
         self._stopped = True
         if self._index is not None:
             self._index.stop()
 
     def note(self, path: str) -> None:
-        """A path was changed by somebody who records that: no later look is to find it."""
+        """Records a path whose change is already recorded, so that no scan reports it."""
         with self._looking:
             if self._index is not None:
-                self._index.note(path, self.keeper.look(path, keep=True))
+                self._index.note(path, self.snapshotter.look(path, keep=True))
 
     def close(self) -> None:
-        """Keeps what is known for the next process, where there is room."""
+        """Stores the index for the next process."""
         with self._looking:
             index = self._index
             if index is not None and (self._holds_index or index.fresh):
-                with suppress(OSError):  # else everything is read anew
+                with suppress(OSError):  # otherwise everything is read again
                     self.index_file.write(index.rows())
             if self._holds_index:
                 self.running.clear()
                 self._own_index().remove()
 
-    def _opened_index(self) -> "WorkspaceIndex":
+    def _opened_index(self) -> WorkspaceIndex:
         if self._index is None:
             self._index = self._made_index()
             self._index.take(self.index_file.read().values())
@@ -121,15 +123,13 @@ class UndoFiles:
                 self._index.stop()
         return self._index
 
-    def _made_index(self) -> "WorkspaceIndex":
+    def _made_index(self) -> WorkspaceIndex:
         from crushpy.tools.search.ignore_rules import IgnoreRules
-        from crushpy.undo.git_objects import committed
-        from crushpy.undo.workspace_index import WorkspaceIndex
 
-        self.keeper.committed = committed(self.workspace)
+        self.snapshotter.committed = committed(self.workspace)
         return WorkspaceIndex(
             self.workspace,
-            self.keeper,
+            self.snapshotter,
             lambda: IgnoreRules.at(self.workspace),
             max_files=self.max_files if self._settings.shell == "auto" else 2**62,
             max_bytes=self._settings.max_mb * MEGABYTE // 2,
@@ -137,49 +137,39 @@ class UndoFiles:
 
     @cached_property
     def _name(self) -> str:
-        from crushpy.undo.object_store import hash_of
-
         return hash_of(str(self.workspace).encode("utf-8", "surrogateescape"))[:32]
 
     @property
-    def index_file(self) -> "IndexFile":
-        """What the last process knew of this workspace."""
-        from crushpy.undo.index_file import IndexFile
-
+    def index_file(self) -> IndexFile:
+        """The stored index of this workspace."""
         return IndexFile(self.folder / WORKSPACES / f"{self._name}.index", str(self.workspace))
 
     # --- while a command runs ----------------------------------------------------------------------------
 
     @cached_property
-    def running(self) -> "RunningCommands":
-        from crushpy.undo.running_commands import RunningCommands
-
+    def running(self) -> RunningCommands:
         return RunningCommands(self.folder / RUNNING, self._name)
 
-    def command_begins(self, command: "RunningCommand") -> None:
-        """Should we be killed, what it changed can be told by this. Raises OSError."""
+    def command_begins(self, command: RunningCommand) -> None:
+        """Stores what is needed to find its changes if crushpy is killed. Raises OSError."""
         with self._looking:
             self._keep_index()
             self.running.write(command)
 
-    def changes_of(self, left: "LeftBehind") -> "Scan":
-        """What is not as it was before a command whose crushpy is gone. Raises TooManyFiles, OSError."""
-        from crushpy.undo.index_file import IndexFile
-
+    def changes_of(self, left: LeftBehind) -> Scan:
+        """Changes since before a command whose crushpy process is gone. Raises TooManyFiles, OSError."""
         rows = IndexFile(left.index, str(self.workspace)).read()
         if not rows:
-            raise FileNotFoundError(2, "what the folder held before it is not known", str(left.index))
+            raise FileNotFoundError(2, "the previous state of the folder is unknown", str(left.index))
         index = self._made_index()
         index.take(rows.values())
         return index.scan()
 
-    def _own_index(self) -> "IndexFile":
-        from crushpy.undo.index_file import IndexFile
-
+    def _own_index(self) -> IndexFile:
         return IndexFile(self.running.index, str(self.workspace))
 
     def keep_index(self) -> None:
-        """What is known now, and recorded, outlives this process. Raises OSError."""
+        """Stores the index, whose changes are recorded now. Raises OSError."""
         with self._looking:
             if self._holds_index:
                 self._keep_index()
@@ -195,7 +185,7 @@ class UndoFiles:
 
 
 def any_unfinished(folder: Path) -> bool:
-    """Whether a restoration or a command may have been cut short; a look at folders that are mostly empty."""
+    """Whether a restoration or a command may have been interrupted. Cheap: lists two folders."""
     notes = [file for name in (JOURNAL, RUNNING) for file in _in(folder / name) if file.endswith(".json")]
     return bool(notes)
 
@@ -205,3 +195,51 @@ def _in(folder: Path) -> list[str]:
         return os.listdir(folder)  # noqa: PTH208
     except OSError:
         return []
+
+
+class KeptBytes:
+    """The stored file contents of a conversation that is about to be deleted.
+
+    They are deleted with it, unless another conversation needs them.
+    """
+
+    def __init__(self, store: Store, folder: Path) -> None:
+        """`folder` is the store of file contents."""
+        self._store = store
+        self._folder = folder
+        self._hashes: set[str] = set()
+
+    async def find(self, root_id: str) -> None:
+        """Called before the conversation is deleted: finds what was stored for it."""
+        for change in await self._store.file_changes.load(root_id):
+            self._hashes |= _kept((change.before, change.after))
+
+    async def forget(self, cwd: str) -> None:
+        """Called after the deletion: `cwd` is the folder it worked in."""
+        left = await self._store.sessions.find_latest(cwd) is None
+        if left:
+            self._hashes |= await in_thread(self._leave, cwd)
+        last, needed = 0, await in_thread(self._of_indexes)
+        while self._hashes:
+            last, states = await self._store.file_changes.load_states(last)
+            if not last:
+                break
+            needed |= _kept(states)
+        if unwanted := self._hashes - needed:
+            await in_thread(ObjectStore(self._folder, 0).forget, unwanted)
+
+    def _leave(self, cwd: str) -> set[str]:
+        """Removes the index of a folder without conversations; returns what only the index referred to."""
+        index = UndoFiles(self._folder, Path(cwd), UndoSettings()).index_file
+        found = _kept(state for _, _, state in index.read().values())
+        index.remove()
+        return found
+
+    def _of_indexes(self) -> set[str]:
+        """What the stored indexes refer to."""
+        files = (file for name in (WORKSPACES, RUNNING) for file in (self._folder / name).glob("*.index"))
+        return _kept(state for file in files for _, _, state in IndexFile(file, "").read().values())
+
+
+def _kept(states: Iterable[FileState | None]) -> set[str]:
+    return {one.hash for one in states if one is not None and one.kept == "store"}

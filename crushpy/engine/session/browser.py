@@ -210,7 +210,7 @@ class SessionBrowser:
 
         Raises `SessionBusy` if another process uses it.
         """
-        from crushpy.engine.rewind.kept_bytes import KeptBytes
+        from crushpy.engine.rewind.undo_files import KeptBytes
 
         found = await self._store.sessions.load_conversation(root_id)
         sessions = [session.id for session in found]
