@@ -1,4 +1,4 @@
-"""The files that crushpy keeps for its user: replaced whole or not at all, by one process at a time."""
+"""Private files of the user: replaced atomically, by one process at a time."""
 
 import errno
 import os
@@ -10,7 +10,7 @@ from typing import BinaryIO
 from crushpy.core.paths import private_dir
 
 _NO_LOCKS = {errno.ENOSYS, errno.ENOLCK, errno.EOPNOTSUPP}
-"""What file systems without locks answer."""
+"""Errors of file systems without locks."""
 
 
 def write_private(path: Path, content: bytes) -> None:
@@ -44,13 +44,13 @@ def new_file(path: Path, *, replace: bool) -> Generator[BinaryIO]:
         if replace:
             temporary.replace(path)
         else:
-            os.link(temporary, path)  # unlike a rename, this refuses what is there
+            os.link(temporary, path)  # unlike a rename, this fails if the target exists
     finally:
         temporary.unlink(missing_ok=True)
 
 
 def write_beside(target: Path, content: bytes, mode: int) -> Path:
-    """A file of another name in the same folder, safely on disk: ready to take the place of `target`."""
+    """A temporary file in the same folder, synced to disk, ready to replace `target`."""
     temporary, handle = _open_beside(target, mode)
     try:
         with os.fdopen(handle, "wb") as file:
@@ -70,10 +70,10 @@ def _open_beside(target: Path, mode: int) -> tuple[Path, int]:
 
 @contextmanager
 def locked(file: Path, seconds: float = -1) -> Generator[None]:
-    """One process at a time; the system lets go when a process dies. `file` is the lock's own, and stays.
+    """Holds a lock between processes; the system releases it when a process dies. `file` is kept.
 
-    Waits at most `seconds` (less than 0: for ever), then raises TimeoutError. Raises OSError where `file`
-    cannot be made.
+    Waits at most `seconds` (negative: forever), then raises TimeoutError. Raises OSError if `file`
+    cannot be created.
     """
     from filelock import FileLock
 
@@ -84,7 +84,7 @@ def locked(file: Path, seconds: float = -1) -> Generator[None]:
     except OSError as error:
         if error.errno not in _NO_LOCKS:
             raise
-        # Better to go on unguarded than not at all.
+        # Continue without a lock rather than fail.
     try:
         yield
     finally:

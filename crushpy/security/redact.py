@@ -16,7 +16,7 @@ _MIN_VARIABLE = 8
 
 
 def _any_case(pattern: str) -> str:
-    """`pattern` for small and large letters alike. Several times faster than re.IGNORECASE."""
+    """`pattern` for both cases of letters. Several times faster than re.IGNORECASE."""
     return re.sub("[a-z]", lambda letter: f"[{letter[0].upper()}{letter[0]}]", pattern)
 
 
@@ -45,7 +45,7 @@ _LOOKS = {
     "SG.": r"[A-Za-z0-9_-]{16,}+\.[A-Za-z0-9_-]{16,}+",  # SendGrid
     "eyJ": r"[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]{8,}+\.[A-Za-z0-9_-]*+",  # JWT
 }
-"""How keys begin, and how they go on. To look for each beginning is ten times faster than for one pattern."""
+"""Prefixes of keys, and what follows. Searching for each prefix is ten times faster than one pattern."""
 
 
 def _token(start: str, rest: str) -> "re.Pattern[str]":
@@ -60,7 +60,7 @@ _TOKENS = {
 """Each by letters that it holds: the longer they are, the faster they are looked for."""
 _GITHUB = _token("gh[oprsu]_", r"[A-Za-z0-9]{20,}+")
 _SHORTEST = 20
-"""A text of letters and digits alone that is shorter holds no secret that shows by its look."""
+"""A shorter text of only letters and digits cannot be recognised as a secret."""
 _SHORTEST_TOKEN = 15
 _SEPARATOR = re.compile(r"[ \t:=]")
 """One of these is in every header, every URL with a password, and between a name and what it is given."""
@@ -72,7 +72,7 @@ _AUTHORIZATION = re.compile(
     rf"({_SCHEME}[ \t]{{1,4}}+)([A-Za-z0-9._~+/=:-]{{8,}}+)"
 )
 
-# Up to the last "@": a password may hold one.
+# Up to the last "@": a password may contain one.
 _URL_PASSWORD = re.compile(r"""(://[^\s/:@'"]{0,100}+:)([^\s/'"]{1,200})(?=@)""")
 
 _NAME = _any_case(
@@ -107,22 +107,22 @@ _hidden: set[str] = set()
 
 
 def hide_from_now_on(secret: str) -> None:
-    """A secret that is in no variable of the environment: a key from the keyring."""
+    """Adds a secret that is not in the environment, such as a key from the keyring."""
     _hidden.add(secret)
 
 
 def redact(text: str) -> str:
-    """`text` with every secret replaced that shows by its look, by its name or by our own environment."""
+    """`text` with every secret replaced that is recognised by its form, its name or our environment."""
     return Redactor().text(text)
 
 
 def redact_data(value: Any) -> Any:
-    """The same for every text inside JSON-like data. Below a key that names a secret, all text goes."""
+    """The same for every text inside JSON-like data. All text below a key that names a secret is replaced."""
     return Redactor().data(value)
 
 
 class Redactor:
-    """For many texts: our own environment is looked through once."""
+    """For many texts: our environment is read once."""
 
     def __init__(self) -> None:
         self._known = _known_secrets()

@@ -1,7 +1,7 @@
 """How crushpy itself asks git: nothing that a repository's settings name is run, and nothing is written.
 
 Hooks, a file system monitor, filters, pagers, external diffs, signature programs and transports are programs
-that a repository can choose. Nobody was asked about those, so they stay off.
+that a repository can choose. The user was not asked about those, so they stay off.
 """
 
 import os
@@ -26,13 +26,13 @@ _OFF = (
 _FILTER_KEYS = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
 _HARMLESS = ("PATH", "HOME", "XDG_CONFIG_HOME", "LANG", "LC_ALL", "TMPDIR", "USER", "LOGNAME")
 FILTERS = ("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
-"""Lists the settings of filters; `filter_names` reads the answer."""
+"""Lists the settings of filters; `filter_names` parses the output."""
 
 
 _HARMLESS_SECTIONS = frozenset(
     ("user", "remote", "branch", "pull", "push", "fetch", "init", "color", "advice")
 )
-"""Of a repository's settings: whatever stands in these, reading commands run nothing because of it."""
+"""Settings that cannot make reading commands run a program, whatever their value."""
 _HARMLESS_CORE = frozenset(
     (
         *("repositoryformatversion", "filemode", "bare", "logallrefupdates", "ignorecase"),
@@ -50,7 +50,7 @@ def git_command(folder: Path, *words: str) -> list[str]:
 
 
 def git_environment(filters: Sequence[str] = ()) -> dict[str, str]:
-    """The variables of such a call. `filters`: those that are known, where a call looks into files."""
+    """The environment of such a call. `filters`: the known filters, if the call reads file contents."""
     settings = [*_OFF, *((f"filter.{name}.{key}", value) for name in filters for key, value in _FILTER_KEYS)]
     told = {name: os.environ[name] for name in _HARMLESS if name in os.environ}
     told |= {"GIT_TERMINAL_PROMPT": "0", "GIT_NO_LAZY_FETCH": "1", "GIT_CONFIG_COUNT": str(len(settings))}
@@ -67,7 +67,7 @@ def filter_names(listed: bytes) -> tuple[str, ...]:
 
 
 def names_no_program(folder: Path) -> bool:
-    """True where no settings of the repository around `folder` make git's reading commands run anything.
+    """True if no setting of the repository around `folder` makes git's reading commands run a program.
 
     What is not known to be harmless counts as a program. The user's own settings are their own.
     """
@@ -76,7 +76,7 @@ def names_no_program(folder: Path) -> bool:
         return True
     hook = repository / "hooks" / "post-index-change"
     more = (repository / "modules", repository / "config.worktree", repository.parent / ".gitmodules", hook)
-    if any(os.path.lexists(each) for each in more):  # submodules have settings of their own
+    if any(os.path.lexists(each) for each in more):  # submodules have their own settings
         return False
     try:
         with (repository / "config").open(encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""Opens what a real path names and nothing else, so that what was checked is what is used.
+"""Opens exactly what a resolved path names, so that what was checked is what is used.
 
 No link on the way is followed. A real path has none in it (`os.path.realpath`); where one has come into being
 since, opening it fails with ELOOP.
@@ -17,24 +17,24 @@ from types import TracebackType
 _OPENAT2 = 437
 """The number of the system call, the same on all of Linux's architectures."""
 _AT_CWD = -100
-"""Stands for no folder in it: an absolute path needs none."""
+"""No folder descriptor: an absolute path needs none."""
 _RESOLVE_NO_MAGICLINKS, _RESOLVE_NO_SYMLINKS, _RESOLVE_BENEATH = 0x02, 0x04, 0x08
 _NO_OPENAT2 = {errno.ENOSYS, errno.EPERM, errno.EINVAL, errno.E2BIG}
-"""What older kernels and some containers answer; the way step by step then says what is really the matter."""
+"""Errors of older kernels and some containers; opening step by step then gives the real error."""
 _PASS_THROUGH = os.O_DIRECTORY | getattr(os, "O_PATH", os.O_RDONLY)
-"""With O_PATH a folder that may be entered but not listed can still be passed."""
+"""With O_PATH a folder that may be entered but not listed can still be traversed."""
 _NEVER_FOLLOWED = os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Folder:
-    """A folder held by a handle: whatever becomes of its path, what is done here is done in this folder.
+    """A folder held by a descriptor: whatever happens to its path, operations apply to this folder.
 
     Names are single ones, without a slash. Close it, or use it with `with`.
     """
 
     def __init__(self, path: Path, handle: int) -> None:
         self.path = path
-        """Where it was when it was opened."""
+        """Its path when it was opened."""
         self.handle = handle
 
     def __enter__(self) -> "Folder":
@@ -51,16 +51,16 @@ class Folder:
             self.handle = -1
 
     def open(self, name: str, flags: int, mode: int = 0o666) -> int:
-        """A handle of the file `name`; ELOOP where it is a link."""
+        """A descriptor of the file `name`. Raises ELOOP if it is a link."""
         return os.open(_single(name), flags | _NEVER_FOLLOWED, mode, dir_fd=self.handle)
 
     def open_regular(self, name: str) -> int:
-        """A handle to read the regular file `name`. NotRegular for anything else, which is never opened."""
+        """A descriptor to read the regular file `name`. Raises NotRegular for anything else."""
         status = self.status(name)
         if stat.S_ISLNK(status.st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(self.path / name))
         _require_regular(status.st_mode)
-        # A pipe may have taken its place since, and some files of /proc wait too: not with this flag.
+        # A pipe may have replaced it since, and some files of /proc block: not with this flag.
         handle = self.open(name, os.O_RDONLY | os.O_NONBLOCK)
         try:
             _require_regular(os.fstat(handle).st_mode)
@@ -70,7 +70,7 @@ class Folder:
         return handle
 
     def status(self, name: str) -> os.stat_result:
-        """Of what has this name, which may be a link."""
+        """The status of `name`, which may be a link."""
         return os.stat(_single(name), dir_fd=self.handle, follow_symlinks=False)
 
     def exists(self, name: str) -> bool:
@@ -81,15 +81,15 @@ class Folder:
         return True
 
     def link_target(self, name: str) -> str:
-        """Where a link says it leads."""
+        """The target of a link."""
         return os.readlink(_single(name), dir_fd=self.handle)
 
     def folder(self, name: str) -> "Folder":
-        """The folder `name` in this one; ELOOP where it is a link."""
+        """The folder `name` in this one. Raises ELOOP if it is a link."""
         return Folder(self.path / name, _enter(self.handle, _single(name)))
 
     def descend(self, names: Sequence[str]) -> "Folder":
-        """The folder at the end of these names; ELOOP where one of them is a link."""
+        """The folder at the end of these names. Raises ELOOP if one of them is a link."""
         handle = _open_beneath(self.handle, [_single(name) for name in names], _PASS_THROUGH)
         return Folder(self.path.joinpath(*names), handle)
 
@@ -97,11 +97,11 @@ class Folder:
         os.mkdir(_single(name), dir_fd=self.handle)
 
     def rename(self, old: str, new: str) -> None:
-        """Puts `old` in the place of `new`, in one step."""
+        """Renames `old` to `new` atomically."""
         os.replace(_single(old), _single(new), src_dir_fd=self.handle, dst_dir_fd=self.handle)
 
     def link(self, old: str, new: str) -> None:
-        """Gives `old` a second name; fails where there is something of that name."""
+        """Creates a hard link; fails if `new` exists."""
         os.link(
             _single(old),
             _single(new),
@@ -111,7 +111,7 @@ class Folder:
         )
 
     def remove(self, name: str) -> None:
-        """Removes a file or a link; nothing happens where there is none."""
+        """Removes a file or a link, if it exists."""
         try:
             os.unlink(_single(name), dir_fd=self.handle)
         except FileNotFoundError:
@@ -122,7 +122,7 @@ class Folder:
         os.rmdir(_single(name), dir_fd=self.handle)
 
     def write_new(self, name: str, content: bytes, mode: int) -> int:
-        """Makes the file `name` with this content, safely on disk; its handle, for the caller to close.
+        """Creates the file `name` with this content, synced to disk; returns its open descriptor.
 
         Raises OSError, and then there is no such file.
         """
@@ -140,7 +140,7 @@ class Folder:
 
     @contextmanager
     def entries(self) -> Generator[Iterator["os.DirEntry[str]"]]:
-        """What is in it, as `os.scandir` gives it; the paths of the entries are their names."""
+        """Its entries, as from `os.scandir`; their paths are their names."""
         handle = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.handle)
         try:
             with os.scandir(handle) as found:
@@ -149,18 +149,18 @@ class Folder:
             os.close(handle)
 
     def as_cwd(self) -> str:
-        """A path by which a new process can be started in this very folder, where the system has one."""
+        """A path that a new process can use to start in this folder, if the system has one."""
         held = f"/proc/self/fd/{self.handle}"
         return held if sys.platform == "linux" and Path(held).exists() else str(self.path)
 
 
 def open_folder(path: Path) -> Folder:
-    """The folder at a real path. Raises OSError: ELOOP where a part of it is a link (now)."""
+    """Opens the folder at a resolved path. Raises OSError: ELOOP if a part of it is now a link."""
     return Folder(path, _open_beneath_root(path, _PASS_THROUGH))
 
 
 def make_folders(path: Path) -> tuple[Folder, list[Path]]:
-    """The folder at a real path, made where it is missing; and which ones were made, innermost first."""
+    """Opens the folder at a resolved path, creating missing ones; also returns those, innermost first."""
     made: list[Path] = []
     missing: list[str] = []
     at = path
@@ -180,7 +180,7 @@ def make_folders(path: Path) -> tuple[Folder, list[Path]]:
                 folder.make_folder(name)
                 made.insert(0, folder.path / name)
             except FileExistsError:
-                pass  # somebody else made it just now
+                pass  # another process just created it
             inner = folder.folder(name)
             folder.close()
             folder = inner
@@ -192,7 +192,7 @@ def make_folders(path: Path) -> tuple[Folder, list[Path]]:
 
 
 def remove_if_empty(folders: list[Path]) -> None:
-    """Removes those of these folders that hold nothing; innermost first."""
+    """Removes those of these folders that are empty; innermost first."""
     for path in folders:
         try:
             with open_folder(path.parent) as parent:
@@ -203,7 +203,7 @@ def remove_if_empty(folders: list[Path]) -> None:
 
 @contextmanager
 def open_parent(path: str, *, make: bool = False) -> Generator[tuple[Folder, str]]:
-    """The folder that a real path is in, and its name there. With `make`, missing folders are made.
+    """The parent folder of a resolved path, and its name there. With `make`, missing folders are created.
 
     Raises OSError: FileNotFoundError where a folder on the way is missing, NotADirectoryError or ELOOP where
     one is a file or a link (now).
@@ -214,7 +214,7 @@ def open_parent(path: str, *, make: bool = False) -> Generator[tuple[Folder, str
 
 
 def open_regular(path: Path) -> int:
-    """A handle to read the regular file at a real path. NotRegular for all else, which is never opened."""
+    """A descriptor to read the regular file at a resolved path. Raises NotRegular for anything else."""
     if not path.name:
         raise NotRegular(stat.S_IFDIR)
     with open_folder(path.parent) as folder:
@@ -222,7 +222,7 @@ def open_regular(path: Path) -> int:
 
 
 class NotRegular(OSError):
-    """What was to be opened is a folder, a pipe, a socket or a device."""
+    """It is a folder, a pipe, a socket or a device, and was not opened."""
 
     def __init__(self, mode: int) -> None:
         super().__init__(errno.EINVAL, "it is not a regular file")
@@ -260,7 +260,7 @@ def _open_beneath(root: int, names: Sequence[str], flags: int) -> int:
 
 
 def _tried_openat2(root: int | None, path: str, flags: int) -> int | None:
-    """None where the system does not have it, or not for this."""
+    """None if the system does not support it."""
     try:
         return _openat2(root, path, flags | os.O_CLOEXEC)
     except OSError as error:
@@ -270,7 +270,7 @@ def _tried_openat2(root: int | None, path: str, flags: int) -> int | None:
 
 
 def _openat2(root: int | None, path: str, flags: int) -> int:
-    """`path` beneath `root`; without one it is absolute, and has no `..` in it."""
+    """`path` beneath `root`; without a root it is absolute and contains no `..`."""
     if sys.platform != "linux":
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     import ctypes
@@ -312,7 +312,7 @@ def _enter(handle: int, name: str) -> int:
     try:
         return os.open(name, _PASS_THROUGH | _NEVER_FOLLOWED, dir_fd=handle)
     except NotADirectoryError:
-        # What a link is answered with, too: the difference matters to whoever reads the error.
+        # Links give the same error: distinguish them for the message.
         if stat.S_ISLNK(os.stat(name, dir_fd=handle, follow_symlinks=False).st_mode):
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), name) from None
         raise

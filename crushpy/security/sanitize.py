@@ -1,4 +1,4 @@
-"""The one sanitiser: makes foreign text harmless and honest before a terminal shows it.
+"""The one sanitiser: makes untrusted text safe before a terminal shows it.
 
 Text from a model, a tool or a file may hold escape sequences that write to the clipboard, rename the window
 or move the cursor, and invisible characters that make it read otherwise than it is.
@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 T = TypeVar("T")
 
-# Ends at the first control character, so that scanning stays linear and nothing but the sequence is lost.
+# Ends at the first control character, so that scanning is linear and only the sequence is removed.
 _STRING = r"(?:\x1b[\]PX^_]|[\x90\x98\x9d\x9e\x9f])[^\x00-\x08\x0a-\x1f\x7f-\x9f]*+(?:\x07|\x1b\\|\x9c)"
 _CSI = r"(?:\x1b\[|\x9b)[0-?]*+[ -/]*+[@-~]"
 _SHORT = r"\x1b[ -/]*+[0-~]"
@@ -19,12 +19,12 @@ _HIDDEN = (
     r"\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180b-\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f"
     r"\u3164\ufe00-\ufe0d\ufeff\uffa0\ufff9-\ufffb\U0001d173-\U0001d17a\U000e0000-\U000e0fff"
 )
-"""Reorders text, takes no room, or looks like a blank."""
+"""Characters that reorder text, have no width, or look like a space."""
 _UNSEEN = f"[{_HIDDEN}]"
 _SURROGATE = r"[\ud800-\udfff]"
 _SEEN = rf"[^\x00-\x9f\ud800-\udfff{_HIDDEN}]"
 _JOINER = rf"(?<={_SEEN})[\u200c\u200d](?={_SEEN})"
-"""Joins emoji, and letters of some scripts: kept where it can do so."""
+"""Joins emoji, and letters of some scripts: kept if it can."""
 
 _SUSPECT = f"{_CONTROL}|{_UNSEEN}|{_SURROGATE}"
 _HARM = (
@@ -33,11 +33,11 @@ _HARM = (
 )
 
 _BLANK = r"\u00a0\u1680\u2000-\u200a\u202f\u205f\u2800\u3000"
-"""Looks like a space and is none: a shell takes it for a letter."""
+"""Looks like a space, but a shell treats it as a letter."""
 _ODD = r"\ufe0e\ufe0f\ufff0-\ufff8\U00013430-\U00013455\U0001bca0-\U0001bca3"
-"""Nothing to see, and left alone where nothing is decided."""
+"""Invisible, and kept unless a decision depends on the text."""
 _SCRIPT = rf"[^\x00-\u058f\u2e80-\uf8ff{_HIDDEN}{_BLANK}{_ODD}]"
-"""An emoji, or of a script in which joiners have work to do: not Latin, Greek, Cyrillic or Chinese."""
+"""Emoji, and scripts that use joiners: not Latin, Greek, Cyrillic or Chinese."""
 _AT_WORK = (
     rf"(?<={_SCRIPT})[\ufe0e\ufe0f]|(?<={_SCRIPT}|\ufe0f)[\u200c\u200d](?={_SCRIPT})"
     r"|(?<=[0-9#*])\ufe0f(?=\u20e3)"
@@ -64,7 +64,7 @@ def clean(text: str) -> str:
 
 
 def revealed(text: str) -> str:
-    """`text` with all of it to be seen, for decisions: what would hide is shown as `<ESC>` or `<U+202E>`.
+    """`text` with everything visible, for decisions: hidden characters become `<ESC>` or `<U+202E>`.
 
     Nothing is dropped. Line breaks and tabs stay; a carriage return is shown, also at the end of a line.
     """
@@ -72,7 +72,7 @@ def revealed(text: str) -> str:
 
 
 def revealed_pieces(text: str) -> Iterator[tuple[str, bool]]:
-    """What `revealed` shows, piece by piece; True for each that stands for a hidden character."""
+    """The parts of `revealed`; True for each that represents a hidden character."""
     start = 0
     for match in () if text.isascii() and text.isprintable() else re.finditer(_REVEAL, text):
         if match["kept"]:
@@ -96,13 +96,13 @@ def one_line(text: str) -> str:
 
 
 def encodable(value: T) -> T:
-    """`value`, a text or what JSON holds, with a mark for each lone surrogate: UTF-8 cannot say those."""
+    """`value`, text or JSON data, with a mark for each lone surrogate, which UTF-8 cannot encode."""
     return cast(T, _encodable(value))
 
 
 def _encodable(value: Any) -> Any:
     if isinstance(value, str):
-        # By way of UTF-16, so that the two halves of one letter find each other.
+        # Via UTF-16, so that the two surrogates of one character are joined.
         return (
             value if value.isascii() else value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
         )

@@ -16,7 +16,7 @@ class Word(Data, frozen=True):
     head: str = ""
     """How an unknown word begins, as far as that is known."""
     splits: bool = False
-    """True where it may turn into several words, or none."""
+    """True if it may turn into several words, or none."""
 
     @property
     def is_option(self) -> bool:
@@ -35,12 +35,12 @@ UNKNOWN = Word("...", "unknown", splits=True)
 
 
 class Assignment(Data, frozen=True):
-    """`NAME=value`, before a command or by itself. `value` is None where only the shell knows it."""
+    """`NAME=value`, before a command or by itself. `value` is None if only the shell knows it."""
 
     name: str
     value: str | None
     exported: bool = False
-    """True where the line hands it on to programs: `export X=1`."""
+    """True if the line hands it on to programs: `export X=1`."""
 
 
 class Redirect(Data, frozen=True):
@@ -60,7 +60,7 @@ class SimpleCommand(Data, frozen=True):
     skip: int = 0
     """How many of its words come before those of its one inner command; 0 for `bash -c`."""
     transparent: bool = False
-    """True where only the inner commands matter. A `sudo` must be spelled by the rule."""
+    """True if only the inner commands matter. A `sudo` must be spelled by the rule."""
 
     @property
     def program(self) -> str:
@@ -79,7 +79,7 @@ class ShellReading(Data, frozen=True):
     variables: tuple[Assignment, ...] = ()
     """Assigned by the line itself: they hold for all of its commands."""
     loops: bool = False
-    """True where a command may run more than once."""
+    """True if a command may run more than once."""
     unreadable: str = ""
     """Why there may be more to it than this; then only a person can decide."""
 

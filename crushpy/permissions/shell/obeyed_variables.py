@@ -23,7 +23,7 @@ _PLAIN_VALUE = re.compile(r"[\w.,:@%+/-]*")
 
 
 def is_obeyed(assignment: Assignment) -> bool:
-    """True where the variable can decide what is executed, whichever program it is."""
+    """True if the variable can decide what is executed, whichever program it is."""
     name, value = assignment.name, assignment.value
     if _CALCULATED.fullmatch(name):
         return value is None or not value.isdecimal()
@@ -35,7 +35,7 @@ def is_obeyed(assignment: Assignment) -> bool:
 
 
 def may_be_obeyed(assignment: Assignment) -> bool:
-    """True where it could decide that for a program that obeys any variable, as make does."""
+    """True if it could decide that for a program that obeys any variable, as make does."""
     if assignment.value is not None and _PLAIN_VALUE.fullmatch(assignment.value):
         pager = assignment.name.endswith(("PAGER", "EDITOR")) and not is_obeyed(assignment)
         return not pager and not _HARMLESS.fullmatch(assignment.name)

@@ -58,7 +58,7 @@ def in_gaps(node: "Node", source: bytes) -> str:
             b"",
             child.type.encode(),
         ):
-            return "part of it cannot be read"  # `-x<<` is no operator
+            return "part of it cannot be read"  # `-x<<` is not an operator
         end = max(end, child.end_byte)
     return "part of it cannot be read" if node.child_count and source[end : node.end_byte].strip() else ""
 

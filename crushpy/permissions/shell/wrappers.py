@@ -125,7 +125,7 @@ def _find(words: Sequence[Word]) -> tuple[tuple[str, ...], _Wrapper] | None:
 
 
 def _after_options(words: Sequence[Word], start: int, wrapper: _Wrapper) -> int | None:
-    """Where the inner command begins; None where that cannot be told."""
+    """Where the inner command begins; None if unknown."""
     index = start
     while index < len(words) and words[index].text.startswith("-"):
         text = words[index].text
