@@ -14,7 +14,7 @@ from typing import Any
 
 from crushpy.bootstrap import ProjectEnvironment, load_images, open_conversation
 from crushpy.cli.printers import OneJson, Out, Prose, StreamJson
-from crushpy.cli.task_table import TaskResults
+from crushpy.cli.task_table import ListedTaskResults
 from crushpy.cli.workspace import working_folder
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.events import (
@@ -162,7 +162,7 @@ class _Watch:
         self._warnings = warnings
         self._opened = False
         self._text = ""
-        self._tasks = TaskResults()
+        self._tasks = ListedTaskResults()
         self._warned = False
         self.signal: int = signal.SIGINT
         """The signal that ended the run, if one did."""

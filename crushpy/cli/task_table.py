@@ -94,7 +94,7 @@ def _ending(event: ListedTaskChanged) -> str:
     return f"{said}: {one_line(event.error)}" if event.error else said
 
 
-class TaskResults:
+class ListedTaskResults:
     """Collects the final state of each task of a list, and the last report, for the result of a run."""
 
     def __init__(self) -> None:
