@@ -95,12 +95,12 @@ async def _tidy(store: Store) -> None:
 @contextmanager
 def _large_steps() -> Iterator[None]:
     """Nobody else writes: the index may take in as much at once as is quickest."""
-    before = search_index._BATCH, search_index._BATCH_CHARS
-    search_index._BATCH, search_index._BATCH_CHARS = 2_000, 4_000_000
+    before = search_index._BATCH_ROWS, search_index._BATCH_CHARS
+    search_index._BATCH_ROWS, search_index._BATCH_CHARS = 2_000, 4_000_000
     try:
         yield
     finally:
-        search_index._BATCH, search_index._BATCH_CHARS = before
+        search_index._BATCH_ROWS, search_index._BATCH_CHARS = before
 
 
 async def _make_first(file: Path) -> None:

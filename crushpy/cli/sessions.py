@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from crushpy.core.messages import Message
     from crushpy.engine.session.browser import Branch, SearchGroup, SessionBrowser
     from crushpy.engine.session.export import States
-    from crushpy.storage.records import ConversationRow, SessionInfo, TasksDone
+    from crushpy.storage.records import ConversationEntry, SessionInfo, TasksDone
 
 
 KeepSecrets = Annotated[bool, typer.Option("--no-redact", help="Do not remove passwords, keys and tokens.")]
@@ -196,7 +196,7 @@ def _in_full(info: "SessionInfo", messages: "list[Message]", states: "States") -
 
 
 def _table(
-    conversations: "Sequence[ConversationRow]", lists: "Mapping[str, TasksDone]", *, folders: bool
+    conversations: "Sequence[ConversationEntry]", lists: "Mapping[str, TasksDone]", *, folders: bool
 ) -> str:
     from crushpy.engine.session.export import age
 

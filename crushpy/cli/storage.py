@@ -42,7 +42,7 @@ async def _copy(source: str, target: str, *, as_json: bool) -> None:
     old, new = _opened(source), _opened(target)
     for store in (old, new):
         store.listen(_say)
-        store.leave_damaged_file()
+        store.location.replaces_damaged = False
     try:
         if not old.exists:
             raise UsageError(f"there is no database {old.place}", "Give the one to copy.")

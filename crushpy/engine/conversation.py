@@ -29,7 +29,7 @@ from crushpy.engine.side_calls import suggest_title
 from crushpy.engine.turn.limits import Spent
 from crushpy.engine.turn.turn import Status
 from crushpy.settings import Settings
-from crushpy.storage.records import ConversationRow, SessionInfo, StorageError
+from crushpy.storage.records import ConversationEntry, SessionInfo, StorageError
 from crushpy.tools.shell.jobs import RunningJob
 from crushpy.util.spawn import spawn
 
@@ -351,7 +351,7 @@ class Conversation:
         if not self._closed:
             self._models.warm_up(self._session.info.model)
 
-    async def latest_here(self) -> list[ConversationRow]:
+    async def latest_here(self) -> list[ConversationEntry]:
         """The latest conversation of this folder; empty if there is none or this one is closed."""
         return [] if self._closed else await self.sessions.conversations(self.info.cwd, 1)
 

@@ -14,7 +14,7 @@ from crushpy.storage.records import StorageError
 from crushpy.storage.store import Store
 
 if TYPE_CHECKING:
-    from crushpy.storage.row_transfer import RowDigest
+    from crushpy.storage.transfer import RowDigest
 
 Progress = Callable[[str, int, int], None]
 """Told the table, how many rows of it are through, and how many there are."""
@@ -39,10 +39,11 @@ async def copy_storage(source: Store, target: Store, outputs: Path, progress: Pr
     holds something of its own: nothing was written then. What was interrupted can be begun again; until it is
     finished nobody else can open the target.
     """
-    target.allow_unfinished()
-    await source.transfer.finish_deletions()
-    tables = await source.transfer.list_tables()
+    target.location.allows_unfinished = True
+    source.location.allows_version_18 = True
+    tables = source.transfer.tables
     await _refuse_others(source, target)
+    await source.transfer.finish_deletions()
     if await target.transfer.find_unfinished_copy() is None:
         await _refuse_changed(source, target, tables)
     await target.transfer.begin_copy(source.place)
@@ -115,7 +116,9 @@ async def _copy_table(source: Store, target: Store, table: str, progress: Progre
 async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
     """From wherever the one keeps them to where the other does; each is read again there. How many."""
     names = (
-        await source.outputs.list_names() if source.keeps_outputs else await asyncio.to_thread(_files, folder)
+        await source.outputs.list_names()
+        if source.outputs.in_database
+        else await asyncio.to_thread(_files, folder)
     )
     roots = await source.transfer.load_session_ids()
     equal = 0
@@ -126,7 +129,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
         equal += 1
         if await _output(target, folder, root_id, name) == data:
             continue
-        if target.keeps_outputs:
+        if target.outputs.in_database:
             await target.outputs.save(root_id, name, data)
         else:
             await asyncio.to_thread(_write, folder / root_id / name, data)
@@ -139,7 +142,7 @@ async def _copy_outputs(source: Store, target: Store, folder: Path) -> int:
 
 
 async def _output(store: Store, folder: Path, root_id: str, name: str) -> bytes | None:
-    if store.keeps_outputs:
+    if store.outputs.in_database:
         return await store.outputs.load(root_id, name)
     return await asyncio.to_thread(_read, folder / root_id / name)
 

@@ -1,92 +1,160 @@
-"""The parts of an open database, each given what it needs.
+"""What both databases provide: statements, transactions, leases and a full-text index.
 
-Lives on the storage thread; `store.py` is its door. Parts that build their statements from the tables of
-SQLModel are made when they are first asked for: loading it takes half a second.
+`SqliteDatabase` and `PostgresDatabase` implement it; nothing else knows which one is open. Lives on the
+storage thread.
 """
 
-from functools import cached_property
-from typing import TYPE_CHECKING
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar
 
-from crushpy.storage.audit import Audit
-from crushpy.storage.boundaries import Boundaries
-from crushpy.storage.call_writes import CallWrites
-from crushpy.storage.cleaning import Cleaning
-from crushpy.storage.connection import Connection
-from crushpy.storage.conversation_list import ConversationList
-from crushpy.storage.conversation_table import ConversationTable
-from crushpy.storage.copy_state import CopyState
-from crushpy.storage.drafts import Drafts
-from crushpy.storage.fact_table import FactTable
-from crushpy.storage.file_changes import FileChanges
-from crushpy.storage.full_text import FullText
-from crushpy.storage.lease_holder import LeaseHolder
-from crushpy.storage.loading import load_tables
-from crushpy.storage.message_lookup import MessageLookup
-from crushpy.storage.message_pages import MessagePages
-from crushpy.storage.output_table import OutputTable
-from crushpy.storage.pins import PinTable
-from crushpy.storage.search import Search
-from crushpy.storage.search_index import SearchIndex
-from crushpy.storage.session_table import SessionTable
-from crushpy.storage.system_prompts import SystemPrompts
-from crushpy.storage.task_lists import TaskLists
-from crushpy.storage.task_results import TaskResults
-from crushpy.storage.timeline_note_table import MarkTable
-from crushpy.storage.usage_sums import UsageSums
+from crushpy.core.messages import Data
+from crushpy.storage.records import SessionBusy
+from crushpy.storage.statement import Rows, Statement
 
-if TYPE_CHECKING:
-    from crushpy.storage.imports import Imports
-    from crushpy.storage.row_transfer import RowTransfer
+T = TypeVar("T")
+R = TypeVar("R")
+NEVER = float("-inf")
+"""The time of a request that does not wait at all: it can be repeated later."""
+GAVE_UP_SECONDS = 10.0
+"""After a wait that failed, the time in which no other job waits: a turn that ends has more to store."""
+LETTERS = re.compile(r"[^\W_]")
+"""A term needs one of these to be found by its words."""
 
 
-class Database:
-    def __init__(
-        self, connection: Connection, leases: LeaseHolder, full_text: FullText, outputs: OutputTable
-    ) -> None:
-        self.connection = connection
-        self.leases = leases
-        self.outputs = outputs
-        self._table = table = ConversationTable(self.connection)
-        self.index = SearchIndex(self.connection, full_text)
-        self.facts = FactTable(self.connection)
-        self.sessions = SessionTable(self.connection, self.leases, table, self.index, self.facts)
-        self.drafts = Drafts(self.connection, self.sessions)
-        self.boundaries = Boundaries(self.connection, self.sessions, self.leases, table)
-        self.pages = MessagePages(self.connection, self.sessions)
-        self.search = Search(self.connection, self.boundaries, full_text)
-        self.lookup = MessageLookup(self.connection, self.boundaries)
-        self.conversations = ConversationList(self.connection, self.sessions, table)
-        self.audit = Audit(self.connection)
-        self.calls = CallWrites(self.connection, self.sessions, self.audit)
-        self.prompts = SystemPrompts(self.connection)
-        self.cleaning = Cleaning(self.connection, table, self.index, self.audit, self.prompts)
-        self.pins = PinTable(self.connection)
-        self.marks = MarkTable(self.connection)
-        self.file_changes = FileChanges(self.connection, self.audit)
-        self.task_lists = TaskLists(self.connection)
-        self.task_results = TaskResults(self.connection)
-        self.usage_sums = UsageSums(self.connection)
-        self.copy_state = CopyState(self.connection)
+class IndexedText(Data, frozen=True):
+    """A message as the index contains it."""
 
-    @cached_property
-    def imports(self) -> "Imports":
-        load_tables()
-        from crushpy.storage.imports import Imports
+    number: int
+    words: str
+    """Everything it can be found by."""
+    parts: str
+    """Its distinct words, as far as they can be found by a part."""
 
-        return Imports(self.connection, self.boundaries, self._table, self.index, self.cleaning)
 
-    @cached_property
-    def transfer(self) -> "RowTransfer":
-        load_tables()
-        from crushpy.storage.row_transfer import RowTransfer
+class FullTextIndex(ABC):
+    """Which message contains which words."""
 
-        return RowTransfer(self.connection, self.index)
+    like_operator: str
+    """The operator that ignores the case of ASCII letters."""
+    reach_query: str
+    """Sessions and message numbers in the JSON object `:reach`, as rows."""
+    finds_whole_words_faster: bool
+    """Whether a search looks for whole words first, and for parts of words only if those are too few."""
 
-    def tidy(self) -> bool:
-        """A little work on the database itself. False where there is none."""
-        return (
-            self.index.add_some()
-            or self.cleaning.rows_left()
-            or self.cleaning.words_left()
-            or self.prompts.convert_some()
-        )
+    @abstractmethod
+    def add(self, texts: Sequence[IndexedText]) -> None:
+        """Inside a transaction. None of them is in the index."""
+
+    @abstractmethod
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        """Inside the transaction that deletes the messages; `texts` are what was added."""
+
+    @abstractmethod
+    def merge_some(self, *, begin: bool) -> bool:
+        """Does a part of the work that makes removed words leave the disk. False if none is left."""
+
+    @abstractmethod
+    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+        """A query for the numbers of all messages that contain `term`, and of few others.
+
+        Its parameters have names that begin with `name`. None if the index cannot tell: each message is
+        examined then. One or two ASCII letters or digits are only found at the beginning of words. With
+        `whole`, if that is faster, only messages that contain its words as they are.
+        """
+
+    @abstractmethod
+    def rank(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
+        """A join for `message`, and the rank of a message with it: less is better, NULL if it has none.
+
+        `find_term` was called for each of them just before.
+        """
+
+
+class LeaseHolder(ABC):
+    """The leases of this process: one writer for each session."""
+
+    @abstractmethod
+    def acquire(self, session_id: str) -> bool:
+        """Makes this process the only writer; False if it was already. `SessionBusy` if another one is."""
+
+    @abstractmethod
+    def renew(self, session_id: str) -> None:
+        """Inside the transaction of a write: this process is still the only writer."""
+
+    @abstractmethod
+    def renew_all(self) -> float | None:
+        """On a timer: this process is alive. Seconds until the next time; None if no heartbeat is needed."""
+
+    @abstractmethod
+    def move(self, parent_id: str, child_id: str) -> None:
+        """Inside the transaction of a boundary: the writer of the parent continues in the child."""
+
+    @abstractmethod
+    def release(self, session_id: str) -> None: ...
+
+    @abstractmethod
+    def release_all(self) -> None:
+        """Releases what this store acquired; another store of this process keeps its own."""
+
+
+class Database(ABC):
+    place: str
+    """How errors name the database; without passwords."""
+    leases: LeaseHolder
+    full_text: FullTextIndex
+
+    @abstractmethod
+    def execute(self, statement: Statement[R], **values: Any) -> Rows[R]: ...
+
+    @abstractmethod
+    def execute_many(self, statement: Statement[Any], rows: Sequence[Mapping[str, Any]]) -> None:
+        """Executes a statement once with each set of values."""
+
+    @abstractmethod
+    def transaction(self, *, durable: bool = False, session: str = "") -> AbstractContextManager[None]:
+        """Runs its body as one write: all of it or nothing. A `durable` one also survives a power failure.
+
+        No other process writes to the conversation of `session` meanwhile, and its lease must still be ours.
+        """
+
+    @abstractmethod
+    def run(self, job: Callable[[], T], asked: float) -> T:
+        """Runs a job, again after a lost connection. It waits a minute at most since it was `asked` for."""
+
+    @abstractmethod
+    def no_wait(self) -> AbstractContextManager[None]:
+        """Its body writes at once, or raises `CannotWriteNow`."""
+
+    @abstractmethod
+    def lock_sequence(self, table: str) -> None:
+        """Inside a transaction: until its end no other process adds rows, whose numbers order them."""
+
+    @abstractmethod
+    def reset_sequence(self, table: str) -> None:
+        """After rows were stored with their numbers: the next row gets a larger one."""
+
+    @abstractmethod
+    def secure_delete(self) -> AbstractContextManager[None]:
+        """Rows that its body deletes are overwritten, if the database can do that."""
+
+    @abstractmethod
+    def check(self) -> list[str]:
+        """The problems of the database, one line each."""
+
+    @abstractmethod
+    def close(self) -> None: ...
+
+
+def session_busy(session_id: str, process: int, host: str) -> SessionBusy:
+    """The error for the second process; `host` is empty if the first one is on this machine."""
+    where = f" on {host}" if host else ""
+    busy = SessionBusy(
+        f"session {session_id} is in use by another crushpy (process {process}{where})",
+        "Continue there, end it, or work on a branch of your own with --fork. "
+        "`crushpy sessions show` reads it without writing.",
+    )
+    busy.session_id = session_id
+    return busy

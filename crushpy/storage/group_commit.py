@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 
-from crushpy.storage.call_records import CallWrite, written_to
+from crushpy.storage.records import CallWrite, written_to
 
 IN_VAIN = 5.0
 """Seconds after which a failure means that others kept the database busy: nothing is tried again."""

@@ -1,13 +1,14 @@
 """What storage takes and gives: frozen data and its own error. Light: knows neither SQLModel nor SQLite."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Literal, Protocol
 
 import msgspec
 
 from crushpy.core.access import Mode
 from crushpy.core.errors import CrushpyError, UsageError
-from crushpy.core.messages import Cut, Data, Message, Todo, Usage
+from crushpy.core.messages import Cut, Data, Message, Todo, ToolCall, Usage
+from crushpy.storage.audit_records import AuditEntry
 
 EVERYTHING = 2**63 - 1
 """Above the number of every message."""
@@ -69,7 +70,7 @@ class SessionInfo(Data, frozen=True, omit_defaults=False):
     """The mode chosen for this conversation; empty where the settings decide."""
 
 
-class ConversationRow(Data, frozen=True, omit_defaults=False):
+class ConversationEntry(Data, frozen=True, omit_defaults=False):
     """One conversation as a list shows it."""
 
     id: str
@@ -265,3 +266,75 @@ class SessionBusy(UsageError):
     """Another process writes to this session."""
 
     session_id = ""
+
+
+class CallDecided(Data, frozen=True):
+    """What was decided about a call, for the audit."""
+
+    root_id: str
+    entries: Sequence[AuditEntry]
+
+
+class CallBegun(Data, frozen=True):
+    """A call of an assistant message is about to run."""
+
+    session_id: str
+    message_id: str
+    call: ToolCall
+
+
+class CallStart(Data, frozen=True):
+    """How a call began that changes nothing: stored with its answer, since nothing can have come of it."""
+
+    message_id: str
+    call: ToolCall
+    at: float
+    decided: CallDecided
+
+
+class CallAnswered(Data, frozen=True):
+    """The tool message that a call ended with."""
+
+    session_id: str
+    message: Message
+    start: CallStart | None = None
+    """None where its start was stored before."""
+    facts: Data | None = None
+    """What evidence has of it; None where nobody read that yet."""
+
+
+CallWrite = CallDecided | CallBegun | CallAnswered
+
+
+def written_to(write: CallWrite) -> str:
+    """The session, or the conversation, that a write locks."""
+    return write.root_id if isinstance(write, CallDecided) else write.session_id
+
+
+class ServerReport(Data, frozen=True):
+    """The state of a server, as `crushpy doctor` shows it."""
+
+    version: str
+    number: int
+    """The version as a number: 150004."""
+    oldest: int
+    """The oldest major version that will do."""
+    library: str
+    """Of psycopg."""
+    encoding: str
+    role: str
+    may_create: bool
+    """Whether the role may make the schema; where it is there, tables in it."""
+    read_only: bool
+    schema_version: int
+    """0 where nothing was stored yet."""
+    newest: int
+    """The version of the tables that this crushpy makes."""
+    may_write: bool
+    trigrams: bool
+    """Parts of words are found by an index."""
+    unfinished: str
+    """What a copy into it was copying that was interrupted; empty where none was."""
+    conversations: int
+    latency: float
+    """Seconds for one question, the best of three."""

@@ -15,103 +15,68 @@ from typing import Any
 import msgspec
 
 from crushpy.core.messages import Image, Message, Note, Part, Seed, Text, Thinking, ToolCall, ToolResult
-from crushpy.storage.codec import to_column
-from crushpy.storage.connection import Connection
-from crushpy.storage.full_text import FullText, IndexedText
-from crushpy.storage.row_mapping import MESSAGE_COLUMNS, message_from_row
-from crushpy.storage.rows import Row
-from crushpy.util.freed_memory import LARGE, hand_back_freed
+from crushpy.storage.codec import message_from_row, to_json
+from crushpy.storage.database import Database, IndexedText
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import MessageRow, MessageSizeRow
+from crushpy.storage.records import EVERYTHING
+from crushpy.storage.session_rows import load_reach
 
 MAX_TEXT = 1_000_000
 """Characters of one message that are indexed."""
 MAX_PARTS = 8_000
 """Characters of its different words that can be found by a part of them."""
 _LONGEST_WORD = 200
-_BATCH = 50
+_BATCH_ROWS = 50
 _BATCH_CHARS = 200_000
-"""So much is indexed in one transaction: a few milliseconds."""
+"""Indexed in one transaction: a few milliseconds."""
 _REPEATS = "recall"
 """The tool that quotes what is stored: neither its queries nor its answers are found, the original is."""
 _WORD = re.compile(r"\S+")
 
-_WAITING = (
-    "SELECT message.number, length(parts) AS size FROM index_queue "
-    "JOIN message ON message.number = index_queue.number "
-    "ORDER BY index_queue.number DESC LIMIT :many"
-)
-_WAITING_OF = (
-    "SELECT message.number, length(parts) AS size FROM index_queue "
-    "JOIN message ON message.number = index_queue.number "
-    "WHERE message.session_id IN ({}) ORDER BY index_queue.number DESC LIMIT :many"
-)
-_MESSAGES = f"SELECT number, {MESSAGE_COLUMNS} FROM message WHERE number IN ({{}})"  # noqa: S608  # our own names
-_LEFT = "SELECT count(*) FROM index_queue"
-_TAKE_ALL = "DELETE FROM index_queue WHERE number IN ({}) RETURNING number"
-_QUEUE = "INSERT INTO index_queue SELECT number FROM message WHERE id = :id ON CONFLICT DO NOTHING"
-_QUEUE_SESSION = (
-    "INSERT INTO index_queue SELECT number FROM message "
-    "WHERE session_id = :session AND seq > :after ON CONFLICT DO NOTHING"
-)
+
+def queue_session(db: Database, session_id: str, after: int) -> None:
+    """Inside the transaction that stores many messages: those after number `after` of the session."""
+    db.execute(sql.QUEUE_SESSION, session=session_id, after=after)
 
 
-class SearchIndex:
-    def __init__(self, connection: Connection, full_text: FullText) -> None:
-        self._connection = connection
-        self._full_text = full_text
-        self._waiting_of = _WAITING_OF.format(connection.dialect.items_of.format(":sessions"))
-        self._messages = _MESSAGES.format(
-            connection.dialect.bytes_of.format("parts"), connection.dialect.numbers_of.format(":numbers")
-        )
-        self._take_all = _TAKE_ALL.format(connection.dialect.numbers_of.format(":numbers"))
-        self._execute = connection.execute
+def index_some(db: Database, sessions: Sequence[str] = ()) -> bool:
+    """Indexes some of the newest messages, or of those of `sessions`. False if none of them is left."""
+    if sessions:
+        found = db.execute(sql.LIST_UNINDEXED_OF_SESSIONS, sessions=to_json(sessions), many=_BATCH_ROWS)
+    else:
+        found = db.execute(sql.LIST_UNINDEXED, many=_BATCH_ROWS)
+    rows = found.all()
+    texts = indexed_texts(db, [row.number for row in take_up_to(rows, _BATCH_CHARS)])
+    if texts:
+        with db.transaction():
+            numbers = to_json([each.number for each in texts])
+            taken = set(db.execute(sql.DEQUEUE_MESSAGES, numbers=numbers).scalars())
+            if mine := [each for each in texts if each.number in taken]:  # other processes took the rest
+                db.full_text.add(mine)
+    return bool(rows)
 
-    # --- what waits ------------------------------------------------------------------------------------
 
-    def queue(self, message_ids: Sequence[str]) -> None:
-        """Inside the transaction that stores these messages."""
-        self._execute(_QUEUE, [{"id": message_id} for message_id in message_ids])
+def indexed_texts(db: Database, numbers: Sequence[int]) -> list[IndexedText]:
+    """Of these messages; computed before the transaction, so that others do not wait."""
+    if not numbers:
+        return []
+    rows = db.execute(sql.LIST_MESSAGES_BY_NUMBER, numbers=to_json(numbers))
+    return [_indexed(row) for row in rows]
 
-    def queue_session(self, session_id: str, after: int) -> None:
-        """Inside the transaction that stores many: those behind number `after` of the session."""
-        self._execute(_QUEUE_SESSION, {"session": session_id, "after": after})
 
-    def left(self) -> int:
-        """How many messages are not in the index yet."""
-        return self._execute(_LEFT).scalar() or 0
+def remove_texts(db: Database, texts: Sequence[IndexedText]) -> None:
+    """Inside the transaction that deletes these messages, before they are deleted."""
+    numbers = to_json([text.number for text in texts])
+    queued = set(db.execute(sql.DEQUEUE_MESSAGES, numbers=numbers).scalars())
+    db.full_text.remove([text for text in texts if text.number not in queued])
 
-    # --- growing and shrinking -------------------------------------------------------------------------
 
-    def add_some(self, sessions: Sequence[str] = ()) -> bool:
-        """Takes some of the newest that wait, or of those of `sessions`. False where none of them is left."""
-        values: dict[str, Any] = {"many": _BATCH}
-        if sessions:
-            values["sessions"] = to_column(sessions)
-        rows = self._execute(self._waiting_of if sessions else _WAITING, values).all()
-        texts = self.texts([row.number for row in up_to(rows, _BATCH_CHARS)])
-        if texts:
-            with self._connection.transaction():
-                numbers = to_column([each.number for each in texts])
-                taken = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
-                if mine := [each for each in texts if each.number in taken]:  # others took the rest
-                    self._full_text.add(mine)
-        if rows and rows[0].size > LARGE:
-            hand_back_freed()
-        return bool(rows)
-
-    def texts(self, numbers: Sequence[int]) -> list[IndexedText]:
-        """Of these messages; made before others have to wait."""
-        rows = self._execute(self._messages, {"numbers": to_column(numbers)}) if numbers else ()
-        return [_indexed(row) for row in rows]
-
-    def remove(self, texts: Sequence[IndexedText]) -> None:
-        """Inside the transaction that deletes these messages, before they are."""
-        numbers = to_column([text.number for text in texts])
-        waited = set(self._execute(self._take_all, {"numbers": numbers}).scalars())
-        self._full_text.remove([text for text in texts if text.number not in waited])
-
-    def merge_some(self, *, begin: bool) -> bool:
-        """Rewrites a part of the index, so that what was removed leaves the disk. False where it has."""
-        return self._full_text.merge_some(begin=begin)
+def load_search_reach(db: Database, session_id: str) -> dict[str, int]:
+    """The sessions that a search within one session covers, each with the number of its last message."""
+    reach = dict(load_reach(db, session_id))
+    tasks = db.execute(sql.LIST_TASKS_OF_LINEAGE, reach=to_json(reach)).scalars()
+    return reach | {task: EVERYTHING for task in tasks if task not in reach}
 
 
 def searchable(message: Message) -> str:
@@ -157,13 +122,13 @@ def parts_field(body: str) -> str:
     return " ".join(words)
 
 
-def _indexed(row: Row) -> IndexedText:
+def _indexed(row: MessageRow) -> IndexedText:
     body = searchable(message_from_row(row))
     return IndexedText(row.number, body, parts_field(body))
 
 
-def up_to(rows: Sequence[Row], most: int) -> Sequence[Row]:
-    """The first of them, one at least, up to so many characters."""
+def take_up_to(rows: Sequence[MessageSizeRow], most: int) -> Sequence[MessageSizeRow]:
+    """The first of them, at least one, up to so many characters."""
     size = 0
     for place, row in enumerate(rows):
         size += row.size

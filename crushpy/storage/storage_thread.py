@@ -1,6 +1,6 @@
-"""The one thread on which everything is read and written, in order; and the database's work of its own.
+"""The one thread on which everything is read and written, in order, with maintenance and heartbeats.
 
-The database is opened on that thread when the first job arrives, so that having a `Store` costs nothing.
+The database is opened on that thread when the first job arrives, so that creating a `Store` costs nothing.
 """
 
 import asyncio
@@ -8,133 +8,198 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Concatenate, Generic, ParamSpec, TypeVar
 
-from crushpy.storage.backend import LONG_AGO
+from crushpy.storage.database import NEVER, Database
 from crushpy.storage.group_commit import GroupCommit
-from crushpy.storage.location import backend_at
+from crushpy.storage.location import Location
+from crushpy.storage.opening import open_database
 from crushpy.storage.records import CannotWriteNow, StorageError
 from crushpy.util.spawn import spawn
 
 if TYPE_CHECKING:
-    from crushpy.storage.database import Database
+    from crushpy.storage.group_commit import Commit
 
 T = TypeVar("T")
-_A_PAUSE = 0.25
-"""Seconds without a write after which the database does work of its own, and between two pieces of it."""
-_BETWEEN = 0.01
-_AFTER_A_FAULT = 10.0
+P = ParamSpec("P")
+S = TypeVar("S", bound="Subject")
+MAINTENANCE_DELAY_S = 0.25
+"""Time without a write after which maintenance begins."""
+_MAINTENANCE_PAUSE_S = 0.01
+_RETRY_DELAY_S = 10.0
 
 
 class StorageThread:
-    def __init__(self, database: Path, url: str = "") -> None:
-        """`url` is the setting `database_url`; where it is empty the database is the file `database`."""
-        self.backend = backend_at(database, url)
+    def __init__(self, location: Location) -> None:
+        self.location = location
+        self.maintain: Callable[[], bool] = lambda: False
+        """A few milliseconds of maintenance; False if none is left."""
+        self.write_calls: Commit = _no_calls
+        """Writes of tool calls to one conversation, in one transaction."""
+        self._database: Database | None = None
         self._executor = ThreadPoolExecutor(max_workers=1, thread_name_prefix="storage")
-        self._tidying: asyncio.TimerHandle | None = None
-        self._tidy_at = 0.0
-        self._tidy_task: asyncio.Task[None] | None = None
-        self._beat_task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._maintain_at = 0.0
+        self._maintenance: asyncio.Task[None] | None = None
+        self._heartbeat: asyncio.Task[None] | None = None
         self.calls = GroupCommit(
             self._executor.submit,
-            lambda where, writes: self.backend.work(lambda database: database.calls.write(where, writes)),
+            lambda where, writes: self._work(lambda: self.write_calls(where, writes), time.monotonic()),
         )
 
-    def open_soon(self) -> None:
-        """Opens the database in the background. A failure shows at the first job."""
-        self._executor.submit(self.backend.open)
+    @property
+    def database(self) -> Database:
+        """On the storage thread only."""
+        if self._database is None:
+            self._database = open_database(self.location)
+        return self._database
 
-    def listen(self, hear: Callable[[str], None]) -> None:
-        """From now on `hear` is told, in this loop, what a person should know while a job waits."""
+    def open_in_background(self) -> None:
+        """A failure shows at the first job."""
+        self._executor.submit(lambda: self.database)
+
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """From now on `listener` is called, in this loop, with notices for the user while a job waits."""
         loop = asyncio.get_running_loop()
 
-        def say(words: str) -> None:
-            with suppress(RuntimeError):  # the loop is gone
-                loop.call_soon_threadsafe(hear, words)
+        def notify(text: str) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                loop.call_soon_threadsafe(listener, text)
 
-        self.backend.say = say
+        self.location.notify = notify
 
-    async def do(self, job: "Callable[[Database], T]", *, patient: bool = True) -> T:
-        """What `job` gives, done on the thread; again where the connection was lost, if `patient`."""
+    async def run(self, job: Callable[[], T], *, patient: bool = True) -> T:
+        """Runs a job on the thread; again after a lost connection, if `patient`."""
         self.calls.send()
-        asked = time.monotonic() if patient else LONG_AGO
-        future = asyncio.wrap_future(self._executor.submit(self.backend.work, job, asked))
-        future.add_done_callback(_heard)
-        # Shielded: cancelling whoever waits must not take a queued write back.
+        asked = time.monotonic() if patient else NEVER
+        future = asyncio.wrap_future(self._executor.submit(self._work, job, asked))
+        future.add_done_callback(_retrieve_exception)
+        # Shielded: cancelling the caller must not cancel a queued write.
         return await asyncio.shield(future)
 
-    def submit(self, job: "Callable[[Database], T]") -> "Future[T]":
+    def submit(self, job: Callable[[], T]) -> "Future[T]":
         """Queues a job that the caller does not wait for. `RuntimeError` if the thread was closed."""
         self.calls.send()
-        return self._executor.submit(self.backend.work, job)
+        return self._executor.submit(self._work, job, time.monotonic())
+
+    def _work(self, job: Callable[[], T], asked: float) -> T:
+        return self.database.run(job, asked)
 
     async def close(self) -> None:
-        """Finishes what is queued and closes the database. The store cannot be used afterwards."""
-        if self._tidying is not None:
-            self._tidying.cancel()
-        if self._beat_task is not None:
-            self._beat_task.cancel()
+        """Finishes the queued jobs and closes the database."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._heartbeat is not None:
+            self._heartbeat.cancel()
         self.calls.send()
         try:
-            closing = self._executor.submit(self.backend.close)
+            closing = self._executor.submit(self._close)
         except RuntimeError:  # closed before
             return
         self._executor.shutdown(wait=False)
         await asyncio.shield(asyncio.wrap_future(closing))
 
-    # --- the database's own work, for when there is time --------------------------------------------------
+    def _close(self) -> None:
+        if self._database is not None:
+            self._database.close()
+            self._database = None
 
-    def tidy_soon(self) -> None:
-        """Once nothing was written for a moment."""
-        loop = asyncio.get_running_loop()
-        self._tidy_at = loop.time() + _A_PAUSE
-        if self._tidying is None:
-            self._tidying = loop.call_at(self._tidy_at, self._begin_tidying)
+    # --- maintenance, while nothing is written ----------------------------------------------------------
 
-    def _begin_tidying(self) -> None:
+    def schedule_maintenance(self) -> None:
         loop = asyncio.get_running_loop()
-        if loop.time() < self._tidy_at:  # something was written since
-            self._tidying = loop.call_at(self._tidy_at, self._begin_tidying)
+        self._maintain_at = loop.time() + MAINTENANCE_DELAY_S
+        if self._timer is None:
+            self._timer = loop.call_at(self._maintain_at, self._begin_maintenance)
+
+    def _begin_maintenance(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop.time() < self._maintain_at:  # something was written since
+            self._timer = loop.call_at(self._maintain_at, self._begin_maintenance)
             return
-        self._tidying = None
-        self._tidy_task = spawn(self._tidy_on())
+        self._timer = None
+        self._maintenance = spawn(self._run_maintenance())
 
-    async def _tidy_on(self) -> None:
-        with suppress(StorageError, RuntimeError):  # a search shows what is wrong; or the store was closed
-            while self._tidying is None:
+    async def _run_maintenance(self) -> None:
+        with suppress(StorageError, RuntimeError):  # a search shows the error; or the store was closed
+            while self._timer is None:
                 try:
-                    if not await self.do(_tidied_briefly, patient=False):
+                    if not await self.run(self._maintain_without_waiting, patient=False):
                         return
-                    await asyncio.sleep(_BETWEEN)  # leaves room for others
-                except CannotWriteNow:  # nobody who reads has to wait for that
-                    await asyncio.sleep(_AFTER_A_FAULT)
+                    await asyncio.sleep(_MAINTENANCE_PAUSE_S)
+                except CannotWriteNow:
+                    await asyncio.sleep(_RETRY_DELAY_S)
 
-    # --- signs of life ---------------------------------------------------------------------------------
+    def _maintain_without_waiting(self) -> bool:
+        with self.database.no_wait():
+            return self.maintain()
 
-    def begin_beating(self) -> None:
-        if self._beat_task is None or self._beat_task.done():
-            self._beat_task = spawn(self._beat_on())
+    # --- heartbeats -------------------------------------------------------------------------------------
 
-    async def _beat_on(self) -> None:
-        """Tells others that this process lives, as long as it holds a lease."""
+    def start_heartbeat(self) -> None:
+        if self._heartbeat is None or self._heartbeat.done():
+            self._heartbeat = spawn(self._send_heartbeats())
+
+    def _renew_leases(self) -> float | None:
+        return self.database.leases.renew_all()
+
+    async def _send_heartbeats(self) -> None:
+        """Tells others that this process is alive, as long as it holds a lease."""
         pause: float | None = 0.0
         while pause is not None:
             await asyncio.sleep(pause)
             try:
-                pause = await self.do(lambda database: database.leases.beat_all(), patient=False)
-            except StorageError:  # the next write tells what is wrong
-                pause = _AFTER_A_FAULT
+                pause = await self.run(self._renew_leases, patient=False)
+            except StorageError:  # the next write reports it
+                pause = _RETRY_DELAY_S
             except RuntimeError:  # closed
                 return
 
 
-def _heard(future: "asyncio.Future[T]") -> None:
-    """A fault of a job that nobody waits for any more is no news: the next one meets it too."""
+class Subject:
+    """A part of the store's API. Its `@stored` methods are plain functions that run on the storage thread."""
+
+    def __init__(self, thread: StorageThread) -> None:
+        self._thread = thread
+
+    @property
+    def _db(self) -> Database:
+        return self._thread.database
+
+
+class StoredCall(Generic[P, T]):
+    """A `@stored` method of one subject: `await call(...)` runs it on the storage thread."""
+
+    __slots__ = ("_subject", "_work")
+
+    def __init__(self, subject: Subject, work: Callable[Concatenate[Subject, P], T]) -> None:
+        self._subject = subject
+        self._work = work
+
+    async def __call__(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        return await self._subject._thread.run(lambda: self._work(self._subject, *args, **kwargs))  # pyright: ignore[reportPrivateUsage]
+
+    def now(self, *args: P.args, **kwargs: P.kwargs) -> T:
+        """For code that is on the storage thread already."""
+        return self._work(self._subject, *args, **kwargs)
+
+
+class stored(Generic[S, P, T]):  # noqa: N801  # a decorator
+    """Makes a method of a subject run on the storage thread: one job, in the order of the calls."""
+
+    def __init__(self, work: Callable[Concatenate[S, P], T]) -> None:
+        self._work = work
+        self.__doc__ = work.__doc__
+
+    def __get__(self, subject: S, owner: type[S]) -> StoredCall[P, T]:
+        return StoredCall(subject, self._work)  # pyright: ignore[reportArgumentType]
+
+
+def _retrieve_exception(future: "asyncio.Future[T]") -> None:
+    """An error of a job whose caller was cancelled needs no report: the next job meets it as well."""
     if not future.cancelled():
         future.exception()
 
 
-def _tidied_briefly(database: "Database") -> bool:
-    with database.connection.briefly():
-        return database.tidy()
+def _no_calls(*_: object) -> None:
+    raise AssertionError("no store uses this thread")

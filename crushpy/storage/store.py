@@ -3,97 +3,86 @@
 from collections.abc import Callable
 from pathlib import Path
 
+from crushpy.storage import deletion
+from crushpy.storage.audit_rows import AuditStore
+from crushpy.storage.boundary_store import BoundaryStore, PinStore
+from crushpy.storage.file_changes import FileChangeStore
+from crushpy.storage.import_store import ImportStore
+from crushpy.storage.location import Location
+from crushpy.storage.message_store import CallStore, MessageStore
+from crushpy.storage.output_store import OutputStore
+from crushpy.storage.record_store import LeaseStore, NoteStore, TaskStore, UsageStore
+from crushpy.storage.search_index import index_some
+from crushpy.storage.search_store import SearchStore
+from crushpy.storage.session_store import SessionStore
 from crushpy.storage.storage_thread import StorageThread
-from crushpy.storage.subjects import (
-    StoredAudit,
-    StoredBoundaries,
-    StoredCalls,
-    StoredFileChanges,
-    StoredImports,
-    StoredLeases,
-    StoredMessages,
-    StoredNotes,
-    StoredOutputs,
-    StoredPins,
-    StoredSearch,
-    StoredSessions,
-    StoredTasks,
-    StoredTransfer,
-    StoredUsage,
-)
+from crushpy.storage.transfer import TransferStore
 
 
 class Store:
     """All conversations of one database.
 
-    What is awaited is committed when the call returns. A write goes through even if the task that
-    awaits it is cancelled, and even if the process ends before `close`. Every method raises
-    `StorageError` if the database cannot be used, and may be called again once that is fixed.
+    When a call returns, its write is committed. A write completes even if the task that awaits it is
+    cancelled, and even if the process ends before `close`. Every method raises `StorageError` if the
+    database cannot be used, and may be called again once that is fixed.
     """
 
     def __init__(self, database: Path, url: str = "") -> None:
         """`url` is the setting `database_url`; if it is empty the database is the file `database`."""
-        thread = self._thread = StorageThread(database, url)
-        self.outputs = StoredOutputs(thread)
-        self.sessions = StoredSessions(thread)
-        self.messages = StoredMessages(thread)
-        self.calls = StoredCalls(thread, self.outputs)
-        self.boundaries = StoredBoundaries(thread)
-        self.usage = StoredUsage(thread)
-        self.pins = StoredPins(thread)
-        self.notes = StoredNotes(thread)
-        self.audit = StoredAudit(thread)
-        self.tasks = StoredTasks(thread)
-        self.file_changes = StoredFileChanges(thread)
-        self.imports = StoredImports(thread)
-        self.leases = StoredLeases(thread)
-        self.search = StoredSearch(thread)
-        self.transfer = StoredTransfer(thread)
+        self.location = Location(database, url)
+        thread = self._thread = StorageThread(self.location)
+        thread.maintain = self._maintain
+        self.outputs = OutputStore(thread)
+        self.sessions = SessionStore(thread)
+        self.messages = MessageStore(thread)
+        self.calls = CallStore(thread, self.outputs)
+        self.boundaries = BoundaryStore(thread)
+        self.pins = PinStore(thread)
+        self.notes = NoteStore(thread)
+        self.leases = LeaseStore(thread)
+        self.tasks = TaskStore(thread)
+        self.usage = UsageStore(thread)
+        self.audit = AuditStore(thread)
+        self.file_changes = FileChangeStore(thread)
+        self.imports = ImportStore(thread)
+        self.search = SearchStore(thread)
+        self.transfer = TransferStore(thread)
 
     @property
     def place(self) -> str:
         """How people name the database: a file, or an address without its password."""
-        return self._thread.backend.place
+        return self.location.place
 
     @property
     def exists(self) -> bool:
         """False if the first write would create the database."""
-        return self._thread.backend.exists
-
-    @property
-    def keeps_outputs(self) -> bool:
-        """Whether whole outputs of tools are in the database, and not beside it."""
-        return self._thread.backend.keeps_outputs
+        return self.location.exists
 
     @property
     def warnings(self) -> list[str]:
-        """What a person should know of how the database was opened. Grows only while opening it."""
-        return self._thread.backend.warnings
+        """Problems met while opening the database, for the user."""
+        return self.location.warnings
 
     def open_in_background(self) -> None:
-        """A failure shows at the first job."""
-        self._thread.open_soon()
+        """A failure shows at the first call."""
+        self._thread.open_in_background()
 
-    def allow_unfinished(self) -> None:
-        """Before anything else: this store may continue a copy that was interrupted here."""
-        self._thread.backend.may_be_unfinished = True
-
-    def leave_damaged_file(self) -> None:
-        """Before anything else: a file that cannot be read is an error, and stays what and where it is."""
-        self._thread.backend.sets_aside = False
-
-    def listen(self, hear: Callable[[str], None]) -> None:
-        """From now on `hear` is called, in this loop, with what a person should know while a job waits."""
-        self._thread.listen(hear)
+    def listen(self, listener: Callable[[str], None]) -> None:
+        """From now on `listener` is called, in this loop, with notices for the user while a call waits."""
+        self._thread.listen(listener)
 
     async def run_maintenance(self) -> bool:
-        """A few milliseconds of it: the index grows, deleted rows leave the file. False: all is done."""
-        return await self._thread.do(lambda database: database.tidy())
+        """A few milliseconds of it: the index grows, deleted rows leave the file. False if all is done."""
+        return await self._thread.run(self._maintain)
+
+    def _maintain(self) -> bool:
+        db = self._thread.database
+        return index_some(db) or deletion.delete_rows(db) or deletion.merge_index(db)
 
     async def check(self) -> list[str]:
         """Reads the whole database; its problems, one line each. Empty if it is sound."""
-        return await self._thread.do(lambda database: database.connection.check())
+        return await self._thread.run(lambda: self._thread.database.check())  # noqa: PLW0108  # opened there
 
     async def close(self) -> None:
-        """Finishes what is queued and closes the database. The store cannot be used afterwards."""
+        """Finishes the queued calls and closes the database. The store cannot be used afterwards."""
         await self._thread.close()

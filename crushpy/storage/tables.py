@@ -1,422 +1,474 @@
-# pyright: basic
-"""The tables, as SQLModel sees them. Importing this costs half a second: only what is seldom done does it.
+"""Every table, index and constraint of both databases, as SQLModel classes: the schema's only definition.
 
-Copies and imports build their statements from it. `sqlite/migrations.py` holds the same
-tables as SQL, step by step; tests compare the two.
+Importing this costs half a second, so nothing does at run time except an upgrade. `bin/compile-sql` renders
+it, with the statements in `queries/`, into `generated/`.
 """
 
-from sqlalchemy import Float, Index, Table, Text, UniqueConstraint, text
+import re
+
+from sqlalchemy import BigInteger, Float, Index, Integer, LargeBinary, Sequence, Text, UniqueConstraint, text
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.orm import declared_attr
 from sqlmodel import Field, SQLModel
 
-_OF_SESSION = {"foreign_key": "session.id", "ondelete": "CASCADE", "sa_type": Text}
+TEXT = Text().with_variant(postgresql.TEXT(collation="C"), "postgresql")
+"""Compared byte by byte in both databases."""
+INTEGER = Integer().with_variant(BigInteger(), "postgresql")
+FLOAT = Float().with_variant(postgresql.DOUBLE_PRECISION(), "postgresql")
+POSTGRES_ONLY = {"info": {"only": "postgresql"}}
 
 
-class SessionRow(SQLModel, table=True):
-    __tablename__ = "session"  # pyright: ignore[reportAssignmentType]
+def _text(default: str | None = None, **options):
+    return _column(TEXT, None if default is None else f"'{default}'", options)
+
+
+def _integer(default: int | None = None, **options):
+    return _column(INTEGER, None if default is None else str(default), options)
+
+
+def _float(default: float | None = None, **options):
+    return _column(FLOAT, None if default is None else str(default), options)
+
+
+def _column(sa_type, default: str | None, options):
+    """Defaults are the server's: one of Python's would become a required parameter of every insert."""
+    extra = {} if default is None else {"sa_column_kwargs": {"server_default": text(default)}}
+    return Field(sa_type=sa_type, **extra, **options)
+
+
+def _session_key(**options):
+    return _text(foreign_key="session.id", ondelete="CASCADE", **options)
+
+
+def _message_number():
+    return _integer(primary_key=True, foreign_key="message.number", ondelete="CASCADE")
+
+
+def _where(condition: str):
+    return {"sqlite_where": text(condition), "postgresql_where": text(condition)}
+
+
+class Table(SQLModel):
+    """A class `TaskResultTable` is the table `task_result`."""
+
+    @declared_attr.directive
+    def __tablename__(cls) -> str:  # noqa: N805
+        return re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__.removesuffix("Table")).lower()
+
+
+class SessionTable(Table, table=True):
+    """One context window's worth of messages."""
+
     __table_args__ = (
         Index("session_by_root", "root_id"),
         Index("session_by_parent", "parent_id"),
         Index("session_by_folder", "cwd", "updated_at"),
-        Index("session_by_prompt", "system_hash", sqlite_where=text("system_hash != ''")),
-        Index("session_deleted", "kind", sqlite_where=text("kind = 'deleted'")),
+        Index("session_by_prompt", "system_hash", **_where("system_hash != ''")),
+        Index("session_deleted", "kind", **_where("kind = 'deleted'")),
     )
 
-    id: str = Field(primary_key=True, sa_type=Text)
-    root_id: str = Field(sa_type=Text)
-    parent_id: str | None = Field(foreign_key="session.id", ondelete="SET NULL", sa_type=Text)
-    kind: str = Field(sa_type=Text)
-    generation: int
-    title: str = Field(sa_type=Text)
-    cwd: str = Field(sa_type=Text)
-    model: str = Field(sa_type=Text)
-    compaction: str = Field(sa_type=Text)
-    system: str = Field(sa_type=Text)
-    created_at: float = Field(sa_type=Float)
-    updated_at: float = Field(sa_type=Float)
-    ended_at: float | None = Field(sa_type=Float)
-    end_reason: str = Field(sa_type=Text)
-    message_count: int
-    input_tokens: int
-    output_tokens: int
-    cache_read_tokens: int
-    cache_write_tokens: int
-    cost: float = Field(sa_type=Float)
-    todos: str = Field(sa_type=Text)
+    id: str = _text(primary_key=True)
+    root_id: str = _text()
+    parent_id: str | None = _text(foreign_key="session.id", ondelete="SET NULL")
+    kind: str = _text()
+    """root, continuation, branch, task or fork; deleted while its rows are being removed."""
+    generation: int = _integer()
+    title: str = _text()
+    cwd: str = _text()
+    model: str = _text()
+    compaction: str = _text()
+    system: str = _text("")
+    """The prompt of a session that version 18 stored before prompts had a table of their own."""
+    created_at: float = _float()
+    updated_at: float = _float()
+    ended_at: float | None = _float()
+    end_reason: str = _text()
+    message_count: int = _integer()
+    input_tokens: int = _integer()
+    output_tokens: int = _integer()
+    cache_read_tokens: int = _integer()
+    cache_write_tokens: int = _integer()
+    cost: float = _float()
+    todos: str = _text()
     """JSON."""
-    grants: str = Field(sa_type=Text)
+    grants: str = _text()
     """JSON."""
-    imported: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-    """The agent that the conversation was brought over from; empty for our own."""
-    breaker: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'{}'")})
-    """JSON: whether fresh starts still help."""
-    mode: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-    """ask, edits or plan, where one was chosen for it."""
-    system_hash: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-    """Names its prompt in `system_prompt`; `system` is empty then."""
+    imported: str = _text("")
+    """The agent that the conversation was imported from; empty for our own."""
+    breaker: str = _text("{}")
+    """JSON: whether compaction still helps."""
+    mode: str = _text("")
+    """ask, edits or plan, if one was chosen for it."""
+    system_hash: str = _text("")
+    """Names its prompt in `system_prompt`."""
 
 
-class SystemPromptRow(SQLModel, table=True):
-    """A system prompt, once for all sessions that were begun with the same."""
+class SystemPromptTable(Table, table=True):
+    """A system prompt, once for all sessions that were started with the same text."""
 
-    __tablename__ = "system_prompt"  # pyright: ignore[reportAssignmentType]
-
-    hash: str = Field(primary_key=True, sa_type=Text)
-    text: str = Field(sa_type=Text)
+    hash: str = _text(primary_key=True)
+    text: str = _text()
 
 
-class ConversationRow(SQLModel, table=True):
-    """One conversation as lists show it: made from its sessions, in the transaction that changes them."""
+class ConversationTable(Table, table=True):
+    """One conversation as lists show it: derived from its sessions, in the transaction that changes them."""
 
-    __tablename__ = "conversation"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("conversation_by_folder", "cwd", "updated_at"),
         Index("conversation_by_time", "updated_at"),
         Index("conversation_by_tip", "tip_id"),
     )
 
-    root_id: str = Field(primary_key=True, sa_type=Text)
-    tip_id: str = Field(**_OF_SESSION)
-    cwd: str = Field(sa_type=Text)
-    title: str = Field(sa_type=Text)
-    model: str = Field(sa_type=Text)
-    updated_at: float = Field(sa_type=Float)
+    root_id: str = _text(primary_key=True)
+    tip_id: str = _session_key()
+    cwd: str = _text()
+    title: str = _text()
+    model: str = _text()
+    updated_at: float = _float()
     is_open: bool
-    """False where all its sessions have ended."""
-    generations: int
-    messages: int
-    """Of all sessions that led to the tip."""
-    imported: str = Field(sa_type=Text)
+    """False if all its sessions have ended."""
+    generations: int = _integer()
+    messages: int = _integer()
+    """Of all sessions that lead to the tip."""
+    imported: str = _text()
 
 
-class MessageRow(SQLModel, table=True):
+class MessageTable(Table, table=True):
     """Append-only: no statement of ours changes a stored message."""
 
-    __tablename__ = "message"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (UniqueConstraint("session_id", "seq"),)
 
-    number: int | None = Field(primary_key=True)
-    """Keeps its value for good, so that a search index can point at it."""
-    id: str = Field(unique=True, sa_type=Text)
-    session_id: str = Field(**_OF_SESSION)
-    seq: int
+    number: int | None = _integer(primary_key=True)
+    """Never reused while the row exists, so that a search index can point at it."""
+    id: str = _text(unique=True)
+    session_id: str = _session_key()
+    seq: int = _integer()
     """1, 2, 3, ... within its session."""
-    role: str = Field(sa_type=Text)
-    parts: str = Field(sa_type=Text)
+    role: str = _text()
+    parts: str = _text()
     """JSON."""
-    model: str = Field(sa_type=Text)
-    usage: str | None = Field(sa_type=Text)
+    model: str = _text()
+    usage: str | None = _text()
     """JSON."""
-    finish: str = Field(sa_type=Text)
-    tokens: int
-    created_at: float = Field(sa_type=Float)
+    finish: str = _text()
+    tokens: int = _integer()
+    created_at: float = _float()
 
 
-class FactRow(SQLModel, table=True):
-    """The facts of a message, for evidence. Every message has some, or will when they are needed."""
+class MessageFactTable(Table, table=True):
+    """The facts of a message, for evidence. Rows are added when they are first needed."""
 
-    __tablename__ = "message_fact"  # pyright: ignore[reportAssignmentType]
-
-    number: int | None = Field(primary_key=True, foreign_key="message.number", ondelete="CASCADE")
-    facts: str = Field(sa_type=Text)
+    number: int = _message_number()
+    facts: str = _text()
     """JSON."""
 
 
-class QueueRow(SQLModel, table=True):
+class IndexQueueTable(Table, table=True):
     """A message that is not in the full-text index yet."""
 
-    __tablename__ = "index_queue"  # pyright: ignore[reportAssignmentType]
-
-    number: int | None = Field(primary_key=True, foreign_key="message.number", ondelete="CASCADE")
+    number: int = _message_number()
 
 
-class ChoreRow(SQLModel, table=True):
-    """Work on the database itself that whoever has time goes on with."""
+class MaintenanceTable(Table, table=True):
+    """Pending work on the database itself, continued by any process that is idle."""
 
-    __tablename__ = "chore"  # pyright: ignore[reportAssignmentType]
-
-    name: str = Field(primary_key=True, sa_type=Text)
-    state: str = Field(sa_type=Text)
+    name: str = _text(primary_key=True)
+    state: str = _text()
 
 
-class ToolRunRow(SQLModel, table=True):
-    """One call that was begun: the intent, and later its end. Call ids may repeat, even in a message."""
+class ToolRunTable(Table, table=True):
+    """One tool call: the intent, and later its end. Call ids may repeat, even within a message."""
 
-    __tablename__ = "tool_run"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("tool_run_by_call", "session_id", "message_id", "call_id"),
-        Index("tool_run_open", "session_id", "call_id", sqlite_where=text("ended_at IS NULL")),
+        Index("tool_run_open", "session_id", "call_id", **_where("ended_at IS NULL")),
     )
 
-    number: int | None = Field(primary_key=True)
-    session_id: str = Field(**_OF_SESSION)
-    message_id: str = Field(sa_type=Text)
-    """The assistant message that asked for it."""
-    call_id: str = Field(sa_type=Text)
-    name: str = Field(sa_type=Text)
-    args: str = Field(sa_type=Text)
+    number: int | None = _integer(primary_key=True)
+    session_id: str = _session_key()
+    message_id: str = _text()
+    """The assistant message that contains the call."""
+    call_id: str = _text()
+    name: str = _text()
+    args: str = _text()
     """JSON."""
-    started_at: float = Field(sa_type=Float)
-    ended_at: float | None = Field(sa_type=Float)
+    started_at: float = _float()
+    ended_at: float | None = _float()
     is_error: bool | None
-    result_id: str | None = Field(sa_type=Text)
-    """The tool message that answers it."""
+    result_id: str | None = _text()
+    """The tool message with its result."""
 
 
-class BoundaryRow(SQLModel, table=True):
-    """The moment one session ended and its child opened."""
+class BoundaryTable(Table, table=True):
+    """The moment one session ended and its child opened. The fields are those of `records.BoundaryInfo`."""
 
-    __tablename__ = "boundary"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (Index("boundary_by_parent", "parent_id"), Index("boundary_by_child", "child_id"))
 
-    id: str = Field(primary_key=True, sa_type=Text)
-    parent_id: str = Field(**_OF_SESSION)
-    child_id: str = Field(**_OF_SESSION)
-    trigger: str = Field(sa_type=Text)
-    """agent, auto, manual, overflow or fallback."""
-    created_at: float = Field(sa_type=Float)
-    tail: str = Field(sa_type=Text)
-    """JSON: ids of the parent's messages that the child carries on verbatim."""
-    summary_source: str = Field(sa_type=Text)
-    summary_model: str = Field(sa_type=Text)
-    template_name: str = Field(sa_type=Text)
-    template_hash: str = Field(sa_type=Text)
-    tokens_before: int
-    tokens_after: int
-    reported_after: int | None
-    """What the child's first reply said it used."""
-    cost: float = Field(sa_type=Float)
-    seconds: float = Field(sa_type=Float)
-    truncated_chars: int
-    """Characters of tool results that did not reach the summariser."""
-    problem: str = Field(sa_type=Text)
-    """Why there is no summary, or why not the first model's."""
-    coverage: str = Field(sa_type=Text)
-    """JSON: for each kind of fact how many there were, how many the prose has, how many were carried."""
-    undone_at: float | None = Field(sa_type=Float)
-    lineage: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'[0,0]'")})
-    """JSON: how many facts there were since the root, and how many of them were carried."""
-    prepared: bool = Field(sa_column_kwargs={"server_default": text("0")})
-    moment: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-    waited_ms: int = Field(sa_column_kwargs={"server_default": text("0")})
+    id: str = _text(primary_key=True)
+    parent_id: str = _session_key()
+    child_id: str = _session_key()
+    trigger: str = _text()
+    created_at: float = _float()
+    tail: str = _text()
+    """JSON."""
+    summary_source: str = _text()
+    summary_model: str = _text()
+    template_name: str = _text()
+    template_hash: str = _text()
+    tokens_before: int = _integer()
+    tokens_after: int = _integer()
+    reported_after: int | None = _integer()
+    cost: float = _float()
+    seconds: float = _float()
+    truncated_chars: int = _integer()
+    problem: str = _text()
+    coverage: str = _text()
+    """JSON."""
+    undone_at: float | None = _float()
+    lineage: str = _text("[0,0]")
+    """JSON."""
+    prepared: bool = Field(sa_column_kwargs={"server_default": text("false")})
+    moment: str = _text("")
+    waited_ms: int = _integer(0)
 
 
-class LedgerRow(SQLModel, table=True):
+class LedgerTable(Table, table=True):
     """The facts of all sessions before this one, as its evidence needs them."""
 
-    __tablename__ = "ledger"  # pyright: ignore[reportAssignmentType]
-
-    session_id: str = Field(primary_key=True, **_OF_SESSION)
-    facts: str = Field(sa_type=Text)
+    session_id: str = _session_key(primary_key=True)
+    facts: str = _text()
     """JSON."""
 
 
-class ImportRow(SQLModel, table=True):
-    """Where an imported conversation came from, and how far it was read."""
+class ImportRecordTable(Table, table=True):
+    """The source of an imported conversation, and how far it was read."""
 
-    __tablename__ = "import_record"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (Index("import_by_source", "source", "foreign_id"),)
 
-    root_id: str = Field(primary_key=True, **_OF_SESSION)
-    source: str = Field(sa_type=Text)
-    foreign_id: str = Field(sa_type=Text)
-    file: str = Field(sa_type=Text)
-    tip_id: str = Field(sa_type=Text)
-    last_message: str = Field(sa_type=Text)
+    root_id: str = _session_key(primary_key=True)
+    source: str = _text()
+    foreign_id: str = _text()
+    file: str = _text()
+    tip_id: str = _text()
+    last_message: str = _text()
     """The last message that was imported."""
-    last_piece: str = Field(sa_type=Text)
-    """The same in the other agent's words."""
-    open_calls: str = Field(sa_type=Text)
-    """JSON: calls at the end that had no result yet."""
-    imported_at: float = Field(sa_type=Float)
+    last_piece: str = _text()
+    """The same in the other agent's format."""
+    open_calls: str = _text()
+    """JSON: calls at the end without a result."""
+    imported_at: float = _float()
 
 
-class TaskResultRow(SQLModel, table=True):
-    """What a task gave back, whole, and the short form its caller may have got instead."""
+class TaskResultTable(Table, table=True):
+    """The result of a task, and the short form its caller may have received instead."""
 
-    __tablename__ = "task_result"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (Index("task_result_by_session", "session_id"),)
 
-    id: str = Field(primary_key=True, sa_type=Text)
-    session_id: str = Field(**_OF_SESSION)
-    raw: str = Field(sa_type=Text)
-    context_summary: str | None = Field(sa_type=Text)
-    summary_model: str = Field(sa_type=Text)
-    cost: float = Field(sa_type=Float)
-    created_at: float = Field(sa_type=Float)
+    id: str = _text(primary_key=True)
+    session_id: str = _session_key()
+    raw: str = _text()
+    context_summary: str | None = _text()
+    summary_model: str = _text()
+    cost: float = _float()
+    created_at: float = _float()
 
 
-class CutRow(SQLModel, table=True):
+class MessageOverrideTable(Table, table=True):
     """How the requests of a session show one message. The message itself is never changed."""
 
-    __tablename__ = "cut"  # pyright: ignore[reportAssignmentType]
-
-    session_id: str = Field(primary_key=True, **_OF_SESSION)
-    message_id: str = Field(primary_key=True, sa_type=Text)
-    head: int
-    tail: int
-    kind: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("'cut'")})
+    session_id: str = _session_key(primary_key=True)
+    message_id: str = _text(primary_key=True)
+    head: int = _integer()
+    tail: int = _integer()
+    kind: str = _text("cut")
     """cut, drop or restore."""
-    made_after: str = Field(sa_type=Text, sa_column_kwargs={"server_default": text("''")})
-    """The last message there was when it was made."""
+    made_after: str = _text("")
+    """The last message of the session when it was made."""
 
 
-class PinRow(SQLModel, table=True):
-    """What the user wants carried over every boundary of a conversation."""
+class PinTable(Table, table=True):
+    """Text that the user wants carried across every boundary of a conversation."""
 
-    __tablename__ = "pin"  # pyright: ignore[reportAssignmentType]
-
-    root_id: str = Field(primary_key=True, **_OF_SESSION)
-    number: int = Field(primary_key=True)
-    kind: str = Field(sa_type=Text)
+    root_id: str = _session_key(primary_key=True)
+    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    kind: str = _text()
     """text, file or message."""
-    text: str = Field(sa_type=Text)
-    source: str = Field(sa_type=Text)
+    text: str = _text()
+    source: str = _text()
     """The file's path, or the message's id."""
-    created_at: float = Field(sa_type=Float)
+    created_at: float = _float()
 
 
-class FileChangeRow(SQLModel, table=True):
-    """What one call, or one restoration, did to one file. The bytes are kept beside the database."""
+class FileChangeTable(Table, table=True):
+    """The effect of one call, or one restoration, on one file. The bytes are kept beside the database."""
 
-    __tablename__ = "file_change"  # pyright: ignore[reportAssignmentType]
     __table_args__ = (
         Index("file_change_by_root", "root_id"),
         Index("file_change_by_session", "session_id"),
         Index("file_change_by_batch", "batch"),
     )
 
-    number: int | None = Field(primary_key=True)
-    root_id: str = Field(**_OF_SESSION)
-    session_id: str = Field(**_OF_SESSION)
-    message_number: int
+    number: int | None = _integer(primary_key=True)
+    root_id: str = _session_key()
+    session_id: str = _session_key()
+    message_number: int = _integer()
     """The message it belongs to."""
-    call_id: str = Field(sa_type=Text)
-    source: str = Field(sa_type=Text)
+    call_id: str = _text()
+    source: str = _text()
     """The tool that made it; undo, redo or rewind."""
-    path: str = Field(sa_type=Text)
-    before: str = Field(sa_type=Text)
+    path: str = _text()
+    before: str = _text()
     """JSON."""
-    after: str | None = Field(sa_type=Text)
+    after: str | None = _text()
     """JSON; NULL while it is being made."""
-    batch: str = Field(sa_type=Text)
-    reverses: str = Field(sa_type=Text)
-    """Of a redo: the batch it takes back."""
-    machine: str = Field(sa_type=Text)
-    host: str = Field(sa_type=Text)
-    created_at: float = Field(sa_type=Float)
+    batch: str = _text()
+    reverses: str = _text()
+    """Of a redo: the batch it reverses."""
+    machine: str = _text()
+    host: str = _text()
+    created_at: float = _float()
 
 
-class MarkRow(SQLModel, table=True):
-    """What happened between messages, for people: an interruption, an error, a job that ended."""
+class TimelineNoteTable(Table, table=True):
+    """An event between messages, for people: an interruption, an error, a job that ended."""
 
-    __tablename__ = "mark"  # pyright: ignore[reportAssignmentType]
-    __table_args__ = (Index("mark_by_session", "session_id"), Index("mark_by_message", "after"))
+    __table_args__ = (
+        Index("timeline_note_by_session", "session_id"),
+        Index("timeline_note_by_message", "after"),
+    )
 
-    number: int | None = Field(primary_key=True)
-    session_id: str = Field(**_OF_SESSION)
-    after: str = Field(sa_type=Text)
+    number: int | None = _integer(primary_key=True)
+    session_id: str = _session_key()
+    after: str = _text()
     """The message it came after."""
     early: bool
-    """It came before the calls of that message were told."""
-    kind: str = Field(sa_type=Text)
+    """It came before the calls of that message were shown."""
+    kind: str = _text()
     """info, warning or error."""
-    text: str = Field(sa_type=Text)
-    hint: str = Field(sa_type=Text)
-    at: float = Field(sa_type=Float)
+    text: str = _text()
+    hint: str = _text()
+    at: float = _float()
 
 
-class AuditRow(SQLModel, table=True):
-    """What was decided or changed. Only ever added to, and it outlives its conversation: no foreign keys."""
+class AuditTable(Table, table=True):
+    """Decisions and changes. Append-only, and kept after its conversation is deleted: no foreign keys."""
 
-    __tablename__ = "audit"  # pyright: ignore[reportAssignmentType]
-
-    root_id: str = Field(primary_key=True, sa_type=Text)
-    number: int = Field(primary_key=True)
+    root_id: str = _text(primary_key=True)
+    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
     """1, 2, 3, ... within its conversation."""
-    kind: str = Field(sa_type=Text)
+    kind: str = _text()
     """decision, change or deleted."""
-    at: float = Field(sa_type=Float)
-    session_id: str = Field(sa_type=Text)
-    call_id: str = Field(sa_type=Text)
-    body: str = Field(sa_type=Text)
+    at: float = _float()
+    session_id: str = _text()
+    call_id: str = _text()
+    body: str = _text()
     """JSON."""
-    previous: str = Field(sa_type=Text)
-    hash: str = Field(sa_type=Text)
+    previous: str = _text()
+    hash: str = _text()
 
 
-class AuditEndRow(SQLModel, table=True):
-    """Where the audit of a conversation ends, so that records missing at its end are noticed."""
+class AuditEndTable(Table, table=True):
+    """The last record in the audit of a conversation, so that records missing at its end are noticed."""
 
-    __tablename__ = "audit_end"  # pyright: ignore[reportAssignmentType]
-
-    root_id: str = Field(primary_key=True, sa_type=Text)
-    number: int
-    hash: str = Field(sa_type=Text)
+    root_id: str = _text(primary_key=True)
+    number: int = _integer()
+    hash: str = _text()
 
 
-class DraftRow(SQLModel, table=True):
-    """What has come of a reply that is not stored yet."""
+class DraftTable(Table, table=True):
+    """A reply that is still being received."""
 
-    __tablename__ = "draft"  # pyright: ignore[reportAssignmentType]
-
-    session_id: str = Field(primary_key=True, **_OF_SESSION)
-    id: str = Field(sa_type=Text)
-    role: str = Field(sa_type=Text)
-    parts: str = Field(sa_type=Text)
-    model: str = Field(sa_type=Text)
-    usage: str | None = Field(sa_type=Text)
-    finish: str = Field(sa_type=Text)
-    tokens: int
-    created_at: float = Field(sa_type=Float)
+    session_id: str = _session_key(primary_key=True)
+    id: str = _text()
+    role: str = _text()
+    parts: str = _text()
+    model: str = _text()
+    usage: str | None = _text()
+    finish: str = _text()
+    tokens: int = _integer()
+    created_at: float = _float()
 
 
-class TaskListRow(SQLModel, table=True):
+class TaskListTable(Table, table=True):
     """A list of tasks that a conversation works through."""
 
-    __tablename__ = "task_list"  # pyright: ignore[reportAssignmentType]
-
-    root_id: str = Field(primary_key=True, **_OF_SESSION)
-    orders: str = Field(sa_type=Text)
-    """JSON: what is to be done, as it was read once."""
-    parallel: int
-    created_at: float = Field(sa_type=Float)
+    root_id: str = _session_key(primary_key=True)
+    orders: str = _text()
+    """JSON: the tasks as they were read."""
+    parallel: int = _integer()
+    created_at: float = _float()
 
 
-class ListedTaskRow(SQLModel, table=True):
-    """How one task of a list stands."""
+class ListedTaskTable(Table, table=True):
+    """The state of one task of a list."""
 
-    __tablename__ = "listed_task"  # pyright: ignore[reportAssignmentType]
-
-    root_id: str = Field(primary_key=True, **_OF_SESSION)
-    number: int = Field(primary_key=True)
-    name: str = Field(sa_type=Text)
-    state: str = Field(sa_type=Text)
-    session_id: str = Field(sa_type=Text)
-    """Where it was worked on last."""
-    result_id: str = Field(sa_type=Text)
-    branch: str = Field(sa_type=Text)
-    """What it changed, where it had a worktree of its own."""
-    changes: str = Field(sa_type=Text)
-    """That as a list of files and a diff."""
-    error: str = Field(sa_type=Text)
-    steps: int
-    tokens: int
-    cost: float = Field(sa_type=Float)
+    root_id: str = _session_key(primary_key=True)
+    number: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    name: str = _text()
+    state: str = _text()
+    session_id: str = _text()
+    """The session that worked on it last."""
+    result_id: str = _text()
+    branch: str = _text()
+    """The branch with its changes, if it had a worktree of its own."""
+    changes: str = _text()
+    """Those changes as a list of files and a diff."""
+    error: str = _text()
+    steps: int = _integer()
+    tokens: int = _integer()
+    cost: float = _float()
 
 
-class LeaseRow(SQLModel, table=True):
-    """Which process may write to a session."""
+class LeaseTable(Table, table=True):
+    """The process that may write to a session."""
 
-    __tablename__ = "lease"  # pyright: ignore[reportAssignmentType]
+    session_id: str = _session_key(primary_key=True)
+    process: int = _integer()
+    started: str = _text()
+    """When that process started: process ids are reused."""
+    host: str = _text()
+    place: str = _text("")
+    """On a server: the machine, boot and container in which the process id is valid."""
+    heartbeat: float = _float()
+    token: int = _integer(0)
+    """On a server: the fencing token, from the sequence `lease_token`."""
 
-    session_id: str = Field(primary_key=True, **_OF_SESSION)
-    process: int
-    started: str = Field(sa_type=Text)
-    """When that process started: process ids are used again."""
-    host: str = Field(sa_type=Text)
-    heartbeat: float = Field(sa_type=Float)
+
+class WriterTable(Table, table=True):
+    """On a server: the last transaction of a connection, to learn whether it was committed."""
+
+    __table_args__ = POSTGRES_ONLY
+
+    name: str = _text(primary_key=True)
+    number: int = _integer()
+    at: float = _float()
 
 
-sessions: Table = SQLModel.metadata.tables["session"]
-messages: Table = SQLModel.metadata.tables["message"]
-imports: Table = SQLModel.metadata.tables["import_record"]
+class OutputTable(Table, table=True):
+    """On a server: whole outputs of tools, so that the printed path can be viewed on every machine."""
+
+    __table_args__ = POSTGRES_ONLY
+
+    root_id: str = _session_key(primary_key=True)
+    name: str = _text(primary_key=True)
+    piece: int = _integer(primary_key=True, sa_column_kwargs={"autoincrement": False})
+    data: bytes = Field(sa_type=LargeBinary)
+
+
+lease_token = Sequence("lease_token", metadata=SQLModel.metadata)
+
+OTHER_DDL = {
+    "sqlite": (
+        "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END",
+        "CREATE TRIGGER audit_is_not_deleted BEFORE DELETE ON audit "
+        "BEGIN SELECT RAISE(ABORT, 'the audit is only added to'); END",
+    ),
+    "postgresql": (
+        "CREATE FUNCTION refuse_change() RETURNS trigger LANGUAGE plpgsql AS "
+        "$$ BEGIN RAISE EXCEPTION 'the audit is only added to'; END $$",
+        "CREATE TRIGGER audit_is_not_changed BEFORE UPDATE OR DELETE OR TRUNCATE ON audit "
+        "EXECUTE FUNCTION refuse_change()",
+    ),
+}
+"""What SQLAlchemy cannot express. The full-text index of each database is beside its search."""

@@ -57,7 +57,7 @@ def test_a_server_that_is_down_and_a_database_that_is_not_there_are_told(cli: Cl
 def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres: Server) -> None:
     name = postgres.fresh()
     postgres.execute("DROP EXTENSION pg_trgm CASCADE", name)
-    postgres.execute("INSERT INTO crushpy.chore VALUES ('copy', '/old.db')", name)
+    postgres.execute("INSERT INTO crushpy.maintenance VALUES ('copy', '/old.db')", name)
     told = doctor(cli, postgres.url(name))
     assert "pg_trgm is missing" in told and "CREATE EXTENSION pg_trgm" in told
     assert "a copy of /old.db into it was interrupted" in told and "crushpy storage copy" in told
@@ -65,7 +65,7 @@ def test_a_missing_extension_and_an_interrupted_copy_are_told(cli: Cli, postgres
 
 
 async def test_a_server_that_is_too_old_is_told(postgres: Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crushpy.storage.postgres.server.OLDEST", 99)
+    monkeypatch.setattr("crushpy.storage.postgres_server.OLDEST_SERVER", 99)
     found = [one async for one in looked_at("here", postgres.url("postgres"))]
     (old,) = [one for one in found if "99 or newer is needed" in one.text]
     assert old.hint == "Update the server."

@@ -130,7 +130,7 @@ def test_one_that_stood_still_is_taken_over_from_and_what_it_still_says_is_told_
         assert choice in refused.of("error")[0]["hint"]
 
     live.process.send_signal(signal.SIGSTOP)
-    silent = "UPDATE crushpy.lease SET heartbeat = heartbeat - interval '46 s'"
+    silent = "UPDATE crushpy.lease SET heartbeat = heartbeat - 46"
     postgres.execute(silent, database)
     taken = run("--session", live.session, "I go on", env=desktop.env)
     assert (taken.code, taken.result["text"]) == (0, "From the desktop."), taken.stderr

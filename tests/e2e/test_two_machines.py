@@ -44,7 +44,7 @@ def machine(home: Path, url: str) -> dict[str, str]:
 
 def silent_for(postgres: Server, database: str) -> None:
     """Returns once the holder was silent for longer than `SOON`."""
-    asked = "SELECT count(*) FROM crushpy.lease WHERE heartbeat > clock_timestamp() - interval '0.2 s'"
+    asked = "SELECT count(*) FROM crushpy.lease WHERE heartbeat > extract(epoch FROM clock_timestamp()) - 0.2"
     until(lambda: postgres.execute(asked, database) == [(0,)], "the lease is old")
 
 

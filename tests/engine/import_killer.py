@@ -10,7 +10,6 @@ from support.killing import Countdown, kill_at_every_step, watch
 
 from crushpy.engine.session.importing import SessionImporter
 from crushpy.importers.claude import ClaudeCode
-from crushpy.storage.loading import load_tables
 from crushpy.storage.store import Store
 
 
@@ -23,7 +22,6 @@ async def bring(store: Store, folder: Path) -> list[str]:
 
 def main() -> None:
     base, folder, how, step = Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], int(sys.argv[4])
-    load_tables()
 
     async def deed(file: Path, fatal: int) -> None:
         store = Store(file)

@@ -16,8 +16,10 @@ from typing import Any
 from crushpy.engine.rewind.rewinder import Rewinder
 from crushpy.engine.rewind.undo_files import UndoFiles
 from crushpy.settings.schema import UndoSettings
-from crushpy.storage import database  # noqa: F401  (loaded once, before we fork)
-from crushpy.storage.sqlite import open_database  # noqa: F401
+from crushpy.storage import (
+    database,  # noqa: F401  (loaded once, before we fork)
+    sqlite_database,  # noqa: F401
+)
 from crushpy.storage.store import Store
 
 STEPS = ("os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.link", "os.symlink", "os.chmod")

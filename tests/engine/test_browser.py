@@ -23,7 +23,7 @@ HOLDER = """
 import asyncio, sys
 from pathlib import Path
 from crushpy.storage.store import Store
-asyncio.run(Store(Path(sys.argv[1])).take_lease(sys.argv[2]))
+asyncio.run(Store(Path(sys.argv[1])).leases.acquire(sys.argv[2]))
 print("held", flush=True)
 sys.stdin.read()
 """

@@ -9,7 +9,7 @@ from pathlib import Path
 from support.killing import Countdown, kill_at_every_step, watch
 from support.stored import a_session, answered, said
 
-import crushpy.storage.database as _  # loaded before it forks  # noqa: F401
+import crushpy.storage.sqlite_database as _  # loaded before it forks  # noqa: F401
 from crushpy.core.messages import Cut, Message, Pin, Seed, ToolCall
 from crushpy.storage.records import BoundaryInfo
 from crushpy.storage.store import Store

@@ -12,7 +12,7 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.call_records import CallDecided, CallStart
+from crushpy.storage.records import CallDecided, CallStart
 from crushpy.storage.store import Store
 
 SIDE_BY_SIDE = 30

@@ -13,7 +13,6 @@ from pathlib import Path
 from support.killing import Countdown
 
 from crushpy.storage.copying import copy_storage
-from crushpy.storage.loading import load_tables
 from crushpy.storage.store import Store
 
 
@@ -30,7 +29,6 @@ async def copy(source: str, target: str, fatal: int) -> None:
 
 def main() -> None:
     source, target, step = sys.argv[1], sys.argv[2], int(sys.argv[3])
-    load_tables()
     killed = 0
     while True:
         child = os.fork()

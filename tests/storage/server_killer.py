@@ -15,7 +15,7 @@ import psycopg
 from boundary_killer import DEEDS
 from support.killing import Countdown
 
-import crushpy.storage.database as _  # loaded before it forks  # noqa: F401
+import crushpy.storage.postgres_database as _  # loaded before it forks  # noqa: F401
 from crushpy.storage.store import Store
 
 
@@ -24,21 +24,18 @@ async def deed(url: str, what: str, fatal: int) -> None:
     await store.sessions.list_tips()
     countdown = Countdown(fatal)
 
-    def hook(database: Any) -> None:
-        connection = database.connection
-        for name in ("execute", "_plainly"):
-            usual = getattr(connection, name)
+    def hook() -> None:
+        database: Any = store._thread.database
+        for name in ("execute", "execute_many", "_execute_raw"):
+            usual = getattr(database, name)
 
-            def counted(*args: Any, usual: Any = usual) -> Any:
+            def counted(*args: Any, usual: Any = usual, **values: Any) -> Any:
                 countdown.step()
-                return usual(*args)
+                return usual(*args, **values)
 
-            setattr(connection, name, counted)
-        for part in vars(database).values():
-            if hasattr(part, "_execute"):
-                part._execute = connection.execute
+            setattr(database, name, counted)
 
-    await store._thread.do(hook)
+    await store._thread.run(hook)
     await DEEDS[what](store)
 
 

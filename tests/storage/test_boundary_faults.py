@@ -36,7 +36,7 @@ def state(file: Path) -> dict[str, list[dict[str, Any]]]:
                 {key: row[key] is not None if key in CLOCKS else row[key] for key in row.keys()}  # noqa: SIM118
                 for row in connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
             ]
-            for table in ("session", "message", "tool_run", "boundary", "cut", "pin", "lease")
+            for table in ("session", "message", "tool_run", "boundary", "message_override", "pin", "lease")
         }
 
 
@@ -219,7 +219,7 @@ async def test_a_boundary_is_undone_once(store: Store) -> None:
 
 async def test_a_session_goes_on_in_one_child_only(store: Store) -> None:
     root, child = await chain(store, 2)
-    with pytest.raises(StorageError, match=f"{root.id} goes on in {child.id} already"):
+    with pytest.raises(StorageError, match=f"{root.id} continues in {child.id} already"):
         await continued(store, root)
     assert len(await store.sessions.load_conversation(root.id)) == 2
 

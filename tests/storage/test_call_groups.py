@@ -15,9 +15,8 @@ from support.stored import a_session, answered, replied, said
 
 from crushpy.core.messages import ToolCall
 from crushpy.storage.audit_records import AuditEntry, find_fault
-from crushpy.storage.call_records import CallBegun, CallDecided, CallStart, CallWrite
 from crushpy.storage.group_commit import GroupCommit
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import CallBegun, CallDecided, CallStart, CallWrite, StorageError
 from crushpy.storage.store import Store
 
 HERE = Path(__file__).parent

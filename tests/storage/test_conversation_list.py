@@ -97,7 +97,7 @@ async def test_a_lease_is_dropped_for_one_session_and_kept_for_the_others(store:
     await store.leases.release(one.id)
     code = (
         "import asyncio, sys\nfrom pathlib import Path\nfrom crushpy.storage.store import Store\n"
-        "asyncio.run(Store(Path(sys.argv[1])).take_lease(sys.argv[2]))"
+        "asyncio.run(Store(Path(sys.argv[1])).leases.acquire(sys.argv[2]))"
     )
     results = {
         info.id: subprocess.run(

@@ -1,18 +1,45 @@
-"""Old databases are brought up to date, newer ones refused, foreign ones left alone."""
+"""The schema comes from tables.py; old databases are upgraded or copied, newer and foreign ones refused."""
 
+import asyncio
+import os
+import shutil
+import signal
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.conversations import continued
+from support.places import Place
+from support.postgres_server import Server
 from support.stored import a_session, said
 
+from crushpy.core.messages import Cut
+from crushpy.storage.copying import copy_storage
+from crushpy.storage.generated import schema
 from crushpy.storage.records import StorageError
-from crushpy.storage.sqlite import migrations
 from crushpy.storage.store import Store
 
-CONVERSATIONS = next(step for step in migrations.STEPS if "CREATE TABLE conversation" in step)
+ROOT = Path(__file__).parents[2]
+MIGRATIONS = ROOT / "crushpy" / "storage" / "migrations"
+OLD = Path(__file__).with_name("version_18.sql")
+VERSION = schema.VERSION
+REVISION = f'''
+import os
+from pathlib import Path
+from alembic import op
+import sqlalchemy as sa
+
+revision = "{VERSION + 1}"
+down_revision = "{VERSION}"
+
+def upgrade() -> None:
+    op.add_column("session", sa.Column("note", sa.Text()))
+    op.execute("UPDATE session SET note = 'upgraded'")
+'''
+"""A revision as a contributor would write it."""
 
 
 def ask(file: Path, sql: str) -> list[tuple[object, ...]]:
@@ -37,165 +64,293 @@ async def made(file: Path, text: str = "kept") -> str:
 
 
 def shape(connection: sqlite3.Connection) -> dict[str, object]:
-    """All that a schema says: columns, keys and indexes of each table."""
-    names = (row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'"))
-    tables = [
-        name for name in names if not name.startswith(("message_words", "message_parts"))
-    ]  # no tables of SQLModel's
-    found: dict[str, object] = {}
-    for table in tables:
+    """All that a schema says: columns, keys, indexes and triggers."""
+    names = [
+        row[0]
+        for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        if not row[0].startswith("sqlite_")
+    ]
+    found: dict[str, object] = {
+        "triggers": set(connection.execute("SELECT name FROM sqlite_master WHERE type = 'trigger'"))
+    }
+    for table in names:
         indexes = set()
         for _, name, unique, origin, partial in connection.execute(f"PRAGMA index_list({table})"):
             columns = tuple(row[2] for row in connection.execute(f"PRAGMA index_info({name})"))
             indexes.add((name if origin == "c" else origin, unique, partial, columns))
         found[table] = (
-            connection.execute(f"PRAGMA table_info({table})").fetchall(),
+            {row[1:] for row in connection.execute(f"PRAGMA table_info({table})")},
             {row[2:] for row in connection.execute(f"PRAGMA foreign_key_list({table})")},
             indexes,
         )
     return found
 
 
-async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(file: Path) -> None:
-    from sqlalchemy import create_engine
-    from sqlmodel import SQLModel
+@pytest.fixture
+def next_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The revisions of a crushpy that is one version newer."""
+    import crushpy.storage.migrations.upgrade as upgrade
 
-    import crushpy.storage.tables as _  # noqa: F401  (fills the metadata)
+    folder = tmp_path / "migrations"
+    shutil.copytree(MIGRATIONS, folder)
+    (folder / "versions" / f"v{VERSION + 1}_note.py").write_text(REVISION)
+    monkeypatch.setattr(upgrade, "FOLDER", folder)
+    monkeypatch.setattr(upgrade, "VERSION", VERSION + 1)
+    monkeypatch.setattr("crushpy.storage.sqlite_file.VERSION", VERSION + 1)
+    monkeypatch.setattr("crushpy.storage.schema_version.VERSION", VERSION + 1)
+    monkeypatch.setattr("crushpy.storage.postgres_server.VERSION", VERSION + 1)
+    return folder / "versions" / f"v{VERSION + 1}_note.py"
+
+
+# --- generated files
+
+
+def test_the_generated_files_are_current() -> None:
+    done = subprocess.run(
+        [ROOT / "bin" / "compile-sql", "--check"], capture_output=True, text=True, timeout=100
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
+
+
+def test_a_stale_file_is_named_and_not_written(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    shutil.copytree(ROOT / "crushpy", checkout / "crushpy", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(ROOT / "bin", checkout / "bin")
+    stale = checkout / "crushpy" / "storage" / "generated" / "rows.py"
+    stale.write_text("# stale\n")
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [checkout / "bin" / "compile-sql", "--check"],
+        capture_output=True,
+        text=True,
+        timeout=100,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == 1 and str(stale) in done.stdout and "statements.py" not in done.stdout
+    assert stale.read_text() == "# stale\n"
+
+
+async def test_the_revisions_lead_to_the_schema_of_the_tables(file: Path) -> None:
+    from sqlalchemy import create_engine
+
+    from crushpy.storage.migrations.upgrade import run_revisions
 
     await made(file)
-    fresh = file.with_name("fresh.db")
-    engine = create_engine(f"sqlite:///{fresh}")
-    SQLModel.metadata.create_all(engine)
+    revised = file.with_name("revised.db")
+    engine = create_engine(f"sqlite:///{revised}")
+    with engine.begin() as connection:
+        run_revisions(connection, 0)
     engine.dispose()
-    with closing(sqlite3.connect(file)) as ours, closing(sqlite3.connect(fresh)) as theirs:
-        assert set(shape(ours)) == {
-            "session",
-            "message",
-            "tool_run",
-            "boundary",
-            "task_result",
-            "cut",
-            "lease",
-            "ledger",
-            "import_record",
-            "pin",
-            "draft",
-            "task_list",
-            "listed_task",
-            "conversation",
-            "message_fact",
-            "index_queue",
-            "chore",
-            "file_change",
-            "audit",
-            "audit_end",
-            "mark",
-            "system_prompt",
-        }
-        assert shape(ours) == shape(theirs)
+    with closing(sqlite3.connect(file)) as ours, closing(sqlite3.connect(revised)) as theirs:
+        assert shape(theirs) == shape(ours), "add a revision to storage/migrations/versions"
 
 
-async def test_each_step_is_preceded_by_a_backup(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.xdist_group("postgres")
+async def test_the_revisions_lead_to_the_schema_of_the_tables_on_a_server(
+    server: Server, tmp_path: Path
+) -> None:
+    from sqlalchemy import create_engine
+
+    from crushpy.storage.migrations.upgrade import run_revisions
+
+    columns = (
+        "SELECT table_name, column_name, is_nullable, data_type, collation_name, column_default "
+        "FROM information_schema.columns WHERE table_schema = 'crushpy' AND table_name <> 'schema_version'"
+    )
+    created, revised = server.fresh(empty=True), server.fresh(empty=True)
+    store = Store(tmp_path / "x.db", server.url(created))
+    await store.sessions.list_tips()
+    await store.close()
+    engine = create_engine(server.url(revised).replace("postgresql://", "postgresql+psycopg://"))
+    with engine.begin() as connection:
+        connection.exec_driver_sql("CREATE SCHEMA crushpy")
+        connection.exec_driver_sql("SET LOCAL search_path = crushpy, public")
+        run_revisions(connection, 0)
+    engine.dispose()
+    assert set(server.execute(columns, revised)) == set(server.execute(columns, created))
+    server.drop(created)
+    server.drop(revised)
+
+
+def test_neither_sqlmodel_nor_alembic_is_imported_to_create_a_database(tmp_path: Path) -> None:
+    code = (
+        "import asyncio, sys; from pathlib import Path; from crushpy.storage.store import Store\n"
+        f"asyncio.run(Store(Path({str(tmp_path / 'x.db')!r})).sessions.list_tips())\n"
+        "heavy = ('sqlmodel', 'sqlalchemy', 'alembic', 'pydantic', 'crushpy.storage.tables')\n"
+        "print([name for name in sys.modules if name.startswith(heavy)])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+# --- upgrades
+
+
+async def test_an_upgrade_keeps_a_copy_beside_the_file(file: Path, request: pytest.FixtureRequest) -> None:
     session = await made(file)
-    released = list(migrations.STEPS)
-    later = ["CREATE TABLE one (x)", "CREATE TABLE two (x); INSERT INTO two VALUES (1)"]
-    monkeypatch.setattr(migrations, "STEPS", released + later)
-    version = len(released)
-
+    request.getfixturevalue("next_version")
+    first = file.with_name(f"crushpy.db.bak-{VERSION}")
     store = Store(file)
     assert [message.text for message in await store.messages.load(session)] == ["kept"]
     await store.close()
-
-    assert ask(file, "PRAGMA user_version") == [(version + 2,)]
-    assert ask(file, "SELECT x FROM two") == [(1,)]
-    first, second = (file.with_name(f"crushpy.db.bak-{number}") for number in (version, version + 1))
-    assert ask(first, "PRAGMA user_version") == [(version,)]
-    assert ask(second, "PRAGMA user_version") == [(version + 1,)]
-    for backup in (first, second):
-        assert ask(backup, "SELECT id FROM session") == [(session,)]
-        assert backup.stat().st_mode & 0o077 == 0
-    assert ask(second, "SELECT count(*) FROM sqlite_master WHERE name IN ('one', 'two')") == [(1,)]
+    assert ask(file, "PRAGMA user_version") == [(VERSION + 1,)]
+    assert ask(file, "SELECT note FROM session") == [("upgraded",)]
+    assert ask(first, "PRAGMA user_version") == [(VERSION,)]
+    assert ask(first, "SELECT id FROM session") == [(session,)]
+    assert first.stat().st_mode & 0o077 == 0
 
 
-async def test_an_earlier_backup_is_not_overwritten(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_earlier_copy_is_not_overwritten(file: Path, request: pytest.FixtureRequest) -> None:
     await made(file)
-    version = len(migrations.STEPS)
-    earlier = file.with_name(f"crushpy.db.bak-{version}")
+    earlier = file.with_name(f"crushpy.db.bak-{VERSION}")
     earlier.write_text("precious")
-    monkeypatch.setattr(migrations, "STEPS", [*migrations.STEPS, "CREATE TABLE one (x)"])
+    request.getfixturevalue("next_version")
     await made(file)
     assert earlier.read_text() == "precious"
-    assert len(list(file.parent.glob(f"crushpy.db.bak-{version}*"))) == 2
+    assert len(list(file.parent.glob(f"crushpy.db.bak-{VERSION}*"))) == 2
 
 
-async def test_a_new_database_needs_no_backup(file: Path) -> None:
+async def test_a_new_database_needs_no_copy(file: Path) -> None:
     await made(file)
     assert [path.name for path in file.parent.iterdir()] == ["crushpy.db"]
 
 
-async def test_a_step_that_fails_changes_nothing(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_revision_that_fails_changes_nothing(file: Path, request: pytest.FixtureRequest) -> None:
     session = await made(file)
-    released = list(migrations.STEPS)
-    monkeypatch.setattr(
-        migrations, "STEPS", [*released, "CREATE TABLE one (x); INSERT INTO nowhere VALUES (1)"]
-    )
+    revision: Path = request.getfixturevalue("next_version")
+    revision.write_text(REVISION + '    op.execute("INSERT INTO nowhere VALUES (1)")\n')
     store = Store(file)
     with pytest.raises(StorageError, match="no such table: nowhere"):
         await store.sessions.list_tips()
     await store.close()
-    assert ask(file, "PRAGMA user_version") == [(len(released),)]
-    assert ask(file, "SELECT count(*) FROM sqlite_master WHERE name = 'one'") == [(0,)]
-    monkeypatch.setattr(migrations, "STEPS", released)
+    assert ask(file, "PRAGMA user_version") == [(VERSION,)]
+    assert "note" not in {row[1] for row in ask(file, "PRAGMA table_info(session)")}
+    assert ask(file, "SELECT id FROM session") == [(session,)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+async def test_a_process_killed_in_an_upgrade_leaves_the_old_version(
+    file: Path, request: pytest.FixtureRequest
+) -> None:
+    session = await made(file)
+    revision: Path = request.getfixturevalue("next_version")
+    revision.write_text(REVISION + "    os.kill(os.getpid(), 9)\n")
+    child = os.fork()
+    if child == 0:
+        from crushpy.storage.migrations.upgrade import upgrade_file
+
+        upgrade_file(file)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+    assert ask(file, "PRAGMA user_version") == [(VERSION,)]
+    revision.write_text(REVISION)
     store = Store(file)
-    assert len(await store.messages.load(session)) == 1
+    assert [message.text for message in await store.messages.load(session)] == ["kept"]
     await store.close()
+    assert ask(file, "PRAGMA user_version") == [(VERSION + 1,)]
 
 
-async def test_a_newer_database_is_refused_and_left_as_it_is(file: Path) -> None:
+async def test_two_processes_upgrade_once(file: Path, request: pytest.FixtureRequest) -> None:
     await made(file)
-    change(file, "PRAGMA user_version = 77")
+    request.getfixturevalue("next_version")
+    stores = [Store(file) for _ in range(2)]
+    await asyncio.gather(*(store.sessions.list_tips() for store in stores))
+    for store in stores:
+        await store.close()
+    assert len(list(file.parent.glob("crushpy.db.bak-*"))) == 1
+
+
+@pytest.mark.xdist_group("postgres")
+async def test_a_server_is_upgraded_in_one_transaction(
+    server: Server, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    name = server.fresh(empty=True)
+    place = Place(tmp_path / "x.db", server.url(name))
+    store = place.store()
+    await store.sessions.create(a_session(), said())
+    await store.close()
+    request.getfixturevalue("next_version")
+    store = place.store()
+    assert len(await store.sessions.list_tips()) == 1
+    await store.close()
+    assert server.execute("SELECT note FROM crushpy.session", name) == [("upgraded",)]
+    assert server.execute("SELECT version FROM crushpy.schema_version", name) == [(VERSION + 1,)]
+    server.drop(name)
+
+
+# --- databases that are not opened
+
+
+async def refused(file: Path) -> StorageError:
     before = file.read_bytes()
     store = Store(file)
     with pytest.raises(StorageError) as caught:
         await store.sessions.create(a_session())
     await store.close()
-    known = len(migrations.STEPS)
-    assert f"{file} has version 77, but this crushpy knows versions up to {known}" in caught.value.message
-    assert "update this one" in caught.value.hint
     assert file.read_bytes() == before
     assert [path.name for path in file.parent.iterdir()] == ["crushpy.db"]
+    return caught.value
+
+
+async def test_a_newer_database_is_refused_and_left_as_it_is(file: Path) -> None:
+    await made(file)
+    change(file, "PRAGMA user_version = 77")
+    error = await refused(file)
+    assert f"{file} has version 77, but this crushpy supports versions up to {VERSION}" in error.message
+    assert "update this one" in error.hint
+
+
+async def test_a_database_older_than_18_is_named_and_left_as_it_is(file: Path) -> None:
+    await made(file)
+    change(file, "PRAGMA user_version = 17")
+    assert f"{file} has version 17" in (await refused(file)).message
 
 
 @pytest.mark.parametrize("version", [0, 1, 99])
 async def test_another_programs_database_is_refused_and_left_as_it_is(file: Path, version: int) -> None:
     file.parent.mkdir()
     change(file, "CREATE TABLE recipes (name)", f"PRAGMA user_version = {version}")
-    before = file.read_bytes()
-    store = Store(file)
-    with pytest.raises(StorageError, match="belongs to another program"):
-        await store.sessions.list_tips()
-    await store.close()
-    assert file.read_bytes() == before
+    assert "belongs to another program" in (await refused(file)).message
 
 
-async def test_the_rows_of_old_conversations_are_made_as_new_ones_are(file: Path) -> None:
-    store = Store(file)
-    for number in range(3):
-        root = a_session(f"/work/{number}")
-        await store.sessions.create(root, said())
-        tip = await continued(store, root, "Go on.", "yes")
-        if number:
-            await store.sessions.create(
-                a_session(root_id=root.id, parent_id=tip.id, kind="task"), said("task")
-            )
-            await store.sessions.rename_conversation(root.id, f"title {number}")
-        if number == 2:
-            await store.sessions.update(tip.id, end_reason="auto")
-    rows = await store.sessions.list_conversations()
-    open_ones = [await store.sessions.find_latest(f"/work/{number}") for number in range(3)]
-    await store.close()
-    change(file, "DROP TABLE conversation", *CONVERSATIONS.split(";"))
-    store = Store(file)
-    assert await store.sessions.list_conversations() == rows
-    assert [await store.sessions.find_latest(f"/work/{number}") for number in range(3)] == open_ones
-    await store.close()
+# --- version 18
+
+
+@pytest.fixture
+def old(file: Path) -> Path:
+    file.parent.mkdir()
+    with closing(sqlite3.connect(file)) as connection:
+        connection.executescript(OLD.read_text())
+    return file
+
+
+async def test_opening_version_18_names_the_command_that_converts_it(old: Path) -> None:
+    error = await refused(old)
+    assert "has version 18" in error.message and f"crushpy storage copy {old} NEW" in error.hint
+
+
+async def test_version_18_is_copied_whole_and_left_as_it_is(old: Path, tmp_path: Path) -> None:
+    before = old.read_bytes()
+    source, target = Store(old), Store(tmp_path / "new" / "crushpy.db")
+    reports: list[Any] = []
+    report = await copy_storage(source, target, tmp_path, lambda *told: reports.append(told))
+    await source.close()
+    assert (
+        report.rows["message"] == 6 and report.rows["message_override"] == report.rows["timeline_note"] == 1
+    )
+    assert old.read_bytes() == before
+
+    root = "01session00000000000000root"
+    tip = await target.sessions.find_tip(root)
+    assert tip.title == "fix the parser" and tip.system == "You are crushpy."
+    texts = [message.text for message in await target.messages.load_lineage(tip.id)]
+    assert texts[0] == "repair the zebra parser" and texts[-1] == "Done."
+    carried = await target.boundaries.load_carried(tip.id)
+    assert carried.cuts == (Cut("01msg0000000000000000000t1", 10, 10),) and len(carried.tail) == 2
+    assert [note.text for note in await target.notes.load(root)] == ["interrupted"]
+    assert [pin.text for pin in await target.pins.load(root)] == ["never touch the API"]
+    assert len((await target.audit.load_chain(root)).records) == 1
+    assert [hit.session_id for hit in await target.search.find("repair zebra")] == [root]
+    await target.messages.add(tip.id, said("and on"))
+    assert await target.check() == []
+    await target.close()

@@ -20,7 +20,7 @@ STEP = 3
 
 async def digests(server: Server, name: str) -> tuple[dict[str, str], dict[str, int]]:
     store = Store(Path("/nonexistent"), server.url(name))
-    found = {table: await store.transfer.load_digests(table) for table in await store.transfer.list_tables()}
+    found = {table: await store.transfer.load_digests(table) for table in store.transfer.tables}
     assert await store.check() == []
     await store.close()
     return {

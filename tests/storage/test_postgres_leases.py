@@ -82,7 +82,7 @@ def silent(server: Server, place: Place, seconds: int) -> None:
     """As if the holder had been silent for so long, on a machine of its own."""
     server.execute(
         "UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop', "
-        f"heartbeat = clock_timestamp() - interval '{seconds} s'",
+        f"heartbeat = extract(epoch FROM clock_timestamp()) - {seconds}",
         place.url.rpartition("/")[2],
     )
 
@@ -170,14 +170,14 @@ async def _cross(store: Store, session: str) -> None:
 async def test_a_lease_beats_on_a_timer_while_nothing_is_written(
     server: Server, both: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.postgres.leases.BEAT_SECONDS", 0.02)
+    monkeypatch.setattr("crushpy.storage.postgres_leases.HEARTBEAT_S", 0.02)
     store, session = await opened(both)
     await store.leases.acquire(session)
     database = both.url.rpartition("/")[2]
-    server.execute("UPDATE crushpy.lease SET heartbeat = 'epoch'", database)
+    server.execute("UPDATE crushpy.lease SET heartbeat = 0", database)
     import asyncio
 
-    while server.execute("SELECT heartbeat = 'epoch' FROM crushpy.lease", database) == [(True,)]:
+    while server.execute("SELECT heartbeat = 0 FROM crushpy.lease", database) == [(True,)]:
         await asyncio.sleep(0.02)
     await store.leases.release_all()
     assert server.execute("SELECT count(*) FROM crushpy.lease", database) == [(0,)]
@@ -210,16 +210,17 @@ async def test_a_write_asks_once_whether_the_lease_is_ours_however_many_fresh_st
         info = await continued(store, info)
     asked: list[str] = []
 
-    def hook(database: Any) -> None:
-        usual = database.leases._execute
+    def hook() -> None:
+        database: Any = store._thread.database
+        usual = database.execute
 
-        def counted(statement: str, *values: Any) -> Any:
-            asked.append(statement)
-            return usual(statement, *values)
+        def counted(statement: Any, **values: Any) -> Any:
+            asked.append(statement.postgres)
+            return usual(statement, **values)
 
-        database.leases._execute = counted
+        database.execute = counted
 
-    await store._thread.do(hook)
+    await store._thread.run(hook)
     await store.messages.add(info.id, said("on"))
-    assert sum("heartbeat = clock_timestamp()" in statement for statement in asked) == 1
+    assert sum("UPDATE lease SET heartbeat" in statement for statement in asked) == 1
     await store.close()

@@ -15,10 +15,9 @@ from support.stored import a_session, replied, said
 
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Message, Pin, Text, Usage
-from crushpy.storage.postgres import migrations
-from crushpy.storage.postgres.address import ServerAddress
+from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.postgres_address import ServerAddress
 from crushpy.storage.records import StorageError
-from crushpy.storage.sqlite.migrations import STEPS
 from crushpy.storage.store import Store
 from crushpy.undo.states import FileState, RecordedChange
 
@@ -38,42 +37,10 @@ def name_of(place: Place) -> str:
     return place.url.rpartition("/")[2]
 
 
-async def test_the_steps_lead_to_the_tables_that_sqlmodel_knows(server: Server, empty: Place) -> None:
-    from sqlmodel import SQLModel
-
-    store = empty.store()
-    await store.sessions.list_tips()
-    await store.close()
-    import crushpy.storage.tables as _  # noqa: F401  (fills the metadata)
-
-    rows = server.execute(
-        "SELECT table_name, column_name, is_nullable, data_type, collation_name "
-        "FROM information_schema.columns WHERE table_schema = 'crushpy'",
-        name_of(empty),
-    )
-    kinds = {"TEXT": "text", "INTEGER": "bigint", "FLOAT": "double precision", "BOOLEAN": "boolean"}
-    for table in SQLModel.metadata.sorted_tables:
-        if table.name == "lease":  # a server's has a token
-            continue
-        ours = {row[1:4] for row in rows if row[0] == table.name}
-        assert ours == {
-            (column.name, "YES" if column.nullable else "NO", kinds[str(column.type)])
-            for column in table.columns
-        }, f"{table.name}: add a step to postgres/migrations.py"
-    assert {row[4] for row in rows if row[3] == "text"} == {"C"}
-    indexes = {row[0] for row in server.execute("SELECT indexname FROM pg_indexes", name_of(empty))}
-    wanted = {index.name for table in SQLModel.metadata.sorted_tables for index in table.indexes}
-    assert wanted <= indexes
-
-
-def test_both_databases_have_the_same_version() -> None:
-    assert len(STEPS) == migrations.NEWEST, "each step has a counterpart in postgres/migrations.py"
-
-
 def test_several_first_starts_at_once_make_the_tables_once(server: Server, empty: Place) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from crushpy.storage.store import Store; from stored import a_session, said\n"
+        "from crushpy.storage.store import Store; from support.stored import a_session, said\n"
         "async def main():\n"
         "    store = Store(Path(sys.argv[1]), sys.argv[2])\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"
@@ -96,9 +63,7 @@ def test_several_first_starts_at_once_make_the_tables_once(server: Server, empty
         assert process.stdout.readline() == "ready\n"
     assert [process.communicate("go\n", timeout=60)[1] for process in openers] == [""] * 4
     assert server.execute("SELECT count(*) FROM crushpy.session", name_of(empty)) == [(4,)]
-    assert server.execute("SELECT count(*) FROM crushpy.migration", name_of(empty)) == [
-        (len(migrations.STEPS),)
-    ]
+    assert server.execute("SELECT version FROM crushpy.schema_version", name_of(empty)) == [(VERSION,)]
     assert server.execute("SELECT count(*) FROM crushpy.writer", name_of(empty)) == [(0,)]
 
 
@@ -114,7 +79,7 @@ async def test_a_newer_schema_is_refused_and_left_as_it_is(server: Server, empty
     store = empty.store()
     await store.sessions.list_tips()
     await store.close()
-    server.execute("INSERT INTO crushpy.migration VALUES (99, 0)", name_of(empty))
+    server.execute("UPDATE crushpy.schema_version SET version = 99", name_of(empty))
     error = await refused(empty)
     assert "version 99" in error.message and "Nothing was changed" in error.hint
 
@@ -291,7 +256,7 @@ def test_psycopg_is_imported_only_for_a_server(tmp_path: Path) -> None:
         "import sys, asyncio; from pathlib import Path; from crushpy.storage.store import Store\n"
         f"store = Store(Path({str(tmp_path / 'x.db')!r}))\n"
         "asyncio.run(store.sessions.list_tips())\n"
-        "print([name for name in sys.modules if 'psycopg' in name or 'storage.postgres.' in name])"
+        "print([name for name in sys.modules if 'psycopg' in name or 'storage.postgres' in name])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    assert done.stdout.strip() == "['crushpy.storage.postgres.address']"
+    assert done.stdout.strip() == "['crushpy.storage.postgres_address']"

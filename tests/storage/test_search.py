@@ -16,8 +16,9 @@ from support.stored import a_session, answered, replied, said
 from crushpy.core.errors import UsageError
 from crushpy.core.ids import new_id
 from crushpy.core.messages import Message, Note, Seed, Text, Thinking, ToolCall
+from crushpy.storage.deletion import delete_rows, mark_deleted
 from crushpy.storage.records import BoundaryInfo, SessionInfo
-from crushpy.storage.search import MAX_TERMS, terms_of
+from crushpy.storage.search_store import MAX_TERMS, split_query
 from crushpy.storage.store import Store
 
 
@@ -217,7 +218,7 @@ def test_no_query_raises_but_an_empty_one(filled: Path, query: str) -> None:
             await store.search.find(query, within=None, limit=3)
         except UsageError as error:
             assert "nothing to search for" in error.message
-            assert not terms_of(query)
+            assert not split_query(query)
         finally:
             await store.close()
 
@@ -225,9 +226,9 @@ def test_no_query_raises_but_an_empty_one(filled: Path, query: str) -> None:
 
 
 def test_the_words_of_a_query_are_bounded_and_each_counts_once() -> None:
-    assert terms_of("a b a  b") == ["a", "b"]
-    assert terms_of('x "a  b" y"z"') == ["x", "a b", "y", "z"]
-    assert len(terms_of(" ".join(map(str, range(1_000))))) == MAX_TERMS
+    assert split_query("a b a  b") == ["a", "b"]
+    assert split_query('x "a  b" y"z"') == ["x", "a b", "y", "z"]
+    assert len(split_query(" ".join(map(str, range(1_000))))) == MAX_TERMS
 
 
 # --- bounded -----------------------------------------------------------------------------------------------
@@ -336,7 +337,7 @@ async def test_a_deletion_that_was_cut_short_is_finished_by_whoever_has_time(
     gone = await talk(store, "the xylophone secret")
     stays = await talk(store, "the remaining words")
     await store.search.find("words")
-    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
     other = Store(file)
     assert await texts(other, "xylophone") == []
     assert [row.id for row in await other.sessions.list_conversations()] == [stays.id]
@@ -441,8 +442,8 @@ async def test_a_first_search_of_many_messages_does_not_hold_up_a_write(store: S
 async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is_not(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.subjects._INDEX_SECONDS", -1.0)
-    monkeypatch.setattr("crushpy.storage.storage_thread._A_PAUSE", 600.0)
+    monkeypatch.setattr("crushpy.storage.search_store.SEARCH_INDEX_BUDGET_S", -1.0)
+    monkeypatch.setattr("crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0)
     old = await talk(store, *(f"walrus {number}" for number in range(180)))
     await talk(store, "a walrus of today")
     hits = await store.search.find("walrus", limit=500)
@@ -457,15 +458,15 @@ async def test_a_search_of_everything_looks_at_what_is_indexed_and_tells_what_is
 async def test_a_deletion_of_huge_messages_takes_few_of_them_at_a_time(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("crushpy.storage.storage_thread._A_PAUSE", 600.0)  # nobody else does it
+    monkeypatch.setattr("crushpy.storage.storage_thread.MAINTENANCE_DELAY_S", 600.0)  # nobody else does it
     gone = await talk(store, *(f"walrus {number} " + "hay " * 60_000 for number in range(4)))
     stays = await talk(store, "a walrus that stays")
     while await store.run_maintenance():
         pass
     assert len(await store.search.find("walrus")) == 5
-    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
     steps = 0
-    while await store._thread.do(lambda database: database.cleaning.rows_left()):  # pyright: ignore[reportPrivateUsage]
+    while await store._thread.run(lambda: delete_rows(store._thread.database)):  # pyright: ignore[reportPrivateUsage]
         steps += 1
     assert steps >= 4
     assert [hit.session_id for hit in await store.search.find("walrus")] == [stays.id]
@@ -479,7 +480,7 @@ async def test_two_that_clean_up_after_the_same_deletion_do_not_undo_each_others
     while await store.run_maintenance():
         pass
     assert len(await store.search.find("walrus", limit=999)) == 161
-    await store._thread.do(lambda database: database.cleaning.mark(gone.id))  # pyright: ignore[reportPrivateUsage]
+    await store._thread.run(lambda: mark_deleted(store._thread.database, gone.id))  # pyright: ignore[reportPrivateUsage]
     other = place.store()
 
     async def clean(one: Store) -> None:

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -308,9 +309,11 @@ async def test_a_result_needs_no_intent(store: Store) -> None:
 
 async def test_prompts_and_intents_survive_a_power_cut_and_the_rest_is_fast(store: Store, file: Path) -> None:
     async def synced() -> bool:
-        return await store._thread.do(
-            lambda it: it.connection._raw.execute("PRAGMA synchronous").fetchone()[0] == 2
-        )
+        def level() -> int:
+            database: Any = store._thread.database
+            return database._raw.execute("PRAGMA synchronous").fetchone()[0]
+
+        return await store._thread.run(level) == 2
 
     info = a_session()
     await store.sessions.create(info, said())
@@ -443,7 +446,7 @@ async def test_loading_ahead_opens_the_database_in_the_background(place: Place) 
 def test_a_process_that_ends_without_closing_has_stored_all_and_says_nothing(file: Path) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from crushpy.storage.store import Store; from stored import a_session, said\n"
+        "from crushpy.storage.store import Store; from support.stored import a_session, said\n"
         "async def main():\n"
         "    info = a_session(id='one'); store = Store(Path(sys.argv[1]))\n"
         "    tasks = [asyncio.create_task(store.sessions.create(info))]\n"

@@ -53,7 +53,7 @@ async def test_eight_processes_write_at_once_and_nothing_is_lost(place: Place) -
 def test_eight_processes_open_a_new_database_at_once(place: Place) -> None:
     code = (
         "import asyncio, sys; from pathlib import Path\n"
-        "from crushpy.storage.store import Store; from stored import a_session, said\n"
+        "from crushpy.storage.store import Store; from support.stored import a_session, said\n"
         "async def main():\n"
         "    store = Store(Path(sys.argv[1]), sys.argv[2])\n"
         "    print('ready', flush=True); sys.stdin.readline()\n"

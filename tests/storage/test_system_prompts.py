@@ -4,11 +4,9 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-import pytest
 from support.conversations import continued
 from support.stored import a_session, said
 
-from crushpy.storage.sqlite import migrations
 from crushpy.storage.store import Store
 
 PROMPT = "You are crushpy. " * 50
@@ -58,42 +56,6 @@ async def test_a_prompt_that_is_replaced_goes_unless_somebody_else_names_it(stor
     assert (await store.sessions.find(two.id)).system == PROMPT
     await store.sessions.update(two.id, system="New.")
     assert ask(file, "SELECT text FROM system_prompt") == [("New.",)]
-
-
-async def test_prompts_of_an_older_database_are_read_at_once_and_moved_a_few_at_a_time(
-    file: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    store = Store(file)
-    sessions = [a_session(system=f"{PROMPT}{number % 2}") for number in range(50)]
-    sessions.append(a_session(system=""))
-    for info in sessions:
-        await store.sessions.create(info)
-    await store.close()
-    step = next(n for n, step in enumerate(migrations.STEPS) if "CREATE TABLE system_prompt" in step)
-    with closing(sqlite3.connect(file)) as old:
-        old.execute(
-            "UPDATE session SET system = "
-            "coalesce((SELECT text FROM system_prompt WHERE hash = system_hash), '')"
-        )
-        old.execute("DROP INDEX session_by_prompt")
-        old.execute("ALTER TABLE session DROP COLUMN system_hash")
-        old.execute("DROP TABLE system_prompt")
-        old.execute(f"PRAGMA user_version = {step}")
-        old.commit()
-    with monkeypatch.context() as before:
-        before.setattr(migrations, "STEPS", migrations.STEPS[: step + 1])
-        again = Store(file)
-        assert {info.id: (await again.sessions.find(info.id)).system for info in sessions} == {
-            info.id: info.system for info in sessions
-        }
-        while await again.run_maintenance():
-            pass
-        assert ask(file, "SELECT DISTINCT system FROM session") == [("",)]
-        assert ask(file, "SELECT count(*) FROM system_prompt") == [(2,)]
-        assert ask(file, "SELECT count(*) FROM chore WHERE name = 'prompts'") == [(0,)]
-        for info in sessions:
-            assert (await again.sessions.find(info.id)).system == info.system
-        await again.close()
 
 
 async def test_sessions_that_share_a_prompt_come_and_go_on_every_database(store: Store) -> None:

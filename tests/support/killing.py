@@ -43,15 +43,16 @@ class Countdown:
 async def watch(store: Store, how: str, countdown: Countdown) -> None:
     """From now on each SQL statement is a step, or each instruction of SQLite's machine."""
 
-    def hook(database: Any) -> None:
-        raw = database.connection._raw
+    def hook() -> None:
+        database: Any = store._thread.database
+        raw = database._raw
         raw.execute("PRAGMA cache_size = 10")
         if how == "statements":
             raw.set_trace_callback(countdown.step)
         else:
             raw.set_progress_handler(countdown.step, 1)
 
-    await store._thread.do(hook)
+    await store._thread.run(hook)
 
 
 def kill_at_every_step(base: Path, step: int, deed: Deed) -> None:

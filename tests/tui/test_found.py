@@ -103,7 +103,7 @@ import asyncio, sys
 from crushpy.core.paths import Paths
 from crushpy.storage.store import Store
 async def hold():
-    await Store(Paths().database).take_lease(sys.argv[1])
+    await Store(Paths().database).leases.acquire(sys.argv[1])
     print("held", flush=True)
     await asyncio.to_thread(sys.stdin.read)
 asyncio.run(hold())

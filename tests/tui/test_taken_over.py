@@ -36,7 +36,7 @@ def held_elsewhere(postgres: Server, database: str, silent: int = 0) -> None:
     """As if whoever holds the session did so on another machine, and had been silent for so long."""
     postgres.execute(
         "UPDATE crushpy.lease SET place = 'elsewhere', host = 'laptop', process = 4321, "
-        f"heartbeat = clock_timestamp() - interval '{silent} s'",
+        f"heartbeat = extract(epoch FROM clock_timestamp()) - {silent}",
         database,
     )
 

@@ -15,7 +15,7 @@ from crushpy.core.messages import counted
 from crushpy.core.paths import PROJECT_FOLDER, private_dir, project_root
 
 if TYPE_CHECKING:
-    from crushpy.storage.server_report import ServerReport
+    from crushpy.storage.records import ServerReport
 
 
 SHOWN = ("textual", "litellm")
@@ -27,7 +27,7 @@ _INSIDE = {"tmux": "TMUX", "screen": "STY", "SSH": "SSH_CONNECTION", "a CI job":
 
 def versions(_: Scene) -> Iterator[Finding]:
     from crushpy import __version__
-    from crushpy.storage.sqlite.open_database import sqlite_version
+    from crushpy.storage.sqlite_file import sqlite_version
 
     yield ok(f"crushpy {__version__}")
     yield ok(f"Python {platform.python_version()} ({sys.executable})")
@@ -235,16 +235,16 @@ def _database_file(scene: Scene) -> Path | None:
 
 
 def _server(scene: Scene) -> str:
-    from crushpy.storage.location import backend_at
+    from crushpy.storage.location import Location
 
-    return backend_at(scene.paths.database, scene.settings.database_url).place
+    return Location(scene.paths.database, scene.settings.database_url).place
 
 
 SLOW_QUERY_S = 0.05
 
 
 async def server(place: str, url: str) -> AsyncIterator[Finding]:
-    from crushpy.storage.location import examine_server
+    from crushpy.storage.opening import examine_server
 
     try:
         found = await asyncio.to_thread(examine_server, url)

@@ -10,8 +10,7 @@ from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.permissions.decision import Decision
 from crushpy.security.redact import Redactor
 from crushpy.storage.audit_records import AuditEntry
-from crushpy.storage.call_records import CallDecided
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import CallDecided, StorageError
 from crushpy.storage.store import Store
 from crushpy.util.login import login_name
 

@@ -21,7 +21,7 @@ from crushpy.settings.schema import UndoSettings
 from crushpy.storage.records import (
     BoundaryInfo,
     CannotWriteNow,
-    ConversationRow,
+    ConversationEntry,
     SearchHit,
     SessionInfo,
     TasksDone,
@@ -123,7 +123,9 @@ class SessionBrowser:
 
     # --- the list of conversations -----------------------------------------------------------------------
 
-    async def conversations(self, cwd: str | None = None, limit: int | None = None) -> list[ConversationRow]:
+    async def conversations(
+        self, cwd: str | None = None, limit: int | None = None
+    ) -> list[ConversationEntry]:
         """Those of this folder (or all), newest first, one row each."""
         return await self._store.sessions.list_conversations(cwd, limit)
 

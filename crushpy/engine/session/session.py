@@ -38,8 +38,7 @@ from crushpy.core.messages import (
     Usage,
 )
 from crushpy.core.timeline_notes import TimelineNote
-from crushpy.storage.call_records import CallStart
-from crushpy.storage.records import BreakerState, SessionInfo
+from crushpy.storage.records import BreakerState, CallStart, SessionInfo
 from crushpy.storage.store import Store
 
 Emit = Callable[[Event], None]

@@ -20,8 +20,7 @@ from crushpy.engine.compaction.policy import CompactionPolicy
 from crushpy.engine.turn.call_observer import ObservedCall
 from crushpy.engine.turn.limits import LoopGuard
 from crushpy.engine.turn.toolset import NEW_SESSION
-from crushpy.storage.call_records import CallStart
-from crushpy.storage.records import StorageError
+from crushpy.storage.records import CallStart, StorageError
 from crushpy.tools.base import AnyTool, Args, Outcome, ToolContext
 from crushpy.tools.errors import ToolError
 from crushpy.tools.registry import check_args

@@ -15,7 +15,7 @@ from crushpy.core.messages import counted
 from crushpy.engine.session.browser import SearchGroup, SessionBrowser
 from crushpy.engine.session.export import age
 from crushpy.security.sanitize import one_line
-from crushpy.storage.records import ConversationRow, TasksDone
+from crushpy.storage.records import ConversationEntry, TasksDone
 from crushpy.tui.notify import tell
 from crushpy.tui.screens.overlay import FilterLine, FolderListScreen, spread
 from crushpy.tui.widgets.fields import LineField
@@ -28,7 +28,7 @@ class TitleField(LineField):
     """The new title of a conversation."""
 
 
-class SessionsScreen(FolderListScreen[ConversationRow, str | None]):
+class SessionsScreen(FolderListScreen[ConversationEntry, str | None]):
     """Returns the id of the session to resume, or None. Deleted conversations are erased when it closes."""
 
     DEFAULT_CSS = """
@@ -57,7 +57,7 @@ class SessionsScreen(FolderListScreen[ConversationRow, str | None]):
         """Progress of unfinished task lists, by conversation."""
         self._found: dict[str, SearchGroup] | None = None
         """Matches in messages, by conversation; None while only titles are searched."""
-        self._renamed: ConversationRow | None = None
+        self._renamed: ConversationEntry | None = None
 
     def compose_body(self) -> ComposeResult:
         for widget in super().compose_body():
@@ -88,18 +88,18 @@ class SessionsScreen(FolderListScreen[ConversationRow, str | None]):
         self._found = None
         self.refresh_rows()
 
-    def filter_rows(self) -> Sequence[ConversationRow]:
+    def filter_rows(self) -> Sequence[ConversationEntry]:
         if self._found is not None:
             return [row for row in self.all_rows if row.root_id in self._found]
         return super().filter_rows()
 
-    def row_text(self, row: ConversationRow) -> str:
+    def row_text(self, row: ConversationEntry) -> str:
         return f"{row.title} {row.model} {row.cwd}"
 
-    def cursor_after_filter(self, previous: ConversationRow | None) -> int:
+    def cursor_after_filter(self, previous: ConversationEntry | None) -> int:
         return next((n for n, row in enumerate(self.shown) if previous and row.id == previous.id), 0)
 
-    def draw_row(self, row: ConversationRow, width: int) -> Content:
+    def draw_row(self, row: ConversationEntry, width: int) -> Content:
         deleted = row.root_id in self._sessions.deleted
         mark = "✗ " if deleted else "● " if row.root_id == self._sessions.open_root else "  "
         title = one_line(row.title) or "untitled"
@@ -120,7 +120,7 @@ class SessionsScreen(FolderListScreen[ConversationRow, str | None]):
         figures = f"{row.messages:>5} msg {sessions:>12}  {since}"
         return spread(left, Content.styled(f"{model:<18} {figures}", "$text-muted"), width)
 
-    def describe_row(self, row: ConversationRow) -> Content:
+    def describe_row(self, row: ConversationEntry) -> Content:
         found = self._found.get(row.root_id) if self._found is not None else None
         if found is not None:
             others = len(found.hits) - 1 + found.more
@@ -147,7 +147,7 @@ class SessionsScreen(FolderListScreen[ConversationRow, str | None]):
 
     # --- actions -----------------------------------------------------------------------------------------
 
-    def choose(self, row: ConversationRow) -> None:
+    def choose(self, row: ConversationEntry) -> None:
         if self._renamed is not None:
             return
         if row.root_id in self._sessions.deleted:

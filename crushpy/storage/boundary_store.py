@@ -1,0 +1,205 @@
+"""`store.boundaries` and `store.pins`: one transaction for each boundary, and what is carried across them."""
+
+import time
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import msgspec
+
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Cut, Data, Message, Pin
+from crushpy.security.sanitize import encodable
+from crushpy.storage.codec import boundary_from_row, boundary_to_row, message_from_row, to_json
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import MessageOverrideRow
+from crushpy.storage.message_rows import append_messages
+from crushpy.storage.records import BoundaryInfo, Carried, SessionInfo, StorageError
+from crushpy.storage.session_rows import (
+    FORK,
+    find_continuation,
+    find_opening,
+    insert_session,
+    load_lineage,
+    load_reach,
+    refresh_conversation,
+    refresh_conversation_of,
+    require_session,
+)
+from crushpy.storage.storage_thread import Subject, stored
+
+END_REASONS = {"agent": "new_session"}
+"""How a session ended, if it is not the trigger's own name."""
+
+
+class BoundaryStore(Subject):
+    @stored
+    def add(
+        self,
+        boundary: BoundaryInfo,
+        child: SessionInfo,
+        seed: Message | None,
+        *,
+        cuts: Sequence[Cut] = (),
+        result: Message | None = None,
+        ledger: str = "",
+        facts: Mapping[str, Data] = MappingProxyType({}),
+    ) -> None:
+        """Ends the parent and opens the child, in one transaction: the parent's last `result`, its end, the
+        child, its seed, the boundary, the facts of all sessions before the child (`ledger`), its overrides
+        (`cuts`) and the lease. `facts` are those of result and seed."""
+        db, parent_id = self._db, boundary.parent_id
+        with db.transaction(durable=True, session=parent_id):
+            if result is not None:
+                append_messages(db, parent_id, result, facts=facts)
+            if boundary.trigger != FORK:
+                self._refuse_second(parent_id)
+                reason = END_REASONS.get(boundary.trigger, boundary.trigger)
+                ended = db.execute(
+                    sql.END_SESSION, session=parent_id, reason=reason, moment=boundary.created_at
+                )
+                require_session(db, ended.rowcount, parent_id)
+            insert_session(db, child)
+            refresh_conversation(db, child.root_id)
+            if seed is not None:
+                append_messages(db, child.id, seed, facts=facts)
+            db.execute(sql.INSERT_BOUNDARY, **boundary_to_row(boundary))
+            if ledger:
+                db.execute(sql.INSERT_LEDGER, session_id=child.id, facts=encodable(ledger))
+            self._save_overrides(child.id, cuts)
+            if boundary.trigger != FORK:
+                db.leases.move(parent_id, child.id)
+
+    def _refuse_second(self, parent_id: str) -> None:
+        """A session continues in one child only."""
+        child = find_continuation(self._db, parent_id)
+        if child is not None:
+            raise StorageError(
+                f"session {parent_id} continues in {child} already",
+                f"Another process continued it: open {child}, or undo that compaction.",
+            )
+
+    @stored
+    def record_reported_tokens(self, child_id: str, tokens: int) -> None:
+        """Records the usage that the child's first reply reported."""
+        with self._db.transaction(session=child_id):
+            self._db.execute(sql.SET_REPORTED_TOKENS, session=child_id, tokens=tokens)
+
+    @stored
+    def undo(self, boundary_id: str, note: Message) -> None:
+        """Makes the parent the tip again, with `note` as its next message; the child stays as a branch."""
+        db = self._db
+        parent = db.execute(sql.GET_BOUNDARY, boundary=boundary_id).one().parent_id
+        with db.transaction(durable=True, session=parent):
+            row = db.execute(sql.GET_BOUNDARY, boundary=boundary_id).one()
+            if row.undone_at is not None:
+                raise UsageError(f"The compaction before session {row.child_id} was undone already.")
+            db.execute(sql.SET_BOUNDARY_UNDONE, boundary=boundary_id, now=time.time())
+            db.execute(sql.SET_SESSION_KIND, session=row.child_id, new_kind=FORK)
+            db.execute(sql.END_SESSION, session=row.parent_id, reason="", moment=None)
+            append_messages(db, row.parent_id, note)
+            refresh_conversation_of(db, row.parent_id)
+
+    # --- overrides -------------------------------------------------------------------------------------
+
+    @stored
+    def add_overrides(self, session_id: str, cuts: Sequence[Cut]) -> None:
+        with self._db.transaction(durable=True, session=session_id):
+            self._db.leases.renew(session_id)
+            self._save_overrides(session_id, cuts)
+
+    def _save_overrides(self, session_id: str, cuts: Sequence[Cut]) -> None:
+        rows = [{"session_id": session_id, **msgspec.structs.asdict(cut)} for cut in cuts]
+        self._db.execute_many(sql.SAVE_OVERRIDE, rows)
+
+    @stored
+    def load_overrides(self, session_id: str) -> list[Cut]:
+        """The overrides of this session and of those it continues, the first session's first."""
+        return [
+            _override(row)
+            for session in load_lineage(self._db, session_id)
+            for row in self._db.execute(sql.LIST_OVERRIDES, session=session.id)
+        ]
+
+    # --- reading ---------------------------------------------------------------------------------------
+
+    @stored
+    def load_ledger(self, session_id: str) -> str:
+        """The facts of all sessions before this one, as stored with its boundary; empty without one."""
+        return self._db.execute(sql.FIND_LEDGER, session=session_id).scalar() or ""
+
+    @stored
+    def load_carried(self, session_id: str) -> Carried:
+        """What a session's requests contain beside its own messages."""
+        boundary = find_opening(self._db, session_id)
+        rows = self._db.execute(sql.LIST_OVERRIDES, session=session_id).all()
+        undone = self._db.execute(sql.FIND_UNDONE_BOUNDARY, session=session_id, many=1).scalar()
+        tail = self._load_in_order(boundary.tail) if boundary else ()
+        return Carried(tail, tuple(map(_override, rows)), undone is not None)
+
+    def _load_in_order(self, ids: Sequence[str]) -> tuple[Message, ...]:
+        rows = self._db.execute(sql.LIST_MESSAGES_BY_ID, ids=to_json(ids))
+        found = {row.id: message_from_row(row) for row in rows}
+        return tuple(found[one] for one in ids if one in found)
+
+    @stored
+    def find_opening(self, session_id: str) -> BoundaryInfo | None:
+        """The boundary that opened this session, undone or not; None for a root and for a fork."""
+        boundary = find_opening(self._db, session_id)
+        return None if boundary is None or boundary.trigger == FORK else boundary
+
+    @stored
+    def load_conversation(self, root_id: str) -> list[BoundaryInfo]:
+        """All boundaries of a conversation, oldest first."""
+        return [boundary_from_row(row) for row in self._db.execute(sql.LIST_BOUNDARIES, root=root_id)]
+
+    @stored
+    def load_reach(self, session_id: str) -> list[tuple[str, int]]:
+        """The sessions that led here, the first first, each with the number of its last message that did."""
+        return load_reach(self._db, session_id)
+
+
+class PinStore(Subject):
+    """Pins belong to a conversation: all its sessions and branches share them."""
+
+    @stored
+    def load(self, root_id: str) -> list[Pin]:
+        """The pins of a conversation, by number."""
+        rows = self._db.execute(sql.LIST_PINS, root=root_id)
+        return [Pin(row.number, row.kind, row.text, row.source, row.created_at) for row in rows]  # pyright: ignore[reportArgumentType]
+
+    @stored
+    def add(self, root_id: str, pin: Pin, known: Sequence[int]) -> Pin | None:
+        """Stores a pin under the next number. None if the pins are not those `known` any more."""
+        with self._db.transaction(durable=True, session=root_id):
+            numbers = [one.number for one in self.load.now(root_id)]
+            if numbers != list(known):
+                return None
+            number = max(numbers, default=0) + 1
+            self._db.execute(
+                sql.INSERT_PIN,
+                root_id=root_id,
+                number=number,
+                kind=pin.kind,
+                text=encodable(pin.text),
+                source=encodable(pin.source),
+                created_at=pin.created_at,
+            )
+        return msgspec.structs.replace(pin, number=number)
+
+    @stored
+    def remove(self, root_id: str, number: int) -> Pin:
+        """Removes a pin and returns it. `UsageError` if there is none with that number."""
+        with self._db.transaction(durable=True, session=root_id):
+            found = {one.number: one for one in self.load.now(root_id)}
+            if number not in found:
+                numbers = ", ".join(map(str, found)) or "none"
+                raise UsageError(
+                    f"there is no pin {number} in this conversation; there are: {numbers}",
+                    f"`crushpy sessions pins {root_id}` lists them.",
+                )
+            self._db.execute(sql.DELETE_PIN, root=root_id, number=number)
+        return found[number]
+
+
+def _override(row: MessageOverrideRow) -> Cut:
+    return Cut(row.message_id, row.head, row.tail, row.kind, row.made_after)  # pyright: ignore[reportArgumentType]

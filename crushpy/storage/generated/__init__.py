@@ -1,0 +1,1 @@
+"""Rendered by bin/compile-sql from tables.py and queries/."""

@@ -1,0 +1,235 @@
+"""`store.messages` and `store.calls`: messages with their facts and drafts, and their tool calls."""
+
+from collections.abc import Mapping, Sequence
+
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data, Message, Text, ToolCall, parts_from_json
+from crushpy.security.sanitize import encodable
+from crushpy.storage.audit_records import AuditEntry
+from crushpy.storage.audit_rows import append_audit
+from crushpy.storage.codec import folder_key, message_from_row, message_to_row, to_json
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.message_rows import add_facts, append_messages, begin_calls
+from crushpy.storage.output_store import OutputStore
+from crushpy.storage.records import (
+    EVERYTHING,
+    CallAnswered,
+    CallBegun,
+    CallDecided,
+    CallStart,
+    CallWrite,
+    MessagePlace,
+)
+from crushpy.storage.search_index import load_search_reach
+from crushpy.storage.session_rows import load_reach
+from crushpy.storage.storage_thread import StorageThread, Subject, stored
+
+_PAGE_ROWS = 50
+_FACTS_BATCH = 500
+"""Messages whose facts are stored in one transaction."""
+_PROMPT_SESSIONS = 200
+"""The latest sessions that are searched for prompts."""
+_PROMPT_REPEATS = 4
+"""Messages that are read for each prompt wanted: some occur twice."""
+_MAX_SHOWN = 5
+"""Messages that an error lists if an id is ambiguous."""
+_MAX_MATCHES = 1000
+_HINT = "`crushpy sessions show ID --json` prints the messages with their ids."
+
+
+class MessageStore(Subject):
+    @stored
+    def load(self, session_id: str) -> list[Message]:
+        """The session's own messages, in order."""
+        return [message_from_row(row) for row in self._db.execute(sql.LIST_MESSAGES, session=session_id)]
+
+    @stored
+    def load_ends(self, session_id: str, many: int) -> list[Message]:
+        """The session's first `many` messages and its last, in order, none twice."""
+        rows = self._db.execute(sql.LIST_MESSAGE_ENDS, session=session_id, many=many)
+        return [message_from_row(row) for row in rows]
+
+    @stored
+    def load_page(self, session_id: str, last: int, after: int) -> tuple[list[Message], int]:
+        """Some messages of a session up to number `last` (see `boundaries.load_reach`), and where the next
+        page begins. The first page begins `after` 0; a page without messages is the last.
+        """
+        rows = self._db.execute(
+            sql.PAGE_MESSAGES, session=session_id, last=last, after=after, many=_PAGE_ROWS
+        ).all()
+        return [message_from_row(row) for row in rows], rows[-1].seq if rows else after
+
+    @stored
+    def load_lineage(self, session_id: str) -> list[Message]:
+        """All messages from the root to this session, as far as each session led here."""
+        return [
+            message_from_row(row)
+            for session, last in load_reach(self._db, session_id)
+            for row in self._db.execute(sql.LIST_MESSAGES_UP_TO, session=session, last=last)
+        ]
+
+    @stored
+    def load_numbers(self, message_ids: Sequence[str]) -> dict[str, int]:
+        """The numbers of these messages, which order the messages of all conversations."""
+        rows = self._db.execute(sql.FIND_MESSAGE_NUMBERS, ids=to_json(message_ids))
+        return {row.id: row.number for row in rows}
+
+    @stored
+    def list_prompts(self, cwd: str, limit: int) -> list[str]:
+        """The last `limit` distinct texts that a user wrote in this folder, the latest last."""
+        rows = self._db.execute(
+            sql.LIST_PROMPTS, folder=folder_key(cwd), sessions=_PROMPT_SESSIONS, many=limit * _PROMPT_REPEATS
+        )
+        found: dict[str, None] = {}
+        for parts in rows.scalars():
+            text = "".join(part.text for part in parts_from_json(parts) if isinstance(part, Text))
+            if text.strip():  # seeds and notes were not written by the user
+                found.setdefault(text)
+        return list(found)[:limit][::-1]
+
+    @stored
+    def get(self, message_id: str, within: str) -> Message:
+        """One message of this session, of those it continues, or of their tasks. `UsageError` if none is."""
+        row = self._db.execute(sql.GET_MESSAGE, message=encodable(message_id)).first()
+        if row is None or row.number > load_search_reach(self._db, within).get(row.session_id, 0):
+            raise UsageError(f"There is no message {message_id!r} in this conversation.")
+        return message_from_row(row)
+
+    @stored
+    def find(self, id_or_prefix: str, within: str) -> MessagePlace:
+        """A message of this session or of those it continues. `UsageError` if none matches, or several do."""
+        wanted = encodable(id_or_prefix.strip())
+        if not wanted:
+            raise UsageError("the message id is empty", _HINT)
+        reach = dict(load_reach(self._db, within))
+        rows = self._db.execute(
+            sql.FIND_MESSAGES_FROM, start=wanted, end=wanted + "\U0010ffff", many=_MAX_MATCHES
+        ).all()
+        here = [row for row in rows if row.number <= reach.get(row.session_id, 0)]
+        exact = [row for row in here if row.id == wanted]
+        if exact or len(here) == 1:
+            row = (exact or here)[0]
+            return MessagePlace(row.id, row.session_id)
+        if here:
+            names = ", ".join(row.id for row in here[:_MAX_SHOWN]) + (
+                ", ..." if len(here) > _MAX_SHOWN else ""
+            )
+            raise UsageError(f"several messages start with {wanted!r}: {names}", "Give more of the id.")
+        if not rows:
+            raise UsageError(f"there is no message {wanted!r} in session {within} or before it", _HINT)
+        raise UsageError(
+            f"message {rows[0].id} belongs to session {rows[0].session_id}, "
+            f"which does not lead to session {within}",
+            f"Name session {rows[0].session_id} instead.",
+        )
+
+    async def add(self, session_id: str, message: Message, facts: Data | None = None) -> None:
+        """Appends a message, with its facts if they are known, and adds its usage to the session's."""
+        self._thread.schedule_maintenance()
+        known = {message.id: facts} if facts is not None else {}
+        await self._thread.run(lambda: self._add(session_id, message, known))
+
+    def _add(self, session_id: str, message: Message, facts: Mapping[str, Data]) -> None:
+        with self._db.transaction(durable=message.role == "user", session=session_id):
+            append_messages(self._db, session_id, message, facts=facts)
+
+    # --- facts -----------------------------------------------------------------------------------------
+
+    @stored
+    def load_facts(self, session_id: str, last: int = EVERYTHING) -> list[str | None]:
+        """For each message of a session up to number `last` its facts; None if they are not stored."""
+        return self._db.execute(sql.LIST_FACTS_UP_TO, session=session_id, last=last).scalars()
+
+    @stored
+    def save_facts(self, session_id: str, facts: Mapping[str, Data]) -> None:
+        """Stores the facts of messages, by id, that were stored without them."""
+        found = list(facts.items())
+        for start in range(0, len(found), _FACTS_BATCH):
+            with self._db.transaction(session=session_id):
+                add_facts(self._db, dict(found[start : start + _FACTS_BATCH]))
+
+    # --- drafts ----------------------------------------------------------------------------------------
+
+    @stored
+    def save_draft(self, session_id: str, message: Message) -> None:
+        """The reply received so far, in place of the previous draft. Deleted once the reply is stored."""
+        with self._db.transaction(session=session_id):
+            self._db.execute(sql.SAVE_DRAFT, **message_to_row(session_id, message))
+
+    @stored
+    def delete_draft(self, session_id: str) -> None:
+        with self._db.transaction(session=session_id):
+            self._db.execute(sql.DELETE_DRAFT, session=session_id)
+
+    @stored
+    def load_draft(self, session_id: str, *, recover: bool) -> Message | None:
+        """The draft that a killed process left. `recover` makes it a message of the session."""
+        if not recover:
+            return self._find_draft(session_id)
+        with self._db.transaction(session=session_id):
+            message = self._find_draft(session_id)
+            if message is not None:
+                append_messages(self._db, session_id, message)
+        return message
+
+    def _find_draft(self, session_id: str) -> Message | None:
+        row = self._db.execute(sql.FIND_DRAFT, session=session_id).first()
+        return message_from_row(row) if row is not None else None
+
+
+class CallStore(Subject):
+    """Tool calls. Many are committed together, since a reply may contain thousands."""
+
+    def __init__(self, thread: StorageThread, outputs: OutputStore) -> None:
+        super().__init__(thread)
+        self._outputs = outputs
+        thread.write_calls = self._write
+
+    async def begin(self, session_id: str, message_id: str, call: ToolCall) -> None:
+        """Stores the intent to run a call of that assistant message, before anything is run."""
+        await self._thread.calls.write(CallBegun(session_id, message_id, call))
+
+    async def finish(
+        self, session_id: str, message: Message, start: CallStart | None = None, facts: Data | None = None
+    ) -> None:
+        """Appends a tool message and ends the intent it answers, if one is open: both or neither.
+
+        `start`: of a call that changes nothing, its decision and its start, stored with it.
+        """
+        await self._outputs.save_printed(message)
+        self._thread.schedule_maintenance()
+        await self._thread.calls.write(CallAnswered(session_id, message, start, facts))
+
+    @stored
+    def list_open(self, session_id: str) -> set[str]:
+        """Ids of calls that have an intent and no result: they were interrupted, effects unknown."""
+        return set(self._db.execute(sql.LIST_OPEN_CALLS, session=session_id).scalars())
+
+    def _write(self, where: str, writes: Sequence[CallWrite]) -> None:
+        """Writes to one session, or conversation: all or nothing. An intent survives a power failure."""
+        begun = [(write.message_id, write.call) for write in writes if isinstance(write, CallBegun)]
+        answers = [write for write in writes if isinstance(write, CallAnswered)]
+        with self._db.transaction(durable=bool(begun), session=where):
+            for root_id, entries in _decisions(writes).items():
+                append_audit(self._db, root_id, entries)
+            if begun:
+                begin_calls(self._db, where, begun)
+            if answers:
+                starts = {one.message.id: one.start for one in answers if one.start is not None}
+                facts = {one.message.id: one.facts for one in answers if one.facts is not None}
+                messages = [one.message for one in answers]
+                append_messages(self._db, where, *messages, starts=starts, facts=facts)
+
+
+def _decisions(writes: Sequence[CallWrite]) -> dict[str, list[AuditEntry]]:
+    """The audit entries of the writes, by conversation."""
+    found: dict[str, list[AuditEntry]] = {}
+    for write in writes:
+        match write:
+            case CallDecided() as decided:
+                found.setdefault(decided.root_id, []).extend(decided.entries)
+            case CallAnswered(start=CallStart(decided=decided)):
+                found.setdefault(decided.root_id, []).extend(decided.entries)
+            case _:
+                pass
+    return found

@@ -1,0 +1,143 @@
+"""The full-text index of PostgreSQL: a tsvector of the words of each message, and trigrams of their parts.
+
+Text is split here and not by the server, whose rules depend on the language of its database. A revision that
+changes how must build the index again: a query must be spelled as the index was.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from crushpy.core.messages import Data
+from crushpy.storage.codec import to_json
+from crushpy.storage.database import Database, FullTextIndex, IndexedText
+from crushpy.storage.statement import handwritten
+
+FULL_TEXT_SCHEMA = (
+    "CREATE TABLE message_words (number BIGINT NOT NULL PRIMARY KEY REFERENCES message (number) "
+    'ON DELETE CASCADE, words TSVECTOR NOT NULL, parts TEXT COLLATE "C" NOT NULL)',
+    "CREATE INDEX message_by_words ON message_words USING gin (words) WITH (gin_pending_list_limit = 256)",
+)
+TRIGRAM_INDEX_NAME = "message_by_parts"
+TRIGRAM_INDEX = (
+    "CREATE INDEX message_by_parts ON crushpy.message_words USING gin (parts gin_trgm_ops) "
+    "WITH (gin_pending_list_limit = 256)"
+)
+_MAX_WORD_CHARS = 200
+_MAX_VECTOR_BYTES = 800_000
+"""A tsvector is limited to a megabyte."""
+_MAX_COUNT = 8
+"""Occurrences of a word that count for its rank."""
+_MIN_PART_CHARS = 3
+# Thai and Lao, Burmese, Hangul's letters, Khmer, Japanese and Chinese, Hangul, half-width katakana.
+_UNSPACED = (
+    "\u0e00-\u0eff\u1000-\u109f\u1100-\u11ff\u1780-\u17ff\u3040-\u30ff\u3100-\u312f\u31f0-\u31ff"
+    "\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_RUN = re.compile(rf"(?P<unspaced>[{_UNSPACED}]+)|[^\W_{_UNSPACED}]+")
+_ADD = handwritten(
+    "INSERT INTO message_words VALUES (:number, CAST(:words AS tsvector), :parts) ON CONFLICT DO NOTHING"
+)
+_REMOVE = handwritten(
+    "DELETE FROM message_words WHERE number IN "
+    "(SELECT CAST(jsonb_array_elements_text(CAST(:numbers AS jsonb)) AS bigint))"
+)
+
+
+class LetterRun(Data, frozen=True):
+    """A word, or two characters of a script without spaces, and whether it is at an end of the text."""
+
+    text: str
+    is_pair: bool
+    at_start: bool = False
+    at_end: bool = False
+
+
+class PostgresFullText(FullTextIndex):
+    like_operator = "ILIKE"
+    reach_query = "SELECT key, CAST(value AS bigint) FROM json_each_text(CAST(:reach AS json))"
+    finds_whole_words_faster = True
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+
+    def add(self, texts: Sequence[IndexedText]) -> None:
+        rows = [{"number": text.number, "words": _vector(text.words), "parts": text.parts} for text in texts]
+        self._db.execute_many(_ADD, rows)
+
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        self._db.execute(_REMOVE, numbers=to_json([text.number for text in texts]))
+
+    def merge_some(self, *, begin: bool) -> bool:
+        """The server removes deleted words by itself."""
+        return False
+
+    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+        runs = list(split_runs(term))
+        if whole:
+            return _with_words(name, [run.text for run in runs], values)
+        if len(runs) == 1 and runs[0].at_start:
+            return self._find_part(name, runs[0], values)
+        # The first run may be the end of a longer word: it does not restrict the candidates.
+        known = [_or_longer(run) for run in runs if not run.at_start]
+        return _with_words(name, known, values) if known else None
+
+    def _find_part(self, name: str, run: LetterRun, values: dict[str, Any]) -> str | None:
+        """A run that may be any part of a word: by its beginning, and if it is long enough by trigrams."""
+        words = _with_words(name, [_or_longer(run)], values)
+        if len(run.text) < _MIN_PART_CHARS:
+            return words if run.at_end and run.text.isascii() else None
+        values[f"{name}_part"] = f"%{run.text}%"
+        return f"{words} UNION SELECT number FROM message_words WHERE parts LIKE :{name}_part"  # noqa: S608
+
+    def rank(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
+        words = dict.fromkeys(run.text for term in terms for run in split_runs(term))
+        values["whole"] = " | ".join(words)
+        values["longer"] = " | ".join(f"{word}:*" for word in words)
+        join = "LEFT JOIN message_words AS ranked ON ranked.number = message.number"
+        ranks = [f"ts_rank(ranked.words, CAST(:{name} AS tsquery), 1)" for name in ("whole", "longer")]
+        return join, f"-(2 * {ranks[0]} + {ranks[1]})"
+
+
+def _or_longer(run: LetterRun) -> str:
+    return f"{run.text}:*" if run.at_end else run.text
+
+
+def _with_words(name: str, words: Sequence[str], values: dict[str, Any]) -> str:
+    """The messages with each of these words. They are letters and digits: nothing needs quoting."""
+    values[name] = " & ".join(words)
+    return f"SELECT number FROM message_words WHERE words @@ CAST(:{name} AS tsquery)"  # noqa: S608
+
+
+def split_runs(text: str) -> Iterator[LetterRun]:
+    """All of a text in order, in lower case. A single character of an unspaced script is left out."""
+    lower = text.lower()
+    for found in _RUN.finditer(lower):
+        run = found[0]
+        if found.lastgroup is None:
+            yield LetterRun(run[:_MAX_WORD_CHARS], False, found.start() == 0, found.end() == len(lower))
+        else:
+            yield from (LetterRun(run[at : at + 2], True) for at in range(len(run) - 1))
+
+
+def _vector(text: str) -> str:
+    """The words of a text as a tsvector: as many positions as occurrences, up to a bound."""
+    words: list[str] = []
+    size = 0
+    for word, many in Counter(_words(text)).items():
+        size += len(word.encode()) + 2 * _MAX_COUNT
+        if size > _MAX_VECTOR_BYTES:
+            break
+        words.append(f"{word}:{','.join(map(str, range(1, min(many, _MAX_COUNT) + 1)))}")
+    return " ".join(words)
+
+
+def _words(text: str) -> Iterator[str]:
+    """The texts of `split_runs`, only faster."""
+    for found in _RUN.finditer(text.lower()):
+        run = found[0]
+        if found.lastgroup is None:
+            yield run[:_MAX_WORD_CHARS]
+        else:
+            yield from (run[at : at + 2] for at in range(len(run) - 1))

@@ -1,0 +1,242 @@
+"""The server itself: its errors, what it must provide, its schema, and its state for `crushpy doctor`."""
+
+import logging
+import time
+from typing import Any
+
+import psycopg
+
+from crushpy.storage.generated.schema import POSTGRESQL, VERSION
+from crushpy.storage.location import Location
+from crushpy.storage.postgres_address import ServerAddress
+from crushpy.storage.postgres_search import FULL_TEXT_SCHEMA, TRIGRAM_INDEX, TRIGRAM_INDEX_NAME
+from crushpy.storage.records import ServerReport, StorageError
+from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+
+log = logging.getLogger(__name__)
+_HINTS = {
+    "28": "Check the user and its password: PGPASSWORD, ~/.pgpass, or CRUSHPY_DATABASE_URL.",
+    "3D": "Make the database first: `createdb NAME`.",
+    "42501": "The role lacks a right: docs/storage.md lists those it needs.",
+    "53100": "The server's disk is full. What was stored before is safe.",
+    "53300": "The server accepts no more connections: raise its max_connections, or end some.",
+    "55P03": "Another program has been writing to this conversation for over a minute.",
+    "57014": "The server ended the statement: its statement_timeout is too short.",
+    "25006": "The server is read-only: name its primary in database_url.",
+}
+_UNREACHABLE = "Check that the server runs and can be reached: `crushpy doctor`."
+OTHER_HINT = "Run `crushpy doctor` to check the database."
+_LOST = ("08", "57P01", "57P02", "57P03", "57P05", "25P03")
+"""The server ended the connection, is starting or shutting down, or we were idle for too long."""
+_COLLISIONS = ("40001", "40P01")
+"""Two transactions collided; one of them is repeated."""
+
+
+class Interrupted(Exception):
+    """A job changed nothing and may be repeated: on a new connection if `lost`."""
+
+    def __init__(self, cause: Exception, *, lost: bool) -> None:
+        super().__init__(str(cause))
+        self.lost = lost
+
+
+def is_lost(error: psycopg.Error, closed: bool) -> bool:
+    state = error.sqlstate or ""
+    return state.startswith(_LOST) or (closed and isinstance(error, psycopg.OperationalError))
+
+
+def is_collision(error: psycopg.Error) -> bool:
+    return (error.sqlstate or "").startswith(_COLLISIONS)
+
+
+def was_refused_for_now(error: psycopg.Error) -> bool:
+    """Whether others hold a lock, the server is read-only, or its disk is full."""
+    return (error.sqlstate or "").startswith(("55P03", "25006", "53100"))
+
+
+def may_recover(error: psycopg.Error) -> bool:
+    """Of a connection that was refused: whether waiting may help."""
+    state = error.sqlstate or ""
+    if state:
+        return state.startswith((*_LOST, "53300"))
+    return "password" not in str(error) and "no pg_hba.conf entry" not in str(error)
+
+
+def explain(address: ServerAddress, error: psycopg.Error) -> StorageError:
+    """The error for people."""
+    state = error.sqlstate or ""
+    said = address.without_secrets(str(error)).strip()
+    if not state and isinstance(error, psycopg.OperationalError):
+        refused = "password" in said or "authentication" in said or "no pg_hba" in said
+        hint = _HINTS["28"] if refused else _HINTS["3D"] if "does not exist" in said else _UNREACHABLE
+    else:
+        hint = next((hint for start, hint in _HINTS.items() if state.startswith(start)), OTHER_HINT)
+    return StorageError(f"cannot use the database {address.shown}: {one_paragraph(said)}", hint)
+
+
+def one_paragraph(text: str) -> str:
+    return "; ".join(dict.fromkeys(line.strip() for line in text.splitlines() if line.strip()))
+
+
+# --- its state
+
+OLDEST_SERVER = 14
+_STATE_QUERY = """
+SELECT current_setting('server_version'), current_setting('server_version_num')::int,
+    current_setting('server_encoding'), current_user::text,
+    CASE WHEN to_regnamespace('crushpy') IS NULL THEN has_database_privilege(current_database(), 'CREATE')
+        ELSE has_schema_privilege('crushpy', 'CREATE') END,
+    pg_is_in_recovery() OR current_setting('transaction_read_only')::bool,
+    coalesce((SELECT bool_and(has_table_privilege(oid, 'SELECT') AND has_table_privilege(oid, 'INSERT')
+        AND has_table_privilege(oid, 'UPDATE') AND has_table_privilege(oid, 'DELETE')) FROM pg_class
+        WHERE relkind = 'r' AND relnamespace = to_regnamespace('crushpy')), true)
+"""
+
+
+def examine(address: ServerAddress) -> ServerReport:
+    """Asks a server for its state. `StorageError` if it cannot be asked. Changes nothing."""
+    try:
+        with psycopg.connect(address.url, autocommit=True, connect_timeout=10) as connection:
+            return _report(connection, psycopg.__version__)
+    except psycopg.Error as error:
+        raise explain(address, error) from error
+
+
+def _report(connection: psycopg.Connection[Any], library: str) -> ServerReport:
+    times: list[float] = []
+    row: Any = None
+    for _ in range(3):
+        start = time.perf_counter()
+        row = connection.execute(_STATE_QUERY).fetchone()
+        times.append(time.perf_counter() - start)
+    version, number, encoding, role, may_create, read_only, may_write = row
+    stored = read_version(connection)
+    count: Any = None
+    unfinished = ""
+    if stored == VERSION and may_write:
+        count = connection.execute("SELECT count(*) FROM crushpy.conversation").fetchone()
+        found = connection.execute("SELECT state FROM crushpy.maintenance WHERE name = 'copy'").fetchone()
+        unfinished = found[0] if found else ""
+    return ServerReport(
+        version=version,
+        number=number,
+        oldest=OLDEST_SERVER,
+        library=library,
+        encoding=encoding,
+        role=role,
+        may_create=may_create,
+        read_only=read_only,
+        schema_version=stored or 0,
+        newest=VERSION,
+        may_write=may_write,
+        trigrams=has_trigram_index(connection),
+        unfinished=unfinished,
+        conversations=count[0] if count else 0,
+        latency=min(times),
+    )
+
+
+def refuse_unsuitable(connection: psycopg.Connection[Any], place: str) -> None:
+    """Raises if this server cannot be used. Changes nothing."""
+    number = connection.info.server_version
+    encoding = connection.info.parameter_status("server_encoding")
+    if number < OLDEST_SERVER * 10_000:
+        raise StorageError(
+            f"{place} is PostgreSQL {number // 10_000}; crushpy needs {OLDEST_SERVER} or newer",
+            "Update the server.",
+        )
+    if encoding != "UTF8":
+        raise StorageError(
+            f"{place} stores text as {encoding}, which cannot represent every character",
+            "Create a database for crushpy: createdb --encoding=UTF8 --template=template0 NAME",
+        )
+
+
+# --- the schema
+
+_SCHEMA_LOCK = 0x63727079
+"""The advisory lock of a process that creates or upgrades the tables."""
+_READY = f"""
+SELECT (SELECT version FROM crushpy.schema_version),
+    to_regclass('crushpy.{TRIGRAM_INDEX_NAME}') IS NULL
+        AND EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm')
+"""  # noqa: S608  # our own names
+_STATE = f"""
+SELECT to_regnamespace('crushpy') IS NOT NULL, to_regclass('crushpy.schema_version') IS NOT NULL,
+    to_regclass('crushpy.migration') IS NOT NULL,
+    EXISTS (SELECT FROM pg_class WHERE relnamespace = to_regnamespace('crushpy')),
+    EXISTS (SELECT FROM pg_extension WHERE extname = 'pg_trgm'),
+    to_regclass('crushpy.{TRIGRAM_INDEX_NAME}') IS NOT NULL
+"""  # noqa: S608
+
+
+def prepare_schema(connection: psycopg.Connection[Any], location: Location, address: ServerAddress) -> None:
+    """Creates or upgrades the tables if necessary; several processes may try at once. Usually one SELECT."""
+    try:
+        row = connection.execute(_READY.encode()).fetchone()
+    except psycopg.errors.UndefinedTable:
+        row = None
+    if row is not None and row[0] == VERSION and not row[1]:
+        return
+    version = read_version(connection)
+    if version is None:
+        raise StorageError(
+            f"the schema crushpy of {location.place} belongs to another program",
+            "Name another database in database_url. Nothing was changed.",
+        )
+    require_supported(version, location)
+    if version == OLD_VERSION:
+        for statement in old_table_views("crushpy."):
+            connection.execute(statement.encode())
+        return
+    if 0 < version < VERSION:
+        from crushpy.storage.migrations.upgrade import upgrade_server
+
+        upgrade_server(address.url, _SCHEMA_LOCK)
+    with connection.transaction():
+        connection.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+        if read_version(connection) == 0:  # another process may have been faster
+            _create_schema(connection)
+        *_, extension, indexed = _state(connection)
+        if extension and not indexed:
+            connection.execute(TRIGRAM_INDEX)
+
+
+def read_version(connection: psycopg.Connection[Any]) -> int | None:
+    """The version of the schema; 0 if there is none yet, None if it belongs to another program."""
+    _, ours, old, filled, *_ = _state(connection)
+    if not ours and not old:
+        return None if filled else 0
+    query = (
+        "SELECT version FROM crushpy.schema_version" if ours else "SELECT max(version) FROM crushpy.migration"
+    )
+    row = connection.execute(query).fetchone()
+    return row[0] if row else 0
+
+
+def has_trigram_index(connection: psycopg.Connection[Any]) -> bool:
+    """False if the extension pg_trgm could not be created: parts of words are then found without an index."""
+    return _state(connection)[-1]
+
+
+def _state(connection: psycopg.Connection[Any]) -> tuple[bool, ...]:
+    row = connection.execute(_STATE.encode()).fetchone()
+    assert row is not None
+    return row
+
+
+def _create_schema(connection: psycopg.Connection[Any]) -> None:
+    exists, *_ = _state(connection)
+    if not exists:
+        connection.execute("CREATE SCHEMA crushpy")
+    for statement in (*POSTGRESQL, *FULL_TEXT_SCHEMA):
+        connection.execute(statement.encode())
+    connection.execute("CREATE TABLE schema_version (version BIGINT NOT NULL)")
+    connection.execute("INSERT INTO schema_version VALUES (%s)", (VERSION,))
+    try:
+        with connection.transaction():
+            connection.execute("CREATE EXTENSION IF NOT EXISTS pg_trgm")
+    except psycopg.Error as error:  # a search works without it, only more slowly
+        if connection.closed:
+            raise
+        log.warning("pg_trgm: %s", error)

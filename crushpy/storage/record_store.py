@@ -1,0 +1,197 @@
+"""`store.notes`, `store.leases`, `store.tasks` and `store.usage`."""
+
+import logging
+import time
+from collections.abc import Sequence
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from crushpy.core.messages import Usage
+from crushpy.core.timeline_notes import TimelineNote
+from crushpy.security.sanitize import encodable
+from crushpy.storage.codec import to_json, usage_figures, usage_from_json
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import SessionUsageRow
+from crushpy.storage.records import ListedTask, StoredTaskList, TaskResult, TasksDone, UsageSum
+from crushpy.storage.session_rows import load_reach
+from crushpy.storage.storage_thread import Subject, stored
+
+log = logging.getLogger(__name__)
+_QUARTER_HOUR_S = 900
+_MIN_COST = 1e-9
+"""Less than this is a rounding error."""
+
+
+class NoteStore(Subject):
+    """Events between messages."""
+
+    def record(self, session_id: str, note: TimelineNote) -> None:
+        """Stores a note in the background; a failure is only logged."""
+        with suppress(RuntimeError):  # closed meanwhile
+            self._thread.submit(lambda: self._add(session_id, note)).add_done_callback(_log_failure)
+
+    def _add(self, session_id: str, note: TimelineNote) -> None:
+        row = msgspec.structs.asdict(note) | {"session_id": session_id}
+        row |= {"text": encodable(note.text), "hint": encodable(note.hint)}
+        with self._db.transaction(session=session_id):
+            self._db.execute(sql.INSERT_NOTE, **row)
+
+    @stored
+    def load(self, session_id: str, carried: Sequence[str] = ()) -> list[TimelineNote]:
+        """The notes of a session, and those after messages that were carried into it."""
+        rows = self._db.execute(sql.LIST_NOTES, session=session_id, carried=to_json(carried))
+        return [
+            TimelineNote(row.kind, row.text, row.hint, row.after, bool(row.early), row.at)  # pyright: ignore[reportArgumentType]
+            for row in rows
+        ]
+
+
+class LeaseStore(Subject):
+    """One writer for each session."""
+
+    async def acquire(self, session_id: str) -> bool:
+        """Makes this process the only writer of a session; False if it was already. `SessionBusy` if another
+        process is."""
+        acquired = await self._thread.run(lambda: self._db.leases.acquire(session_id))
+        self._thread.start_heartbeat()
+        return acquired
+
+    @stored
+    def release(self, session_id: str) -> None:
+        self._db.leases.release(session_id)
+
+    @stored
+    def release_all(self) -> None:
+        self._db.leases.release_all()
+
+
+class TaskStore(Subject):
+    @stored
+    def add_result(self, result: TaskResult) -> None:
+        with self._db.transaction(session=result.session_id):
+            row = msgspec.structs.asdict(result) | {"raw": encodable(result.raw)}
+            self._db.execute(sql.INSERT_TASK_RESULT, **row)
+
+    @stored
+    def save_summary(self, result: TaskResult) -> None:
+        """Stores the short form of a result beside the whole."""
+        with self._db.transaction(session=result.session_id):
+            self._db.execute(
+                sql.SUMMARIZE_TASK_RESULT,
+                result=result.id,
+                summary=encodable(result.context_summary or ""),
+                new_model=result.summary_model,
+                new_cost=result.cost,
+            )
+
+    @stored
+    def load_results(self, result_ids: Sequence[str]) -> dict[str, TaskResult]:
+        """Results of tasks, by id."""
+        rows = self._db.execute(sql.LIST_TASK_RESULTS, ids=to_json(result_ids))
+        return {row.id: TaskResult(**msgspec.structs.asdict(row)) for row in rows}
+
+    @stored
+    def add_list(self, root_id: str, listed: StoredTaskList) -> None:
+        """Stores a list of tasks with the conversation that works through it."""
+        with self._db.transaction(durable=True, session=root_id):
+            self._db.execute(
+                sql.INSERT_TASK_LIST,
+                root_id=root_id,
+                orders=encodable(listed.orders),
+                parallel=listed.parallel,
+                created_at=time.time(),
+            )
+            self._db.execute_many(
+                sql.SAVE_LISTED_TASK, [_task_to_row(root_id, task) for task in listed.tasks]
+            )
+
+    @stored
+    def load_list(self, root_id: str) -> StoredTaskList | None:
+        """The list that a conversation works through, if it has one."""
+        whole = self._db.execute(sql.FIND_TASK_LIST, root=root_id).first()
+        if whole is None:
+            return None
+        rows = self._db.execute(sql.LIST_LISTED_TASKS, root=root_id)
+        fields = ListedTask.__struct_fields__
+        tasks = tuple(ListedTask(**{name: getattr(row, name) for name in fields}) for row in rows)
+        return StoredTaskList(whole.orders, whole.parallel, tasks)
+
+    @stored
+    def list_unfinished(self) -> dict[str, TasksDone]:
+        """The conversations whose list is not done, and the progress of each."""
+        rows = self._db.execute(sql.LIST_UNFINISHED_TASK_LISTS)
+        return {row.root_id: TasksDone(row.done, row.tasks) for row in rows}
+
+    @stored
+    def update(self, root_id: str, task: ListedTask) -> None:
+        """The new state of a task of a list."""
+        with self._db.transaction(durable=True, session=root_id):
+            self._db.execute(sql.SAVE_LISTED_TASK, **_task_to_row(root_id, task))
+
+
+class UsageStore(Subject):
+    @stored
+    def load_lineage(self, session_id: str) -> list[tuple[str, Usage]]:
+        """The usage that each model call from the root to this session reported, with its session."""
+        return [
+            (session, usage_from_json(usage))
+            for session, last in load_reach(self._db, session_id)
+            for usage in self._db.execute(sql.LIST_USAGE_UP_TO, session=session, last=last).scalars()
+        ]
+
+    @stored
+    def sum_tasks(self, root_id: str) -> Usage:
+        """The usage of all tasks of a conversation, including their summaries."""
+        used = usage_figures(self._db.execute(sql.SUM_TASK_USAGE, root=root_id).one())
+        return used + Usage(cost=self._db.execute(sql.SUM_SUMMARY_COST, root=root_id).scalar())
+
+    @stored
+    def sum_since(self, moment: float) -> list[UsageSum]:
+        """The usage of all sessions that were continued since then, on whatever day, by day, model and
+        conversation. Calls that left no message (titles, summaries) count on the last day of their session.
+        """
+        sessions = {row.id: row for row in self._db.execute(sql.SUM_SESSION_USAGE, since=moment)}
+        reported = dict.fromkeys(sessions, Usage())
+        found: list[UsageSum] = []
+        for row in self._db.execute(sql.SUM_CALL_USAGE, since=moment):
+            session = sessions.get(row.session_id)
+            if session is not None:  # otherwise it was opened between the two statements
+                usage = usage_figures(row)
+                reported[session.id] += usage
+                found.append(_sum(session, row.quarter, row.model or session.model, usage))
+        for session in sessions.values():
+            rest = _subtract(usage_figures(session), reported[session.id])
+            if rest.total or rest.cost:
+                found.append(_sum(session, session.quarter, session.model, rest))
+        return found
+
+
+def _task_to_row(root_id: str, task: ListedTask) -> dict[str, Any]:
+    row = msgspec.structs.asdict(task)
+    row = {name: encodable(value) if isinstance(value, str) else value for name, value in row.items()}
+    return {"root_id": root_id, **row}
+
+
+def _sum(session: SessionUsageRow, quarter: int, model: str, usage: Usage) -> UsageSum:
+    day = time.strftime("%Y-%m-%d", time.localtime(quarter * _QUARTER_HOUR_S))
+    return UsageSum(day, model, session.cwd, session.root_id, session.title, usage)
+
+
+def _subtract(whole: Usage, part: Usage) -> Usage:
+    """The rest of `whole`; never negative."""
+    cost = whole.cost - part.cost
+    return Usage(
+        max(0, whole.input_tokens - part.input_tokens),
+        max(0, whole.output_tokens - part.output_tokens),
+        max(0, whole.cache_read_tokens - part.cache_read_tokens),
+        max(0, whole.cache_write_tokens - part.cache_write_tokens),
+        cost if cost > _MIN_COST else 0.0,
+    )
+
+
+def _log_failure(done: "Future[None]") -> None:
+    if (error := done.exception()) is not None:
+        log.warning("a timeline note was not stored: %s", error)

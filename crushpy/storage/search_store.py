@@ -1,0 +1,213 @@
+"""`store.search`: full-text search over stored messages. The index finds candidates, which are verified."""
+
+import math
+import re
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from itertools import islice
+from typing import Any
+
+import msgspec
+
+from crushpy.core.errors import UsageError
+from crushpy.core.messages import Data
+from crushpy.security.sanitize import encodable
+from crushpy.storage.codec import folder_key, message_from_row, to_json
+from crushpy.storage.database import LETTERS
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.generated.rows import CandidateRow
+from crushpy.storage.records import CannotWriteNow, SearchHit
+from crushpy.storage.search_index import index_some, load_search_reach, searchable
+from crushpy.storage.statement import handwritten
+from crushpy.storage.storage_thread import Subject, stored
+
+SEARCH_INDEX_BUDGET_S = 0.3
+"""Time that a search spends on the index first."""
+MAX_TERMS = 24
+MAX_TERM_CHARS = 200
+SNIPPET_MARGIN_CHARS = 160
+"""On each side of a match."""
+SNIPPET_MATCH_CHARS = 1_000
+_TERM = re.compile(r'"([^"]*)"|([^\s"]+)')
+_SNIPPET_PLACES = 8
+"""Of one word, how many places in a text are weighed for the snippet."""
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]+")
+_FIRST_PAGE_ROWS, _MAX_PAGE_ROWS = 32, 512
+"""Candidates whose texts are read at once."""
+
+
+class _Wanted(Data, frozen=True):
+    terms: Sequence[str]
+    reach: dict[str, int] | None
+    """Only these sessions, each up to a message number."""
+    cwd: str | None
+    every: bool = True
+    """All terms, or any."""
+    whole: bool = False
+    """Only whole words."""
+
+
+class SearchStore(Subject):
+    async def find(
+        self, query: str, *, within: str | None = None, cwd: str | None = None, limit: int = 20
+    ) -> list[SearchHit]:
+        """Messages with the words of `query`, best first; `within` one session's lineage and tasks."""
+        with suppress(CannotWriteNow):  # indexed messages are found
+            await self._catch_up(within)
+        return await self._thread.run(lambda: self._find(query, within, cwd, limit))
+
+    async def index_more(self) -> int:
+        """Spends a moment on the index; how many messages a search cannot find after it. `CannotWriteNow` if
+        others write."""
+        await self._catch_up(None)
+        return await self.count_unindexed()
+
+    @stored
+    def count_unindexed(self) -> int:
+        """How many messages a search cannot find yet."""
+        return self._db.execute(sql.COUNT_UNINDEXED).scalar() or 0
+
+    async def _catch_up(self, within: str | None) -> None:
+        """Indexes what a search covers, in steps: writes of a running turn do not wait for all of it."""
+        sessions: list[str] = []
+        deadline = time.monotonic() + SEARCH_INDEX_BUDGET_S
+        if within is not None:
+            sessions = await self._thread.run(lambda: list(load_search_reach(self._db, within)))
+            deadline = math.inf
+        while await self._thread.run(lambda: self._index_some(sessions)):
+            if time.monotonic() > deadline:
+                break
+
+    def _index_some(self, sessions: Sequence[str]) -> bool:
+        with self._db.no_wait():
+            return index_some(self._db, sessions)
+
+    def _find(self, query: str, within: str | None, cwd: str | None, limit: int) -> list[SearchHit]:
+        """All words first; if no message has them all, any of them. `within` a session also messages that are
+        not in the index yet."""
+        terms = split_query(query)
+        if not terms:
+            raise UsageError("there is nothing to search for", 'Give a word or a "phrase in quotes".')
+        reach = load_search_reach(self._db, within) if within is not None else None
+        if self._db.full_text.finds_whole_words_faster and all(LETTERS.search(term) for term in terms):
+            hits = list(islice(self._hits(query, _Wanted(terms, reach, cwd, whole=True)), limit))
+            if len(hits) == limit:  # parts of words rank below them
+                return hits
+        for every in (True, False) if len(terms) > 1 else (True,):
+            found = islice(self._hits(query, _Wanted(terms, reach, cwd, every=every)), limit)
+            if hits := list(found):
+                return hits
+        return []
+
+    def _hits(self, query: str, wanted: _Wanted) -> Iterator[SearchHit]:
+        """The candidates that really contain the words."""
+        needed = all if wanted.every else any
+        for row in self._candidates(wanted):
+            body = searchable(message_from_row(row))
+            lower = body.lower()
+            if needed(term.lower() in lower for term in wanted.terms):
+                yield _hit(row, body, query, wanted.terms)
+
+    def _candidates(self, wanted: _Wanted) -> Iterator[CandidateRow]:
+        """Best first. The texts are read a page at a time: usually the first page is enough."""
+        numbers = self._numbers(wanted)
+        size = _FIRST_PAGE_ROWS
+        while numbers:
+            page, numbers = numbers[:size], numbers[size:]
+            rows = {row.number: row for row in self._db.execute(sql.LIST_CANDIDATES, numbers=to_json(page))}
+            yield from (rows[number] for number in page if number in rows)
+            size = min(2 * size, _MAX_PAGE_ROWS)
+
+    def _numbers(self, wanted: _Wanted) -> list[int]:
+        index, values = self._db.full_text, dict[str, Any]()
+        sessions = to_json(list(wanted.reach or ()))
+        unindexed = bool(
+            wanted.reach is not None
+            and self._db.execute(sql.IS_ANY_UNINDEXED, sessions=sessions, many=1).scalar()
+        )
+        each = [
+            self._condition(number, term, values, unindexed=unindexed, whole=wanted.whole)
+            for number, term in enumerate(wanted.terms)
+        ]
+        conditions = [f"({(' AND ' if wanted.every else ' OR ').join(each)})", "session.kind != 'deleted'"]
+        if wanted.cwd is not None:
+            values["cwd"] = folder_key(wanted.cwd)
+            conditions.append("session.cwd = :cwd")
+        reach = join = ""
+        if wanted.reach is not None:
+            values["reach"] = to_json(wanted.reach)
+            reach = f"WITH reach (id, last) AS MATERIALIZED ({index.reach_query}) "
+            join = "JOIN reach ON reach.id = message.session_id AND message.number <= reach.last "
+        ranked, order = "", "message.number DESC"
+        if spelled := [term for term in wanted.terms if LETTERS.search(term)]:
+            ranked, rank = index.rank(spelled, values)
+            order = f"coalesce({rank}, 0), message.number DESC"
+        statement = (
+            f"{reach}SELECT message.number FROM message "  # noqa: S608  # our own words
+            f"JOIN session ON session.id = message.session_id {join}{ranked} "
+            f"WHERE {' AND '.join(conditions)} ORDER BY {order}"
+        )
+        return self._db.execute(handwritten(statement), **values).scalars()
+
+    def _condition(
+        self, number: int, term: str, values: dict[str, Any], *, unindexed: bool, whole: bool
+    ) -> str:
+        """A condition that holds for every message with `term`, and for few others."""
+        index = self._db.full_text
+        found = index.find_term(f"term{number}", term, values, whole=whole)
+        if found is not None:
+            queued = " UNION SELECT number FROM index_queue" if unindexed else ""
+            return f"message.number IN ({found}{queued})"
+        # The index cannot tell: every message is examined, for each case a letter may have.
+        conditions: list[str] = []
+        for place, piece in enumerate(term.split()):
+            forms = dict.fromkeys((piece, piece.lower(), piece.upper(), piece.title()))
+            names = [f"short{number}_{place}_{form}" for form in range(len(forms))]
+            values |= {name: f"%{_as_stored(form)}%" for name, form in zip(names, forms, strict=True)}
+            like = index.like_operator
+            conditions.append(" OR ".join(f"message.parts {like} :{name} ESCAPE '\\'" for name in names))
+        return "(" + " AND ".join(f"({condition})" for condition in conditions) + ")"
+
+
+def split_query(query: str) -> list[str]:
+    """The words of a query; a phrase in double quotes is one. There are no operators."""
+    clean = _CONTROL.sub(" ", encodable(query))
+    found = (" ".join((phrase or word).split())[:MAX_TERM_CHARS] for phrase, word in _TERM.findall(clean))
+    return list(dict.fromkeys(term for term in found if term))[:MAX_TERMS]
+
+
+def _as_stored(term: str) -> str:
+    """A short term as it is in a column of JSON, without wildcards."""
+    stored_term = msgspec.json.encode(term).decode()[1:-1]
+    return stored_term.replace("\\", "\\\\").replace("%", "\\%").replace("_", "\\_")
+
+
+def _hit(row: CandidateRow, body: str, query: str, terms: Sequence[str]) -> SearchHit:
+    start, end = _snippet_range(body, query, terms)
+    snippet = body[start:end].strip()
+    snippet = ("…" if start else "") + snippet + ("…" if end < len(body) else "")
+    return SearchHit(row.id, row.session_id, row.root_id, row.title, row.role, row.created_at, snippet)
+
+
+def _snippet_range(body: str, query: str, terms: Sequence[str]) -> tuple[int, int]:
+    """The part of a text to show: around the query as it was typed, else where most of its words are."""
+    lower = body.lower() if len(body.lower()) == len(body) else body  # a few letters change their length
+    words = [term.lower() for term in terms]
+    typed = query.replace('"', " ").lower().split()
+    margin = SNIPPET_MARGIN_CHARS
+    whole = re.search(r"\s+".join(map(re.escape, typed)), lower)
+    if whole:
+        return max(0, whole.start() - margin), min(whole.end(), whole.start() + SNIPPET_MATCH_CHARS) + margin
+    places = [
+        (found.start(), number)
+        for number, word in enumerate(words)
+        for found in islice(re.finditer(re.escape(word), lower), _SNIPPET_PLACES)
+    ]
+    places.sort()
+
+    def worth(start: int) -> int:
+        return len({number for at, number in places if start <= at < start + margin})
+
+    best = max((at for at, _ in places), key=lambda at: (worth(at), -at), default=0)
+    return max(0, best - margin), best + margin

@@ -1,0 +1,141 @@
+"""Rows that several subjects write: sessions, their prompts, and the conversations that lists show.
+
+Functions for the storage thread, inside the transaction of the caller if they write.
+"""
+
+from hashlib import sha256
+from itertools import pairwise
+
+from crushpy.security.sanitize import encodable
+from crushpy.storage.codec import boundary_from_row, session_from_row, session_to_row, to_json
+from crushpy.storage.database import Database
+from crushpy.storage.generated import statements as sql
+from crushpy.storage.records import EVERYTHING, BoundaryInfo, SessionInfo, StorageError
+
+FORK = "fork"
+
+
+def insert_session(db: Database, info: SessionInfo) -> None:
+    """A new session, and its prompt if no other session has the same."""
+    row = session_to_row(info) | {"system": "", "system_hash": keep_prompt(db, info.system)}
+    db.execute(sql.INSERT_SESSION, **row)
+
+
+def require_session(db: Database, found: int, session_id: str) -> None:
+    """Raises if no row was found."""
+    if not found:
+        raise StorageError(
+            f"session {session_id} is not in the database {db.place}",
+            "It was deleted meanwhile. Start a new session.",
+        )
+
+
+# --- system prompts
+
+
+def keep_prompt(db: Database, prompt: str) -> str:
+    """Stores a text unless it exists. Its hash."""
+    if not prompt:
+        return ""
+    prompt = encodable(prompt)
+    name = sha256(prompt.encode()).hexdigest()
+    db.execute(sql.KEEP_PROMPT, hash=name, text=prompt)
+    return name
+
+
+def find_prompt(db: Database, session_id: str) -> str:
+    """The hash of a session's prompt; empty if it has none."""
+    return db.execute(sql.FIND_PROMPT_HASH, session=session_id).scalar() or ""
+
+
+def drop_prompt(db: Database, name: str) -> None:
+    """After a session stopped using it: deletes the text with its last use."""
+    if name:
+        db.execute(sql.LOCK_PROMPT, hash=name).scalar()
+        db.execute(sql.DELETE_PROMPT, hash=name)
+
+
+# --- conversations
+
+
+def count_messages(db: Database, session_id: str, now: float, many: int) -> None:
+    """So many messages were added to a session."""
+    if not db.execute(sql.COUNT_CONVERSATION_MESSAGES, session=session_id, now=now, many=many).rowcount:
+        refresh_conversation_of(db, session_id)  # a branch that is continued
+
+
+def refresh_conversation_of(db: Database, session_id: str) -> None:
+    root = db.execute(sql.FIND_ROOT, session=session_id).scalar()
+    if root is not None:
+        refresh_conversation(db, root)
+
+
+def refresh_conversation(db: Database, root_id: str) -> None:
+    """Derives the row again from the sessions."""
+    db.execute(sql.DELETE_CONVERSATION, root=root_id)
+    tip = db.execute(sql.CHOOSE_TIP, root=root_id).first()
+    if tip is None:
+        return
+    db.execute(
+        sql.INSERT_CONVERSATION,
+        root_id=root_id,
+        tip_id=tip.id,
+        cwd=tip.cwd,
+        title=tip.title,
+        model=tip.model,
+        updated_at=tip.updated_at,
+        is_open=tip.ended_at is None,
+        generations=tip.generation + 1,
+        messages=db.execute(sql.SUM_LINEAGE_MESSAGES, tip=tip.id).scalar() or 0,
+        imported=tip.imported,
+    )
+
+
+# --- lineages
+
+
+def find_continuation(db: Database, session_id: str) -> str | None:
+    """The child in which a session continues."""
+    return db.execute(sql.FIND_CONTINUATION, session=session_id).scalar()
+
+
+def find_opening(db: Database, session_id: str) -> BoundaryInfo | None:
+    """The boundary (or fork) that opened this session."""
+    row = db.execute(sql.FIND_BOUNDARY_OF_CHILD, session=session_id).first()
+    return boundary_from_row(row) if row else None
+
+
+def load_lineage(db: Database, session_id: str) -> list[SessionInfo]:
+    """This session and those it continues, the first of them first."""
+    found: dict[str, SessionInfo] = {}
+    wanted: str | None = session_id
+    while wanted is not None and wanted not in found:  # a cycle of parents ends here
+        row = db.execute(sql.FIND_SESSION, session=wanted).first()
+        if row is None:
+            break
+        found[wanted] = session_from_row(row)
+        wanted = None if row.kind == "task" else row.parent_id  # a task does not continue its caller
+    return list(found.values())[::-1]
+
+
+def load_reach(db: Database, session_id: str) -> list[tuple[str, int]]:
+    """The sessions that led here, the first first, each with the number of its last message that did.
+
+    Messages that a session got after an undo, or after a branch left it, do not count.
+    """
+    lineage = load_lineage(db, session_id)
+    left = [_last_number(db, parent, child) for parent, child in pairwise(lineage)]
+    return list(zip((one.id for one in lineage), (*left, EVERYTHING), strict=False))  # empty: not stored
+
+
+def _last_number(db: Database, parent: SessionInfo, child: SessionInfo) -> int:
+    """The number of the last message of `parent` before `child` left it. Numbers grow; clocks may not."""
+    boundary = find_opening(db, child.id)
+    if boundary is not None and boundary.trigger == FORK:
+        ids = to_json(boundary.tail)
+        return db.execute(sql.FIND_LAST_NUMBER_AMONG, session=parent.id, ids=ids).scalar() or 0
+    first = db.execute(sql.FIND_FIRST_NUMBER_OF_SESSION, session=child.id).scalar()
+    if first is not None:
+        return first - 1
+    moment = child.created_at
+    return db.execute(sql.FIND_LAST_NUMBER_BEFORE, session=parent.id, moment=moment).scalar() or 0

@@ -1,1 +1,0 @@
-"""Conversations in a file of SQLite: the default."""

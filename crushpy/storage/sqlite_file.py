@@ -1,0 +1,205 @@
+"""Opens a SQLite file: creates it, renames a damaged one, upgrades an old one, refuses a foreign one."""
+
+import os
+import sqlite3
+import time
+from contextlib import closing, suppress
+from pathlib import Path
+
+from crushpy.core.paths import private_dir
+from crushpy.security.private_files import locked
+from crushpy.storage.generated.schema import VERSION
+from crushpy.storage.location import Location
+from crushpy.storage.records import StorageError
+from crushpy.storage.schema_version import OLD_VERSION, old_table_views, require_supported
+from crushpy.storage.sqlite_errors import DAMAGED_SUFFIX, SQLITE_TIMEOUT_S, BusyRetry, error_name
+from crushpy.storage.sqlite_search import FULL_TEXT_SCHEMA
+
+APPLICATION_ID = 0x63727079
+"""Marks the file as ours: "crpy" in ASCII."""
+_ATTEMPTS = 20
+_QUICK_CHECK_BYTES = 16 * 1024 * 1024
+"""A file up to this size is checked whenever it is opened: a few milliseconds."""
+
+
+class DamagedFile(sqlite3.DatabaseError):
+    """Part of the file is invalid, though its beginning is not."""
+
+    sqlite_errorname = "SQLITE_CORRUPT"
+
+
+def connect(location: Location, retry: BusyRetry) -> sqlite3.Connection:
+    """An open file of the current version, created if necessary. Adds to the warnings of `location`."""
+    file = location.file
+    if not location.replaces_damaged and file.exists():
+        return retry(lambda: _connect(location))
+    attempts = 0
+    while True:
+        attempts += 1
+        _make_private(file)
+        try:
+            return retry(lambda: _connect(location))
+        except sqlite3.DatabaseError as error:
+            aside = _rename_damaged(file) if _is_damaged(error) else None
+            if aside is not None:
+                location.warnings.append(
+                    f"The database {file} could not be read ({error}). It was renamed to {aside.name}, "
+                    "and a new one was created."
+                )
+            elif attempts == _ATTEMPTS or not _may_be_renamed(error):
+                raise
+
+
+def _connect(location: Location) -> sqlite3.Connection:
+    file = location.file
+    connection = _open_existing(file)
+    try:
+        version = _refuse_foreign(connection, file)
+        require_supported(version, location)
+        _check(connection, file)
+        if version == OLD_VERSION:
+            for statement in old_table_views("main."):
+                connection.execute(statement)
+            return connection
+        _use_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version == 0:
+            _create_schema(connection)
+        elif version < VERSION:
+            from crushpy.storage.migrations.upgrade import upgrade_file
+
+            upgrade_file(file)
+        connection.execute("PRAGMA foreign_keys = ON")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+def _check(connection: sqlite3.Connection, file: Path) -> None:
+    """Raises DamagedFile. A large file is only checked if it failed before."""
+    suspected = file.with_name(f"{file.name}{DAMAGED_SUFFIX}")
+    if not suspected.exists() and file.stat().st_size > _QUICK_CHECK_BYTES:
+        return
+    found = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+    if found != "ok":
+        raise DamagedFile(str(found).replace("\n", " "))
+    suspected.unlink(missing_ok=True)
+
+
+def _open_existing(file: Path) -> sqlite3.Connection:
+    """Connects to an existing file; SQLite would create one that others can read."""
+    how = "immutable=1" if _is_read_only(file) else "mode=rw"
+    return sqlite3.connect(
+        f"{file.absolute().as_uri()}?{how}", uri=True, timeout=SQLITE_TIMEOUT_S, isolation_level=None
+    )
+
+
+def _is_read_only(file: Path) -> bool:
+    """True if no file can be created beside it, and none was: even reading would need that."""
+    return not os.access(file.parent, os.W_OK) and not any(side.exists() for side in _side_files(file))
+
+
+def _side_files(file: Path) -> list[Path]:
+    return [file.with_name(file.name + ending) for ending in ("-wal", "-shm")]
+
+
+def _use_wal(connection: sqlite3.Connection) -> None:
+    """Turns on write-ahead logging, once for the life of the file."""
+    if connection.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+        # Unlike a write, this switch does not wait at all while another process uses the file.
+        connection.execute("PRAGMA journal_mode = WAL")
+
+
+def _make_private(file: Path) -> None:
+    """Makes sure the file exists and only its owner can read it; SQLite gives its side files the same mode.
+
+    An existing file is not opened here: closing it again would drop the locks that SQLite holds on it
+    elsewhere in this process.
+    """
+    private_dir(file.parent)
+    try:
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+    except FileExistsError:
+        # Not found: another process renamed it just now. No permission: it belongs to another user.
+        with suppress(FileNotFoundError, PermissionError):
+            mode = file.stat().st_mode
+            if os.name == "posix" and mode & 0o077:
+                file.chmod(mode & 0o700)
+            for side in _side_files(file):  # created while the file was read-only, they would keep it so
+                if side.exists() and mode & ~side.stat().st_mode & 0o200:
+                    side.chmod(0o600)
+
+
+def _is_damaged(error: sqlite3.DatabaseError) -> bool:
+    return error_name(error).startswith(("SQLITE_NOTADB", "SQLITE_CORRUPT"))
+
+
+def _may_be_renamed(error: sqlite3.DatabaseError) -> bool:
+    """True if another process that renames a damaged file would explain the error."""
+    return _is_damaged(error) or error_name(error).startswith("SQLITE_CANTOPEN")
+
+
+def _rename_damaged(file: Path) -> Path | None:
+    """Renames a damaged database with its side files. None if it can be read, or is gone, by now."""
+    with locked(file.with_name(f"{file.name}.lock")):  # others may have found the same damaged file
+        try:
+            with closing(_open_existing(file)) as connection:
+                connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+                _check(connection, file)
+            return None
+        except sqlite3.DatabaseError as error:
+            if not _is_damaged(error):
+                return None
+        aside = file.with_name(f"{file.name}.corrupt-{time.strftime('%Y%m%d-%H%M%S')}-{os.getpid()}")
+        for side, other in zip(_side_files(file), _side_files(aside), strict=True):
+            with suppress(FileNotFoundError):
+                side.rename(other)
+        file.rename(aside)
+        file.with_name(f"{file.name}{DAMAGED_SUFFIX}").unlink(missing_ok=True)
+        return aside
+
+
+def sqlite_version() -> str:
+    """Of the library that Python uses."""
+    return sqlite3.sqlite_version
+
+
+# --- the schema
+
+
+def _refuse_foreign(connection: sqlite3.Connection, file: Path) -> int:
+    """The version of the schema, 0 if there is none yet. Raises for a file of another program."""
+    connection.execute("BEGIN")  # all three at one moment: another process may be creating the tables
+    try:
+        version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+        mark: int = connection.execute("PRAGMA application_id").fetchone()[0]
+        tables: int = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
+    finally:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+    if mark != APPLICATION_ID and tables:
+        raise StorageError(
+            f"the database {file} belongs to another program",
+            "Set database_url (or CRUSHPY_HOME) to a file of crushpy's own. Nothing was changed.",
+        )
+    return version
+
+
+def _create_schema(connection: sqlite3.Connection) -> None:
+    from crushpy.storage.generated.schema import SQLITE
+
+    connection.execute("BEGIN IMMEDIATE")
+    try:
+        if not connection.execute("PRAGMA user_version").fetchone()[
+            0
+        ]:  # another process may have been faster
+            for statement in (*SQLITE, *FULL_TEXT_SCHEMA):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {VERSION}")
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

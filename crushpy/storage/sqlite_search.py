@@ -1,0 +1,101 @@
+"""The full-text index of SQLite: two FTS5 tables without a copy of the text.
+
+`message_words` contains every word; `message_parts` contains trigrams. Text is removed with exactly the
+spelling that was added.
+"""
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from crushpy.storage.database import LETTERS, Database, FullTextIndex, IndexedText
+from crushpy.storage.statement import handwritten
+
+FULL_TEXT_SCHEMA = (
+    "CREATE VIRTUAL TABLE message_words USING fts5 "
+    "(text, content = '', tokenize = 'unicode61 remove_diacritics 0')",
+    "CREATE VIRTUAL TABLE message_parts USING fts5 (text, content = '', tokenize = 'trigram', detail = none)",
+)
+_MERGE_STEP_S = 0.008
+"""How long others wait for a merge at most: it takes as many pages at once as that allows."""
+_MERGE_PAGES = 16
+_FEWEST_PAGES, _MOST_PAGES = 2, 64
+_TRIGRAM = 3
+_FIELDS = (("message_words", "words"), ("message_parts", "parts"))
+_ADD = tuple(
+    handwritten(f"INSERT INTO {table} (rowid, text) VALUES (:number, :{field})")  # noqa: S608  # our own names
+    for table, field in _FIELDS
+)
+_REMOVE = tuple(
+    handwritten(f"INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', :number, :{field})")  # noqa: S608
+    for table, field in _FIELDS
+)
+_MERGE = tuple(
+    handwritten(f"INSERT INTO {table} ({table}, rank) VALUES ('merge', :pages)")  # noqa: S608
+    for table, _ in _FIELDS
+)
+_CHANGES = handwritten("SELECT total_changes()")
+
+
+class SqliteFullText(FullTextIndex):
+    like_operator = "LIKE"
+    reach_query = "SELECT key, value FROM json_each(:reach)"
+    finds_whole_words_faster = False
+
+    def __init__(self, db: Database) -> None:
+        self._db = db
+        self._pages = _MERGE_PAGES
+        """Pages of each table that are merged in one transaction, including overwriting."""
+
+    def add(self, texts: Sequence[IndexedText]) -> None:
+        for statement in _ADD:
+            self._db.execute_many(statement, [msgspec.structs.asdict(text) for text in texts])
+
+    def remove(self, texts: Sequence[IndexedText]) -> None:
+        for statement in _REMOVE:
+            self._db.execute_many(statement, [msgspec.structs.asdict(text) for text in texts])
+
+    def merge_some(self, *, begin: bool) -> bool:
+        before = self._db.execute(_CHANGES).scalar()
+        with self._db.secure_delete(), self._db.transaction():
+            started = time.monotonic()
+            for statement in _MERGE:
+                self._db.execute(statement, pages=-self._pages if begin else self._pages)
+            took = time.monotonic() - started
+        if took > _MERGE_STEP_S:
+            self._pages = max(self._pages // 2, _FEWEST_PAGES)
+        elif took < _MERGE_STEP_S / 4:
+            self._pages = min(self._pages * 2, _MOST_PAGES)
+        return self._db.execute(_CHANGES).scalar() - before > 2 * len(_MERGE)
+
+    def find_term(self, name: str, term: str, values: dict[str, Any], *, whole: bool) -> str | None:
+        has_parts = len(term) >= _TRIGRAM
+        if not has_parts and not (term.isascii() and term.isalnum()):
+            return None
+        found: list[str] = []
+        if LETTERS.search(term):
+            values[f"{name}_words"] = _phrase(term)
+            found.append(f"SELECT rowid FROM message_words WHERE message_words MATCH :{name}_words")  # noqa: S608
+        if has_parts:
+            values[f"{name}_parts"] = _all_parts(term)
+            found.append(f"SELECT rowid FROM message_parts WHERE message_parts MATCH :{name}_parts")  # noqa: S608
+        return " UNION ".join(found)
+
+    def rank(self, terms: Sequence[str], values: dict[str, Any]) -> tuple[str, str]:
+        values["words"] = " OR ".join(map(_phrase, terms))
+        ranks = "SELECT rowid AS number, rank FROM message_words WHERE message_words MATCH :words"
+        return f"LEFT JOIN ({ranks}) AS ranked ON ranked.number = message.number", "ranked.rank"
+
+
+def _phrase(term: str) -> str:
+    """Its words in order; the last one may be longer."""
+    return '"' + term.replace('"', '""') + '" *'
+
+
+def _all_parts(term: str) -> str:
+    """All trigrams of its words."""
+    lower = term.lower()
+    runs = (word[at : at + _TRIGRAM] for word in lower.split() for at in range(len(word) - _TRIGRAM + 1))
+    return " AND ".join('"' + run.replace('"', '""') + '"' for run in dict.fromkeys(runs)) or '""'
