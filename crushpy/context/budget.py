@@ -1,5 +1,7 @@
 """How full the model's window is. The status, the gauge, the checks and the inspector all ask here."""
 
+import json
+
 from crushpy.context.calibration import UNCALIBRATED, Calibration
 from crushpy.core.defaults import DEFAULT_WINDOW
 from crushpy.core.messages import Data
@@ -85,3 +87,20 @@ def threshold_of(value: float | str, override: float | str | None) -> float | No
     """The share at which a session ends; None where that is switched off."""
     chosen = value if override is None else override
     return None if chosen == "off" else float(chosen)
+
+
+TAG = "context_status"
+
+
+def status_text(budget: Budget, moment: str = "") -> str:
+    """One line of JSON in a tag. It goes with a request and is never stored. `moment` is a hint."""
+    facts: dict[str, int | str | bool] = {
+        "used_pct": budget.used_pct,
+        "remaining_tokens": budget.remaining,
+        "context_window": budget.window,
+    }
+    if not budget.window_known:
+        facts["window_known"] = False
+    if moment:
+        facts["moment"] = moment
+    return f"<{TAG}>{json.dumps(facts, separators=(',', ':'))}</{TAG}>"

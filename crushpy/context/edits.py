@@ -8,10 +8,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Literal
 
 from crushpy.context.cuts import LEVELS, apply_cuts, overlay, with_cut
+from crushpy.context.facts import absolute
 from crushpy.context.partition import Size, units
-from crushpy.context.superseded import superseded_views
 from crushpy.core.errors import UsageError
-from crushpy.core.messages import Cut, Data, Image, Message, Seed, counted
+from crushpy.core.messages import Cut, Data, Image, Message, Seed, ToolCall, counted
 
 EditKind = Literal["cut", "drop", "restore"]
 SUPERSEDED = "superseded"
@@ -282,3 +282,56 @@ def effect_words(effect: EditEffect) -> str:
     along = f"; {', '.join(effect.along)} along: a call and its results stay together" if effect.along else ""
     anew = f"{effect.cache_lost:,} tokens behind are sent anew (lost to the cache)"
     return f"{what}{along}: {abs(effect.tokens_freed):,} tokens {sign}, {anew}"
+
+
+DEFAULT_LINES = 2_000
+"""How many lines `view` shows unless told otherwise."""
+
+
+class _View(Data, frozen=True):
+    message: Message
+    first: int
+    last: int
+
+    def covers(self, other: "_View") -> bool:
+        return self.first <= other.first and other.last <= self.last
+
+
+def superseded_views(history: Sequence[Message], *, cwd: str) -> list[Message]:
+    """Results of `view` whose lines stand in the history again, later. In order."""
+    waiting: dict[str, ToolCall] = {}
+    latest: dict[str, list[_View]] = {}
+    found: dict[str, None] = {}
+    for message in history:
+        waiting.update({call.id: call for call in message.calls})
+        result = message.result
+        call = waiting.pop(result.call_id, None) if result is not None else None
+        if result is None or call is None or result.is_error:
+            continue
+        path = str(call.args.get("file_path") or "").strip()
+        if not path:
+            continue
+        views = latest.setdefault(absolute(path, cwd), [])
+        if call.name == "view":
+            view = _View(message, *_lines(call))
+            old = [one for one in views if view.covers(one)]
+            views[:] = [*(one for one in views if one not in old), view]
+        elif call.name == "write":
+            old, views[:] = list(views), []
+        else:
+            continue
+        found.update(dict.fromkeys(one.message.id for one in old))
+    return [message for message in history if message.id in found]
+
+
+def _lines(call: ToolCall) -> tuple[int, int]:
+    """The first and the last line that a view asked for."""
+    first = max(1, _number(call.args.get("offset"), 1))
+    return first, first + max(1, _number(call.args.get("limit"), DEFAULT_LINES)) - 1
+
+
+def _number(value: object, default: int) -> int:
+    try:
+        return int(str(value)) if value is not None else default
+    except ValueError:
+        return default

@@ -1,4 +1,4 @@
-"""How long a session lasts at its pace, and what going on costs against starting afresh now."""
+"""Forecasts how many turns a session lasts, and what continuing costs compared with compacting now."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,12 +6,13 @@ from itertools import pairwise
 from crushpy.context.budget import Budget
 from crushpy.context.calibration import median
 from crushpy.core.messages import Data, Message, Usage, counted
+from crushpy.util.prefix_cache import PrefixCache
 
-LAST_TURNS = 5
+PACE_TURNS = 5
 """How many turns the pace is taken from."""
-HORIZON = 10
+MAX_FORECAST_TURNS = 10
 """The most turns that costs are compared over."""
-SOON = 3
+WARN_TURNS_LEFT = 3
 """Turns left from which on the gauge says so."""
 PER_MILLION = 1_000_000
 
@@ -25,8 +26,8 @@ class Prices(Data, frozen=True):
     cache_write: float
 
 
-class FreshStart(Data, frozen=True):
-    """What a fresh start made now would look like, in tokens."""
+class CompactionCost(Data, frozen=True):
+    """The size of a compaction made now, in tokens."""
 
     read: int
     """Given to the summariser."""
@@ -43,12 +44,12 @@ class Forecast(Data, frozen=True, omit_defaults=False):
     """How many turns it is taken from."""
     tokens_per_turn: int | None = None
     turns_left: int | None = None
-    """Until the session ends by itself; None also where nobody knows the window."""
+    """Until the session is compacted; None also if the window is unknown."""
     next_turns: int | None = None
     """How many turns the costs are for."""
     cost_going_on: float | None = None
     cost_afresh: float | None = None
-    """The fresh start itself included."""
+    """The compaction itself included."""
 
 
 class TurnUsage(Data, frozen=True):
@@ -60,33 +61,33 @@ class TurnUsage(Data, frozen=True):
     """Tokens in use at its end."""
 
 
-_NOTHING = TurnUsage(0, Usage(), 0)
+class _Turns:
+    def __init__(self) -> None:
+        self.ended: list[TurnUsage] = []
+        self.current = TurnUsage(0, Usage(), 0)
+        """The turn that may go on."""
+
+    def all(self) -> list[TurnUsage]:
+        return [*self.ended, self.current] if self.current.calls else self.ended
 
 
 class TurnUsages:
-    """The turns of a session's own messages for which usage was reported: each message is looked at once."""
+    """The turns of a session's own messages for which usage was reported: each message is processed once."""
 
     def __init__(self) -> None:
-        self._messages: tuple[Message, ...] = ()
-        self._over: list[TurnUsage] = []
-        self._last = _NOTHING
-        """The turn that may go on."""
+        self._cache: PrefixCache[Message, _Turns] = PrefixCache(_Turns)
 
     def of(self, messages: Sequence[Message]) -> list[TurnUsage]:
-        """In order. What is kept holds while the messages begin with the very same ones."""
-        known = len(self._messages)
-        if tuple(messages[:known]) != self._messages:
-            known, self._over, self._last = 0, [], _NOTHING
-        for message in messages[known:]:
+        """In order."""
+        added = self._cache.advance(tuple(messages))
+        turns = self._cache.state
+        for message in added:
             if message.role == "user" and message.says_something:
-                self._over, self._last = self._turns(), _NOTHING
+                turns.ended, turns.current = turns.all(), TurnUsage(0, Usage(), 0)
             elif (used := message.usage) is not None and used.total > 0:
-                self._last = TurnUsage(self._last.calls + 1, self._last.usage + used, used.total)
-        self._messages = tuple(messages)
-        return self._turns()
-
-    def _turns(self) -> list[TurnUsage]:
-        return [*self._over, self._last] if self._last.calls else self._over
+                current = turns.current
+                turns.current = TurnUsage(current.calls + 1, current.usage + used, used.total)
+        return turns.all()
 
 
 def forecast(
@@ -95,7 +96,7 @@ def forecast(
     *,
     start: int,
     limit: float | None,
-    fresh: FreshStart,
+    compaction: CompactionCost,
     prices: Prices | None,
 ) -> Forecast:
     """`start` are the tokens the session began with, `limit` the share of the window at which it ends."""
@@ -108,18 +109,18 @@ def forecast(
     left = room // pace if budget.window_known else None
     if prices is None:
         return Forecast(len(turns), pace, left)
-    ahead = HORIZON if left is None else max(1, min(left, HORIZON))
-    going_on = _cost(turns, prices, budget.used, pace, ahead, cached=True)
-    summary = (fresh.read * prices.input + fresh.written * prices.output) / PER_MILLION
-    afresh = summary + _cost(turns, prices, fresh.first_request, pace, ahead, cached=False)
-    return Forecast(len(turns), pace, left, ahead, round(going_on, 6), round(afresh, 6))
+    ahead = MAX_FORECAST_TURNS if left is None else max(1, min(left, MAX_FORECAST_TURNS))
+    continuing = _cost(turns, prices, budget.used, pace, ahead, cached=True)
+    summary = (compaction.read * prices.input + compaction.written * prices.output) / PER_MILLION
+    compacted = summary + _cost(turns, prices, compaction.first_request, pace, ahead, cached=False)
+    return Forecast(len(turns), pace, left, ahead, round(continuing, 6), round(compacted, 6))
 
 
 def _pace(turns: Sequence[TurnUsage], start: int) -> int | None:
-    """Tokens that a turn adds: the middle of the last ones. None where the reports do not grow."""
+    """Tokens that a turn adds: the middle of the last ones. None if the reports do not grow."""
     reached = [start, *(turn.reached for turn in turns)]
     growth = [after - before for before, after in pairwise(reached)]
-    pace = round(median(growth[-LAST_TURNS:]))
+    pace = round(median(growth[-PACE_TURNS:]))
     return pace if pace > 0 else None
 
 
@@ -130,7 +131,7 @@ def _cost(
 
     Each call reads the whole context. `cached`: what is there now lies in the provider's cache already.
     """
-    last = turns[-LAST_TURNS:]
+    last = turns[-PACE_TURNS:]
     calls = sum(turn.calls for turn in last) / len(last)
     output = sum(turn.usage.output_tokens for turn in last) / len(last)
     total = Usage()
@@ -149,7 +150,7 @@ def _cost(
 
 def soon(forecast: Forecast) -> str:
     """One line for the gauge when it matters; empty while it does not."""
-    if forecast.turns_left is None or forecast.turns_left > SOON:
+    if forecast.turns_left is None or forecast.turns_left > WARN_TURNS_LEFT:
         return ""
     return f"~{counted(forecast.turns_left, 'turn')} left"
 
@@ -166,8 +167,8 @@ def in_words(forecast: Forecast) -> list[str]:
     if forecast.next_turns and forecast.cost_going_on is not None and forecast.cost_afresh is not None:
         ahead = "turn" if forecast.next_turns == 1 else counted(forecast.next_turns, "turn")
         lines.append(
-            f"the next {ahead}: ~{dollars(forecast.cost_going_on)} going on, "
-            f"~{dollars(forecast.cost_afresh)} starting afresh now"
+            f"the next {ahead}: ~{dollars(forecast.cost_going_on)} without compaction, "
+            f"~{dollars(forecast.cost_afresh)} compacting now"
         )
     return lines
 

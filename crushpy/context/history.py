@@ -1,12 +1,13 @@
 """Histories a provider accepts, made from whatever is stored. Pure: looks at messages, touches nothing."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
 from crushpy.context.partition import asked_at
 from crushpy.context.render import note_text, seed_text
 from crushpy.core.messages import Message, Note, Part, Seed, Text, ToolResult
+from crushpy.util.prefix_cache import PrefixCache
 
 INTERRUPTED = (
     "Interrupted: this call had started when crushpy stopped. Its effects are unknown; "
@@ -90,3 +91,73 @@ def _units(messages: Sequence[Message]) -> Iterable[tuple[Message, dict[str, Mes
     for place, message in enumerate(messages):
         if message.role != "tool":
             yield message, answers.get(place, {})
+
+
+Show = Callable[[Sequence[Message]], Sequence[Message]]
+
+
+class _ShownHistory:
+    """What was made of the messages seen so far."""
+
+    def __init__(self) -> None:
+        self.shown: list[Message] = []
+        self.settled = 0
+        """How many of `shown` are in `valid`: all before a reply by which every call was answered."""
+        self.valid: list[Message] = []
+
+
+class SentHistory:
+    """A session's messages as requests show them, extended while they only grow: each step of a turn adds a
+    few messages to thousands. `update` it, then read `shown` and `valid`."""
+
+    def __init__(self) -> None:
+        self._cache: PrefixCache[Message, _ShownHistory] = PrefixCache(_ShownHistory)
+        self._all: tuple[Message, ...] = ()
+        self._made: tuple[Message, ...] | None = None
+
+    def update(self, messages: tuple[Message, ...], key: object, show: Show) -> None:
+        """`show` converts messages, each by itself; `key` is equal as long as it does so in the same way."""
+        before = self._cache.state
+        added = self._cache.advance(messages, key)
+        if not added and self._cache.state is before:
+            return
+        self._cache.state.shown += show(added)
+        self._all = tuple(self._cache.state.shown)
+        self._made = None
+
+    @property
+    def shown(self) -> tuple[Message, ...]:
+        """The same object until the next update that changes something."""
+        return self._all
+
+    @property
+    def valid(self) -> tuple[Message, ...]:
+        """What is shown, as every provider accepts it."""
+        if self._made is None:
+            self._made = self._make_valid(self._cache.state)
+        return self._made
+
+    def _make_valid(self, state: _ShownHistory) -> tuple[Message, ...]:
+        rest = state.shown[state.settled :]
+        settled = _answered_before_a_reply(rest)
+        if settled and (made := well_formed(rest[:settled], begun=bool(state.valid))):
+            state.valid += made
+            state.settled += settled
+            rest = rest[settled:]
+        return (*state.valid, *(well_formed(rest, begun=bool(state.valid)) if rest else ()))
+
+
+def _answered_before_a_reply(messages: Sequence[Message]) -> int:
+    """The index of the last reply before which no call waits for its result; 0 if there is none.
+
+    Messages from there on do not affect those before.
+    """
+    place, waiting = 0, set[str]()
+    for number, message in enumerate(messages):
+        if message.role == "assistant":
+            if not waiting and not is_void(message):
+                place = number
+            waiting.update([call.id for call in message.calls])
+        elif message.role == "tool" and (result := message.result) is not None:
+            waiting.discard(result.call_id)
+    return place

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from itertools import pairwise
 
 import msgspec
 
@@ -10,7 +11,7 @@ from crushpy.context.cuts import SentState, apply_cuts, sent_states
 from crushpy.context.edits import OldViews, old_views
 from crushpy.context.forecast import Forecast
 from crushpy.context.partition import Size
-from crushpy.core.messages import Cut, Data, Message, Note, Seed
+from crushpy.core.messages import Cut, Data, Message, Note, Seed, Usage
 
 _INSTRUCTIONS = re.compile(
     r'(?<!\n)\n*<instructions path="(?P<path>[^"]*)">\n.*?\n</instructions>', re.DOTALL
@@ -122,3 +123,22 @@ def _name(message: Message) -> str:
         text = message.text or ", ".join(call.name for call in message.calls)
     line = " ".join(text[: NAME_LENGTH * 4].split())
     return line if len(line) <= NAME_LENGTH else line[: NAME_LENGTH - 1] + "…"
+
+
+class RequestMade(Data, frozen=True):
+    """One request, as the provider reported it."""
+
+    tokens: int
+    cached: int = 0
+    opens: bool = False
+    """It is the first one after a fresh start."""
+
+
+def requests_made(reported: Sequence[tuple[str, Usage]]) -> list[RequestMade]:
+    """Requests from what was reported for each, with the session it was made in, in order."""
+    before = ["", *(session for session, _ in reported)]
+    return [
+        RequestMade(usage.total - usage.output_tokens, usage.cache_read_tokens, last not in ("", session))
+        for (last, session), (_, usage) in zip(pairwise(before), reported, strict=True)
+        if usage.total
+    ]

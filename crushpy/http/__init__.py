@@ -1,12 +1,19 @@
 """A lean asynchronous HTTP/1.1 client: what a model call and a fetched page need, and quick to import."""
 
 from crushpy.http.client import Client, Exchange
+from crushpy.http.common import (
+    BadAddress,
+    ConnectFailed,
+    HttpError,
+    HttpTimeout,
+    ProtocolBroken,
+    Target,
+    Timeouts,
+    parse_url,
+)
 from crushpy.http.connection import Body
-from crushpy.http.errors import BadAddress, ConnectFailed, HttpError, HttpTimeout, ProtocolBroken
 from crushpy.http.proxies import proxy_for
 from crushpy.http.response import Response
-from crushpy.http.timeouts import Timeouts
-from crushpy.http.urls import Target, parse_url
 
 __all__ = [
     "BadAddress",

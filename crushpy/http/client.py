@@ -6,14 +6,11 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from crushpy.http.common import HttpError, HttpTimeout, Timeouts, parse_url
 from crushpy.http.connection import Body, Connection, Headers
-from crushpy.http.errors import HttpError, HttpTimeout
 from crushpy.http.proxies import proxy_for
-from crushpy.http.racing import connect
 from crushpy.http.response import Response
-from crushpy.http.routing import Route, connect_failed, request_head, tunnel
-from crushpy.http.timeouts import Timeouts
-from crushpy.http.urls import parse_url
+from crushpy.http.routing import Route, connect, connect_failed, request_head, tunnel
 
 if TYPE_CHECKING:
     import ssl

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, cast
 
 import h11
 
-from crushpy.http.errors import ConnectFailed, HttpTimeout, ProtocolBroken
+from crushpy.http.common import ConnectFailed, HttpTimeout, ProtocolBroken
 
 if TYPE_CHECKING:
     import ssl

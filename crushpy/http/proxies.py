@@ -4,8 +4,7 @@ import ipaddress
 import os
 from collections.abc import Mapping
 
-from crushpy.http.errors import ConnectFailed
-from crushpy.http.urls import Target, parse_url
+from crushpy.http.common import ConnectFailed, Target, parse_url
 
 
 def proxy_for(target: Target, environ: Mapping[str, str] | None = None) -> Target | None:

@@ -5,7 +5,7 @@ import ssl
 from collections.abc import Mapping
 from pathlib import Path
 
-from crushpy.http.errors import ConnectFailed
+from crushpy.http.common import ConnectFailed
 
 BUNDLE_VARIABLES = ("SSL_CERT_FILE", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 

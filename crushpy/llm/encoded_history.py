@@ -11,17 +11,16 @@ from threading import Lock
 import msgspec
 
 from crushpy.core.messages import Json, Message
+from crushpy.util.prefix_cache import PrefixCache
 
-MOST_HISTORIES = 4
+MAX_HISTORIES = 4
 """How many are kept: the conversation's, and those of sub-agents beside it."""
 TOUCHED = 2
-"""Turns of the user's side at the end that are written anew each time."""
+"""Turns of the user's side at the end that are encoded again each time."""
 
 LONG_MESSAGE_CHARS = 65_536
 WRITTEN_AT_ONCE = 500
 """Messages that are new to a request: more of them are written in a thread."""
-BLOCK = 1 << 16
-"""Bytes up to which what is written for one request after the other is joined."""
 
 Write = Callable[[tuple[Message, ...]], Sequence[Json]]
 
@@ -32,34 +31,25 @@ class Written(tuple[bytes | memoryview, ...]):
     __slots__ = ()
 
 
-class _Beginning:
-    """The first messages of a history, written."""
+class _Encoded:
+    """The JSON of the first messages of a history, each entry with a comma before it."""
 
-    def __init__(self, form: object) -> None:
-        self.form = form
-        self.messages: tuple[Message, ...] = ()
-        self.blocks: list[bytes] = []
-
-    def add(self, data: bytes) -> None:
-        """Each block stays as it is once a request holds it; small ones are joined."""
-        if self.blocks and len(self.blocks[-1]) + len(data) <= BLOCK:
-            self.blocks[-1] += data
-        else:
-            self.blocks.append(data)
+    def __init__(self) -> None:
+        self.data = b""
 
 
 class EncodedHistories:
     """Those of one provider."""
 
     def __init__(self) -> None:
-        self._known: OrderedDict[tuple[str, str], _Beginning] = OrderedDict()
+        self._known: OrderedDict[tuple[str, str], PrefixCache[Message, _Encoded]] = OrderedDict()
         self._writing = Lock()
         """Of a large history a thread takes care, and a sub-agent may ask meanwhile."""
 
     def has_much_to_write(self, model: str, messages: tuple[Message, ...]) -> bool:
         """Whether the next request has to write many of these messages, or a very long one."""
         known = self._known.get((model, messages[0].id)) if messages else None
-        new = messages[len(known.messages if known is not None else ()) :]
+        new = messages[len(known) if known is not None else 0 :]
         return len(new) > WRITTEN_AT_ONCE or any(message.length > LONG_MESSAGE_CHARS for message in new)
 
     def written(
@@ -78,32 +68,26 @@ class EncodedHistories:
         as they would after other messages. `form` is equal as long as they write in the same way.
         """
         with self._writing:
-            beginning = self._beginning(model, messages, form)
-            known = len(beginning.messages)
-            settled = _settled(messages)
-            if settled < known or (known and not _stands_apart(messages, known)):  # some of it was taken back
-                beginning, known = _Beginning(form), 0
-            if settled > known:
-                beginning.add(b"".join([_entry(one) for one in plain(messages[known:settled])]))
-                beginning.messages = messages[:settled]
-                self._keep(model, messages, beginning)
-            last = end(messages[len(beginning.messages) :])
+            cache = self._cached(model, messages)
+            if added := cache.advance(messages[: _settled(messages)], form):
+                cache.state.data += b"".join([_entry(one) for one in plain(added)])
+                self._keep((model, messages[0].id), cache)
+            last = end(messages[len(cache) :])
             before, after = b"".join(map(_entry, first)), b"".join(map(_entry, last))
-            begin, *more = [piece for piece in (before, *beginning.blocks, after) if piece] or [b","]
-            return Written((b"[", memoryview(begin)[1:], *more, b"]"))  # each has its comma before it
+            begin, *more = [piece for piece in (before, cache.state.data, after) if piece] or [b","]
+            return Written((b"[", memoryview(begin)[1:], *more, b"]"))
 
-    def _beginning(self, model: str, messages: tuple[Message, ...], form: object) -> _Beginning:
-        if messages and (found := self._known.get((model, messages[0].id))) is not None:
-            same = messages[: len(found.messages)] == found.messages  # by identity, mostly
-            if same and found.form == form:
-                return found
-        return _Beginning(form)
+    def _cached(self, model: str, messages: tuple[Message, ...]) -> PrefixCache[Message, _Encoded]:
+        """The cache to extend; a new one if `messages` does not continue what is known."""
+        known = self._known.get((model, messages[0].id)) if messages else None
+        if known is not None and known.is_prefix_of(messages) and _stands_apart(messages, len(known)):
+            return known
+        return PrefixCache[Message, _Encoded](_Encoded)
 
-    def _keep(self, model: str, messages: tuple[Message, ...], beginning: _Beginning) -> None:
-        key = (model, messages[0].id)
-        self._known[key] = beginning
+    def _keep(self, key: tuple[str, str], cache: PrefixCache[Message, _Encoded]) -> None:
+        self._known[key] = cache
         self._known.move_to_end(key)
-        if len(self._known) > MOST_HISTORIES:
+        if len(self._known) > MAX_HISTORIES:
             self._known.popitem(last=False)
 
 

@@ -4,10 +4,11 @@ Loading a vocabulary takes half a second, so it happens in a thread; until then,
 vocabulary is missing, a token counts as four bytes.
 """
 
+import os
 import re
 import threading
 from collections.abc import Callable
-from typing import Any, cast
+from pathlib import Path
 
 import msgspec
 
@@ -17,6 +18,18 @@ from crushpy.llm.image_rules import flat_tokens
 
 O200K = "o200k_base"
 CL100K = "cl100k_base"
+
+SHIPPED_FILES = {
+    O200K: (
+        "fb374d419588a4632f3f557e76b4b70aebbca790",
+        "446a9538cb6c348e3516120d7c08b09f57c36495e2acfffe59a5bf8b0cfb1a2d",
+    ),
+    CL100K: (
+        "9b5ad71b2ce5302211f9c61530b329a4922fc6a4",
+        "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7",
+    ),
+}
+"""Name and SHA-256 of each file in litellm's folder. tiktoken would replace a damaged one by a download."""
 
 MESSAGE_TOKENS = 4
 """What a message costs beside its text: role and separators."""
@@ -47,7 +60,7 @@ class Counter:
         self._vocabulary.start()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Waits until loading is over; True where counts are exact from now on."""
+        """Wait until loading ends; True if counts are exact from now on."""
         self._vocabulary.start()
         self._vocabulary.over.wait(timeout)
         return self.exact
@@ -124,33 +137,26 @@ class _Vocabulary:
 _vocabularies = {name: _Vocabulary(name) for name in (O200K, CL100K)}
 
 
-def keep_offline() -> None:
-    """Makes tiktoken read its vocabularies from litellm's folder, and never from the network."""
-    import tiktoken.load as loading
-
-    # The one door through which tiktoken gets its files, and would download them: ours opens on litellm's
-    # folder alone. (TIKTOKEN_CACHE_DIR would do while all is well, but what is missing is still downloaded,
-    # and the commands that crushpy runs would inherit the variable.)
-    cast(Any, loading).read_file_cached = _read_shipped
-
-
 def _load(name: str) -> Encode:
-    import tiktoken
-
-    keep_offline()
-    return tiktoken.get_encoding(name).encode_ordinary
-
-
-def _read_shipped(address: str, expected_hash: str | None = None) -> bytes:
-    """The file that litellm ships for what tiktoken knows under `address`. Raises FileNotFoundError."""
+    """Load a vocabulary from litellm's folder. Raises FileNotFoundError instead of downloading it."""
     import hashlib
 
+    import tiktoken
+
+    folder = shipped_vocabularies()
+    file, sha256 = SHIPPED_FILES[name]
+    if folder is None or hashlib.sha256((folder / file).read_bytes()).hexdigest() != sha256:
+        raise FileNotFoundError(f"litellm does not ship the vocabulary {name}")
+    before = os.environ.get("TIKTOKEN_CACHE_DIR")
+    os.environ["TIKTOKEN_CACHE_DIR"] = str(folder)
+    try:
+        return tiktoken.get_encoding(name).encode_ordinary
+    finally:  # commands that crushpy runs must not inherit it
+        del os.environ["TIKTOKEN_CACHE_DIR"]
+        if before is not None:
+            os.environ["TIKTOKEN_CACHE_DIR"] = before
+
+
+def shipped_vocabularies() -> Path | None:
     folder = litellm_folder()
-    if folder is None:
-        raise FileNotFoundError("litellm is not installed, so there is no vocabulary to count tokens with")
-    name = hashlib.sha1(address.encode(), usedforsecurity=False).hexdigest()
-    path = folder / "litellm_core_utils" / "tokenizers" / name
-    data = path.read_bytes()
-    if expected_hash is not None and hashlib.sha256(data).hexdigest() != expected_hash:
-        raise FileNotFoundError(f"{path} is not the vocabulary it should be")
-    return data
+    return folder and folder / "litellm_core_utils" / "tokenizers"

@@ -20,14 +20,14 @@ class PrefixCache(Generic[Item, State]):
         self._key: object = None
         self.state = create_state()
 
-    def matches(self, items: tuple[Item, ...], key: object = None) -> bool:
-        """Whether `items` begins with everything processed so far, under the same key."""
-        known = self._items
-        return key == self._key and (items is known or items[: len(known)] == known)
+    def is_prefix_of(self, items: tuple[Item, ...]) -> bool:
+        """Whether `items` begins with everything processed so far, and goes on."""
+        return len(items) > len(self._items) and items[: len(self._items)] == self._items
 
     def advance(self, items: tuple[Item, ...], key: object = None) -> tuple[Item, ...]:
         """Make `state` the one to extend for `items`. Returns the items that it does not cover yet."""
-        if not self.matches(items, key):
+        known = self._items
+        if key != self._key or (items is not known and items[: len(known)] != known):
             self.state = self._create_state()
             self._items = ()
         added = items[len(self._items) :]

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crushpy.context.budget import Sizes, budget, output_limit, threshold_of
+from crushpy.context.budget import Sizes, budget, output_limit, status_text, threshold_of
 from crushpy.context.calibration import Calibration, Report, calibrate
-from crushpy.context.status import status_text
 from crushpy.core.defaults import DEFAULT_WINDOW
 
 

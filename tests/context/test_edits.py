@@ -10,11 +10,10 @@ from support.histories import assert_valid, assistant, call, histories, result, 
 
 from crushpy.context.budget import Budget
 from crushpy.context.cuts import apply_cuts
-from crushpy.context.edits import ContextEdit, EditEffect, effect_of_edits, old_views
+from crushpy.context.edits import ContextEdit, EditEffect, effect_of_edits, old_views, superseded_views
 from crushpy.context.history import well_formed
 from crushpy.context.inspect import inspect
 from crushpy.context.partition import units
-from crushpy.context.superseded import superseded_views
 from crushpy.core.errors import UsageError
 from crushpy.core.messages import Cut, Message, to_json
 

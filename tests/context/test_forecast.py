@@ -4,11 +4,11 @@ import pytest
 from support.stored import replied, said
 
 from crushpy.context.budget import Budget
-from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast, in_words, soon
+from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast, in_words, soon
 from crushpy.core.messages import Message, Usage
 
 PRICES = Prices(input=3.0, output=15.0, cache_read=0.3, cache_write=3.75)
-FRESH = FreshStart(read=30_000, written=2_000, first_request=12_000)
+COMPACTION = CompactionCost(read=30_000, written=2_000, first_request=12_000)
 
 
 def turns(*reached: int, cached: float = 0.0) -> list[Message]:
@@ -25,7 +25,9 @@ def ahead(
     messages: list[Message], used: int, *, window_known: bool = True, prices: Prices | None = PRICES
 ) -> Forecast:
     budget = Budget(used, 100_000, estimated=False, window_known=window_known)
-    return forecast(TurnUsages().of(messages), budget, start=5_000, limit=0.75, fresh=FRESH, prices=prices)
+    return forecast(
+        TurnUsages().of(messages), budget, start=5_000, limit=0.75, compaction=COMPACTION, prices=prices
+    )
 
 
 def test_the_pace_is_the_middle_of_the_last_turns_and_says_how_many_are_left() -> None:

@@ -7,8 +7,7 @@ import pytest
 from support.histories import history_by_chance, seed
 
 from crushpy.context.cuts import apply_cuts, without_images
-from crushpy.context.history import well_formed
-from crushpy.context.sent_history import SentHistory
+from crushpy.context.history import SentHistory, well_formed
 from crushpy.core.messages import Cut, Message
 
 

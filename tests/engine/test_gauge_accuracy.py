@@ -6,21 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import tiktoken
 from scripted_llm import Call, Reply, ScriptedLLM
 from support.talk import Talks
 
 from crushpy.core.events import Notice
 from crushpy.core.messages import Usage
-from crushpy.llm.tokens import O200K, keep_offline
+from crushpy.llm.tokens import Counter
 
 NEAR = 0.03
 WINDOW = 1_000_000
 
 
 def o200k(text: str) -> int:
-    keep_offline()
-    return len(tiktoken.get_encoding(O200K).encode_ordinary(text))
+    counter = Counter()
+    assert counter.wait()
+    return counter.count(text)[0]
 
 
 TOKENIZERS: dict[str, Callable[[str], int]] = {

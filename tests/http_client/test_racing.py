@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from crushpy.http import Client, ConnectFailed, HttpTimeout, Timeouts
-from crushpy.http.racing import in_turns
+from crushpy.http.routing import in_turns
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 V4, V6 = socket.AF_INET, socket.AF_INET6

@@ -32,20 +32,20 @@ def chat(request: Request, _: Any, histories: EncodedHistories | None) -> Any:
     return {"messages": written}
 
 
-def responses(request: Request, habits: ResponsesQuirks, histories: EncodedHistories | None) -> Json:
-    return responses_body(request, "gpt-5", habits, histories)
+def responses(request: Request, quirks: ResponsesQuirks, histories: EncodedHistories | None) -> Json:
+    return responses_body(request, "gpt-5", quirks, histories)
 
 
-def claude(request: Request, habits: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
-    return messages_body(request, "claude-sonnet-4-5", habits, [], histories)
+def claude(request: Request, quirks: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
+    return messages_body(request, "claude-sonnet-4-5", quirks, [], histories)
 
 
-def paused(request: Request, habits: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
-    return messages_body(request, "claude-opus-4-6", habits, [{"type": "text", "text": "so far"}], histories)
+def paused(request: Request, quirks: AnthropicQuirks, histories: EncodedHistories | None) -> Json:
+    return messages_body(request, "claude-opus-4-6", quirks, [{"type": "text", "text": "so far"}], histories)
 
 
-def gemini(request: Request, habits: GeminiQuirks, histories: EncodedHistories | None) -> Json:
-    return content_body(request, request.model.partition("/")[2], habits, histories)
+def gemini(request: Request, quirks: GeminiQuirks, histories: EncodedHistories | None) -> Json:
+    return content_body(request, request.model.partition("/")[2], quirks, histories)
 
 
 WIRES: dict[str, tuple[tuple[str, ...], Body, Callable[..., Any]]] = {
@@ -95,13 +95,13 @@ def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_betw
     models, body, habits_of = WIRES[wire]
     for case in range(150):
         chance = random.Random(case)
-        kept, habits, history, model = EncodedHistories(), habits_of(), list[Message](), models[0]
+        kept, quirks, history, model = EncodedHistories(), habits_of(), list[Message](), models[0]
         for _ in range(20):
             history = changed(chance, history, models)
             if chance.random() < 0.1:
                 model = chance.choice(models)
-            if chance.random() < 0.05 and hasattr(habits, "signed"):
-                habits.signed = not habits.signed
+            if chance.random() < 0.05 and hasattr(quirks, "signed"):
+                quirks.signed = not quirks.signed
             request = Request(
                 model,
                 chance.choice(["", "Be terse."]),
@@ -112,8 +112,8 @@ def test_the_joined_bytes_are_those_of_the_plain_writer_whatever_happens_in_betw
                 status=chance.choice(["", STATUS]),
                 status_placement=chance.choice(["message", "append"]),
             )
-            joined = b"".join(encoded_body(body(request, habits, kept)))
-            assert joined == msgspec.json.encode(body(request, habits, None))
+            joined = b"".join(encoded_body(body(request, quirks, kept)))
+            assert joined == msgspec.json.encode(body(request, quirks, None))
 
 
 def test_of_a_history_that_grows_each_message_is_written_once_but_for_the_last_few() -> None:

@@ -10,7 +10,7 @@ from rich.style import Style
 from scripted_llm.server import ScriptedLLM
 from textual.color import Color
 
-from crushpy.context.requests_made import RequestMade, requests_made
+from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.messages import Usage
 from crushpy.tui.greeting import Greeting, card, short_card
 from crushpy.tui.screens.inspector import window_chart

@@ -7,7 +7,7 @@ import msgspec
 
 from crushpy.context.budget import Budget
 from crushpy.context.edits import ALL, SUPERSEDED, ContextEdit, EditEffect, effect_of_edits
-from crushpy.context.forecast import Forecast, FreshStart, Prices, TurnUsages, forecast
+from crushpy.context.forecast import CompactionCost, Forecast, Prices, TurnUsages, forecast
 from crushpy.context.inspect import Inspection
 from crushpy.context.plan import FRAME, TokenBudget
 from crushpy.core.errors import UsageError
@@ -50,7 +50,7 @@ class ContextService:
             state.budget,
             start=state.fixed_tokens + sum(map(gauge.size, carried)),
             limit=self._agent.thresholds.in_force,
-            fresh=_expected_boundary(self._agent.planner.token_budget(state), state.budget.used),
+            compaction=_expected_boundary(self._agent.planner.token_budget(state), state.budget.used),
             prices=_prices(self._scope.models.info(session.info.model)),
         )
 
@@ -140,13 +140,13 @@ class ContextService:
         return self._session.seed is not None and not said
 
 
-def _expected_boundary(limits: TokenBudget, used: int) -> FreshStart:
+def _expected_boundary(limits: TokenBudget, used: int) -> CompactionCost:
     """A boundary made now, by the allowed sizes: a forecast plans nothing."""
     said = max(0, used - limits.fixed_tokens)
     tail = min(limits.keep_recent_tokens, limits.window // 5, said // 2)
     texts = min(said, FRAME + limits.summary_target + limits.evidence)
     first_request = limits.fixed_tokens + min(limits.carried, texts + tail)
-    return FreshStart(said - tail, limits.summary_target, first_request)
+    return CompactionCost(said - tail, limits.summary_target, first_request)
 
 
 def _prices(info: ModelInfo) -> Prices | None:

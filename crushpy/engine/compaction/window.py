@@ -7,11 +7,10 @@ from typing import Literal
 
 import msgspec
 
-from crushpy.context.budget import Budget, output_limit, threshold_of
+from crushpy.context.budget import Budget, output_limit, status_text, threshold_of
 from crushpy.context.cuts import apply_cuts
+from crushpy.context.history import SentHistory
 from crushpy.context.inspect import Inspection, inspect
-from crushpy.context.sent_history import SentHistory
-from crushpy.context.status import status_text
 from crushpy.core.defaults import DEFAULT_THRESHOLD
 from crushpy.core.events import Notice
 from crushpy.core.messages import Data, Message, to_json

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from crushpy.context.coverage import Coverage, FactCount
 from crushpy.context.cuts import SentState
-from crushpy.context.requests_made import RequestMade, requests_made
+from crushpy.context.inspect import RequestMade, requests_made
 from crushpy.core.errors import CrushpyError, UsageError
 from crushpy.core.messages import Data, Message, Seed
 from crushpy.core.timeline_notes import TimelineNote

@@ -36,7 +36,7 @@ class AnthropicProvider(HttpProvider):
     ) -> None:
         super().__init__(api_key, **options)
         self._at = f"{api_base.rstrip('/').removesuffix('/messages').removesuffix('/v1')}/v1/messages"
-        self._habits: dict[str, AnthropicQuirks] = {}
+        self._quirks: dict[str, AnthropicQuirks] = {}
 
     def _url(self, request: Request) -> str:
         return self._at
@@ -48,7 +48,7 @@ class AnthropicProvider(HttpProvider):
         return messages_body(
             request,
             request.model.removeprefix(self._strip),
-            self._habits_of(request),
+            self._quirks_of(request),
             unfinished,
             self._histories,
         )
@@ -57,24 +57,24 @@ class AnthropicProvider(HttpProvider):
         budgeted = body.get("thinking", {}).get("type") == "enabled" and request.tools
         return {"anthropic-beta": BETWEEN_CALLS} if budgeted else {}
 
-    def _habits_of(self, request: Request) -> AnthropicQuirks:
-        return self._habits.setdefault(request.model, AnthropicQuirks())
+    def _quirks_of(self, request: Request) -> AnthropicQuirks:
+        return self._quirks.setdefault(request.model, AnthropicQuirks())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status not in (400, 422):
             return False
-        habits, said = self._habits_of(request), body.raw
+        quirks, said = self._quirks_of(request), body.raw
         most = _MOST_OUTPUT.search(said)
-        if most and habits.most_output is None:
-            habits.most_output = int(most[1])
-        elif habits.eager and "eager_input_streaming" in said:
-            habits.eager = False
-        elif habits.signed and "signature" in said:
-            habits.signed = False
-        elif habits.effort and re.search(r"output_config|effort", said):
-            habits.effort = False
-        elif habits.thinking and "thinking" in said:
-            habits.thinking = False
+        if most and quirks.most_output is None:
+            quirks.most_output = int(most[1])
+        elif quirks.eager and "eager_input_streaming" in said:
+            quirks.eager = False
+        elif quirks.signed and "signature" in said:
+            quirks.signed = False
+        elif quirks.effort and re.search(r"output_config|effort", said):
+            quirks.effort = False
+        elif quirks.thinking and "thinking" in said:
+            quirks.thinking = False
         else:
             return False
         return True

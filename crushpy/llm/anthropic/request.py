@@ -47,43 +47,43 @@ class AnthropicQuirks(msgspec.Struct):
 def messages_body(
     request: Request,
     model: str,
-    habits: AnthropicQuirks,
+    quirks: AnthropicQuirks,
     unfinished: list[Json],
     histories: EncodedHistories | None = None,
 ) -> Json:
     """The body of a request. `model`: as the server names it. `unfinished`: of a turn that was paused.
     `histories` are what was written before: with them the history is bytes."""
-    limit = min(filter(None, (request.max_output_tokens or DEFAULT_OUTPUT, habits.most_output)))
+    limit = min(filter(None, (request.max_output_tokens or DEFAULT_OUTPUT, quirks.most_output)))
     written: Json = {"model": model, "max_tokens": limit, "stream": True}
     if request.system:
         written["system"] = [{"type": "text", "text": request.system, "cache_control": MARK}]
     if request.tools:
-        written["tools"] = _tools(request.tools, habits)
+        written["tools"] = _tools(request.tools, quirks)
     if histories is None:
-        written["messages"] = _messages(request, habits, unfinished)
+        written["messages"] = _messages(request, quirks, unfinished)
     else:
-        written["messages"] = _encoded_messages(request, habits, unfinished, histories)
-    written.update(thinking(request, model, limit, habits))
+        written["messages"] = _encoded_messages(request, quirks, unfinished, histories)
+    written.update(thinking(request, model, limit, quirks))
     return written
 
 
 # --- thinking
 
 
-def thinking(request: Request, model: str, limit: int, habits: AnthropicQuirks) -> Json:
+def thinking(request: Request, model: str, limit: int, quirks: AnthropicQuirks) -> Json:
     """The keys that ask a model to think: in its own measure where it can, else with a number of tokens."""
-    if not habits.thinking:
+    if not quirks.thinking:
         return {}
     if adaptive(model):
         if not request.effort and (not request.tools or limit < LEAST_BUDGET + LEAST_ANSWER):
             return {}  # a title or a summary: the model's default will do
         # Left to itself the server keeps the thoughts of newer models to itself.
         keys: Json = {"thinking": {"type": "adaptive", "display": "summarized"}}
-        if request.effort and habits.effort:
+        if request.effort and quirks.effort:
             keys["output_config"] = {"effort": request.effort}
         return keys
     budget = min(BUDGETS.get(request.effort, 0), limit - LEAST_ANSWER)
-    if budget < LEAST_BUDGET or not _can_think(model) or _amid_a_turn_without_thinking(request, habits):
+    if budget < LEAST_BUDGET or not _can_think(model) or _amid_a_turn_without_thinking(request, quirks):
         return {}
     return {"thinking": {"type": "enabled", "budget_tokens": budget}}
 
@@ -107,7 +107,7 @@ def _version(model: str) -> tuple[int, int] | None:
     return (int(found[1]), int(found[2] or 0)) if found else None
 
 
-def _amid_a_turn_without_thinking(request: Request, habits: AnthropicQuirks) -> bool:
+def _amid_a_turn_without_thinking(request: Request, quirks: AnthropicQuirks) -> bool:
     """Whether the tool calls of the turn under way came without thoughts of this model's.
 
     It was another model's turn, or the effort was set meanwhile: the server would refuse thinking until the
@@ -117,7 +117,7 @@ def _amid_a_turn_without_thinking(request: Request, habits: AnthropicQuirks) -> 
         if message.role == "user":
             return False
         if message.role == "assistant":
-            kept = message.model == request.model and habits.signed and signed(message, SIGNED)
+            kept = message.model == request.model and quirks.signed and signed(message, SIGNED)
             return bool(message.calls) and not kept
     return False
 
@@ -125,7 +125,7 @@ def _amid_a_turn_without_thinking(request: Request, habits: AnthropicQuirks) -> 
 # --- tools and messages
 
 
-def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicQuirks) -> list[Json]:
+def _tools(tools: tuple[ToolSpec, ...], quirks: AnthropicQuirks) -> list[Json]:
     written: list[Json] = []
     for tool in tools:
         entry: Json = {
@@ -133,7 +133,7 @@ def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicQuirks) -> list[Json]:
             "description": tool.description,
             "input_schema": tool.parameters,
         }
-        if habits.eager:
+        if quirks.eager:
             entry["eager_input_streaming"] = True
         written.append(entry)
     written[-1]["cache_control"] = MARK
@@ -141,20 +141,20 @@ def _tools(tools: tuple[ToolSpec, ...], habits: AnthropicQuirks) -> list[Json]:
 
 
 def _encoded_messages(
-    request: Request, habits: AnthropicQuirks, unfinished: list[Json], histories: EncodedHistories
+    request: Request, quirks: AnthropicQuirks, unfinished: list[Json], histories: EncodedHistories
 ) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
-        return _messages(msgspec.structs.replace(request, messages=messages), habits, unfinished)
+        return _messages(msgspec.structs.replace(request, messages=messages), quirks, unfinished)
 
     def plain(messages: tuple[Message, ...]) -> list[Json]:
-        return _entries(messages, request.model, habits)
+        return _entries(messages, request.model, quirks)
 
-    return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
+    return histories.written(request.model, request.messages, quirks.signed, plain=plain, end=end)
 
 
-def _messages(request: Request, habits: AnthropicQuirks, unfinished: list[Json]) -> list[Json]:
+def _messages(request: Request, quirks: AnthropicQuirks, unfinished: list[Json]) -> list[Json]:
     """The history, with marks at its end and where the request before it ended, then the status."""
-    written = _entries(request.messages, request.model, habits)
+    written = _entries(request.messages, request.model, quirks)
     for message in [entry for entry in written if entry["role"] == "user"][-2:]:
         _innermost(message)[-1]["cache_control"] = MARK
     if request.status:
@@ -164,11 +164,11 @@ def _messages(request: Request, habits: AnthropicQuirks, unfinished: list[Json])
     return written
 
 
-def _entries(messages: Sequence[Message], model: str, habits: AnthropicQuirks) -> list[Json]:
+def _entries(messages: Sequence[Message], model: str, quirks: AnthropicQuirks) -> list[Json]:
     written: list[Json] = []
     for message in messages:
         if message.role == "assistant":
-            kinds = SIGNED if habits.signed and message.model == model else frozenset[str]()
+            kinds = SIGNED if quirks.signed and message.model == model else frozenset[str]()
             role, blocks = "assistant", _reply(message, kinds)
         elif message.result is not None:
             role, blocks = "user", [_result(message.result)]

@@ -37,7 +37,7 @@ class GeminiProvider(HttpProvider):
     ) -> None:
         super().__init__(api_key, **options)
         self._at = models_address(api_base)
-        self._habits: dict[str, GeminiQuirks] = {}
+        self._quirks: dict[str, GeminiQuirks] = {}
 
     def _url(self, request: Request) -> str:
         return f"{self._at}/{self._name(request)}:streamGenerateContent?alt=sse"
@@ -46,22 +46,22 @@ class GeminiProvider(HttpProvider):
         return ContentReader(request.model)
 
     def _body(self, request: Request, unfinished: list[Json]) -> Json:
-        return content_body(request, self._name(request), self._habits_of(request), self._histories)
+        return content_body(request, self._name(request), self._quirks_of(request), self._histories)
 
     def _name(self, request: Request) -> str:
         return request.model.removeprefix(self._strip).removeprefix("models/")
 
-    def _habits_of(self, request: Request) -> GeminiQuirks:
-        return self._habits.setdefault(request.model, GeminiQuirks())
+    def _quirks_of(self, request: Request) -> GeminiQuirks:
+        return self._quirks.setdefault(request.model, GeminiQuirks())
 
     def _learns(self, request: Request, failure: ModelError, body: "ErrorBody") -> bool:
         if not isinstance(failure, BadRequest) or failure.status != 400:
             return False
-        habits, said = self._habits_of(request), body.raw.lower()
-        if habits.signed and "signature" in said:
-            habits.signed = False
-        elif habits.thinking and "thinking" in said:
-            habits.thinking = False
+        quirks, said = self._quirks_of(request), body.raw.lower()
+        if quirks.signed and "signature" in said:
+            quirks.signed = False
+        elif quirks.thinking and "thinking" in said:
+            quirks.thinking = False
         else:
             return False
         return True

@@ -34,14 +34,14 @@ class GeminiQuirks(msgspec.Struct):
 
 
 def content_body(
-    request: Request, model: str, habits: GeminiQuirks, histories: EncodedHistories | None = None
+    request: Request, model: str, quirks: GeminiQuirks, histories: EncodedHistories | None = None
 ) -> Json:
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
     if histories is None:
-        written: Json = {"contents": _contents(request, model, habits)}
+        written: Json = {"contents": _contents(request, model, quirks)}
     else:
-        written = {"contents": _encoded_contents(request, model, habits, histories)}
+        written = {"contents": _encoded_contents(request, model, quirks, histories)}
     if request.system:
         written["systemInstruction"] = {"parts": [{"text": request.system}]}
     if request.tools:
@@ -49,7 +49,7 @@ def content_body(
     config: Json = {}
     if request.max_output_tokens:
         config["maxOutputTokens"] = request.max_output_tokens
-    if habits.thinking and (wish := _thinking(model, request.effort)):
+    if quirks.thinking and (wish := _thinking(model, request.effort)):
         config["thinkingConfig"] = wish
     if config:
         written["generationConfig"] = config
@@ -96,18 +96,18 @@ def _tool(tool: ToolSpec) -> Json:
 
 
 def _encoded_contents(
-    request: Request, model: str, habits: GeminiQuirks, histories: EncodedHistories
+    request: Request, model: str, quirks: GeminiQuirks, histories: EncodedHistories
 ) -> Written:
     def end(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages), model, habits)
+        return _contents(msgspec.structs.replace(request, messages=messages), model, quirks)
 
     def plain(messages: tuple[Message, ...]) -> list[Json]:
-        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model, habits)
+        return _contents(msgspec.structs.replace(request, messages=messages, status=""), model, quirks)
 
-    return histories.written(request.model, request.messages, habits.signed, plain=plain, end=end)
+    return histories.written(request.model, request.messages, quirks.signed, plain=plain, end=end)
 
 
-def _contents(request: Request, model: str, habits: GeminiQuirks) -> list[Json]:
+def _contents(request: Request, model: str, quirks: GeminiQuirks) -> list[Json]:
     written: list[Json] = []
     numbered = newer(model)
     answers: list[Json] | None = None
@@ -123,7 +123,7 @@ def _contents(request: Request, model: str, habits: GeminiQuirks) -> list[Json]:
         if message.role == "user":
             written.append({"role": "user", "parts": _user(message)})
             continue
-        ours = message.model == request.model and habits.signed
+        ours = message.model == request.model and quirks.signed
         if parts := [*_text(message, ours), *_calls(message, ours, numbered)]:
             written.append({"role": "model", "parts": parts})
     if request.status:

@@ -38,11 +38,11 @@ class ResponsesQuirks(msgspec.Struct):
 
 
 def responses_body(
-    request: Request, model: str, habits: ResponsesQuirks, histories: EncodedHistories | None = None
+    request: Request, model: str, quirks: ResponsesQuirks, histories: EncodedHistories | None = None
 ) -> Json:
     """The body of a request. `model`: as the server names it. `histories` are what was written before: with
     them the history is bytes."""
-    history = _input(request, habits) if histories is None else _encoded_input(request, habits, histories)
+    history = _input(request, quirks) if histories is None else _encoded_input(request, quirks, histories)
     written: Json = {"model": model, "input": history, "stream": True, "store": False}
     if request.system:
         written["instructions"] = request.system
@@ -60,13 +60,13 @@ def responses_body(
         written["parallel_tool_calls"] = True
     if request.max_output_tokens:
         written["max_output_tokens"] = max(LEAST_OUTPUT, request.max_output_tokens)
-    if habits.reasoning and reasons(model):
-        wish = {key: value for key, value in _wish(request, habits).items() if value}
+    if quirks.reasoning and reasons(model):
+        wish = {key: value for key, value in _wish(request, quirks).items() if value}
         if wish:
             written["reasoning"] = wish
-        if habits.encrypted:
+        if quirks.encrypted:
             written["include"] = ["reasoning.encrypted_content"]
-    if habits.cache_key and request.messages:
+    if quirks.cache_key and request.messages:
         # Requests of one session begin alike: this leads them to the machine that has the beginning cached.
         written["prompt_cache_key"] = f"crushpy-{request.messages[0].id}"[:64]
     return written
@@ -76,24 +76,24 @@ def reasons(model: str) -> bool:
     return not _PLAIN.match(model.rpartition("/")[2])
 
 
-def _wish(request: Request, habits: ResponsesQuirks) -> Json:
-    return {"effort": request.effort, "summary": "auto" if habits.summary else ""}
+def _wish(request: Request, quirks: ResponsesQuirks) -> Json:
+    return {"effort": request.effort, "summary": "auto" if quirks.summary else ""}
 
 
 # --- the history
 
 
-def _encoded_input(request: Request, habits: ResponsesQuirks, histories: EncodedHistories) -> Written:
+def _encoded_input(request: Request, quirks: ResponsesQuirks, histories: EncodedHistories) -> Written:
     return histories.written(
         request.model,
         request.messages,
-        habits.signed,
-        plain=lambda messages: _items(messages, request.model, habits),
-        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages), habits),
+        quirks.signed,
+        plain=lambda messages: _items(messages, request.model, quirks),
+        end=lambda messages: _input(msgspec.structs.replace(request, messages=messages), quirks),
     )
 
 
-def _items(messages: Sequence[Message], model: str, habits: ResponsesQuirks) -> list[Json]:
+def _items(messages: Sequence[Message], model: str, quirks: ResponsesQuirks) -> list[Json]:
     items: list[Json] = []
     for message in messages:
         if message.result is not None:
@@ -101,13 +101,13 @@ def _items(messages: Sequence[Message], model: str, habits: ResponsesQuirks) -> 
         elif message.role == "user":
             items.append(_message("user", _user(message)))
         else:
-            ours = message.model == model and habits.signed
+            ours = message.model == model and quirks.signed
             items += _reply(message, KINDS if ours else frozenset())
     return items
 
 
-def _input(request: Request, habits: ResponsesQuirks) -> list[Json]:
-    items = _items(request.messages, request.model, habits)
+def _input(request: Request, quirks: ResponsesQuirks) -> list[Json]:
+    items = _items(request.messages, request.model, quirks)
     if request.status and request.status_placement != "append":
         items.append(_message("developer", [{"type": "input_text", "text": request.status}]))
     elif request.status:

@@ -13,8 +13,7 @@ from textual.widgets import Static
 from crushpy.context.budget import Budget
 from crushpy.context.edits import SUPERSEDED, ContextEdit, EditEffect, EditKind, effect_words, offer_words
 from crushpy.context.forecast import in_words
-from crushpy.context.inspect import Inspection, Row
-from crushpy.context.requests_made import RequestMade
+from crushpy.context.inspect import Inspection, RequestMade, Row
 from crushpy.core.errors import CrushpyError
 from crushpy.security.sanitize import one_line
 from crushpy.tui.items import NOT_WHOLE

@@ -1,10 +1,31 @@
-"""Takes a URL apart the way a client needs it."""
+"""URLs, timeouts and errors: what every part of the client shares."""
 
 from urllib.parse import quote, unquote, urlsplit
 
 import msgspec
 
-from crushpy.http.errors import BadAddress
+from crushpy.core.errors import CrushpyError
+
+
+class HttpError(CrushpyError):
+    """Base: there is no complete answer."""
+
+
+class ConnectFailed(HttpError):
+    """The server could not be reached, or hung up without a single byte of an answer."""
+
+
+class BadAddress(ConnectFailed):
+    """There is no such address: asking again would change nothing."""
+
+
+class HttpTimeout(HttpError):
+    """Nothing came for too long: while connecting, before the answer, or in the middle of it."""
+
+
+class ProtocolBroken(HttpError):
+    """The answer broke off in the middle, or is no HTTP."""
+
 
 PORTS = {"http": 80, "https": 443}
 SAFE = "!$%&'()*+,-./:;=?@_~[]"
@@ -56,3 +77,14 @@ def parse_url(url: str) -> Target:
     if parts.username is not None:
         userinfo = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
     return Target(parts.scheme, host, port or PORTS[parts.scheme], path, userinfo)
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """Seconds of silence after which we give up."""
+
+    connect: float = 10.0
+    """Name look-up, connection, proxy and TLS together."""
+    response: float = 300.0
+    """From the request to the first line of the answer: a model may think that long."""
+    idle: float = 120.0
+    """Between two pieces of the answer."""
